@@ -1,0 +1,68 @@
+"""One small class a failure. Every message says what was wanted, what was tried and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+class LlmBenchError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvalidSetting(LlmBenchError, ValueError):
+    """An option or ini value that can't be used."""
+
+
+class UnknownName(InvalidSetting):
+    """A name that isn't in the list it was looked up in. The message gives the list."""
+
+    def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
+        super().__init__(f"unknown {kind} {given!r}. Known: {', '.join(known)}")
+
+
+class BackendUnavailable(LlmBenchError):
+    """A variant that can't run here, with the reason. The plugin turns it into a skip."""
+
+
+class WorkloadUnsupported(LlmBenchError):
+    """A workload that this variant can't run by its nature. The plugin turns it into a skip."""
+
+
+class CandidateFailed(LlmBenchError):
+    """One candidate can't be used as the model, and why."""
+
+
+class NoCandidateLoaded(LlmBenchError):
+    """None of the candidates could be loaded."""
+
+    def __init__(self, failures: Sequence[tuple[str, str]]) -> None:
+        width = max(len(name) for name, _ in failures)
+        rows = "\n".join(f"  {name:{width}}  {reason}" for name, reason in failures)
+        super().__init__(
+            f"No candidate could be loaded:\n{rows}\n"
+            "Give --llm-model a folder, or --llm-model tiny for the embedded model."
+        )
+
+
+class IncompleteWeights(LlmBenchError):
+    """The model's files lack some of its weights."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        super().__init__(f"the model's files lack {', '.join(missing[:3])}{more}: download or save it again")
+
+
+class OutOfMemory(LlmBenchError, MemoryError):
+    """An allocation failed, or would have; says how much was asked for."""
+
+
+class GenerationMismatch(LlmBenchError):
+    """`generate` returned another number of tokens than was asked for."""
+
+
+class QualityCollapsed(LlmBenchError):
+    """A quantized artifact whose loss is too far from its base to be used."""
+
+
+class UnreadableResults(LlmBenchError, ValueError):
+    """A results file that isn't one of ours, or is of another schema version, or is damaged."""
