@@ -1,0 +1,34 @@
+"""Keeps the libraries' own warnings, logs and progress bars out of the terminal while they work for us."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LOGGERS = ("transformers", "optimum", "bitsandbytes", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx")
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Silence the libraries that load, convert and run models. Errors still raise, and our own warnings still show."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from transformers.utils import logging as transformers_logging
+
+    levels = {name: logging.getLogger(name).level for name in LOGGERS}
+    hub_bars, own_bars = not are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    transformers_logging.disable_progress_bar()
+    disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if own_bars:
+            transformers_logging.enable_progress_bar()
+        (enable_progress_bars if hub_bars else disable_progress_bars)()
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,0 +1,230 @@
+"""The options and ini values of the plugin, parsed once into one frozen `Settings`.
+
+Each row of `OPTIONS` is at the same time the command-line flag `--llm-NAME`, the ini value `llm_NAME` and the field
+`NAME` of `Settings`. The command line wins over the ini file, and that over the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from llm_bench_fixtures.device import DeviceKind
+from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.variants import Precision, parse_precision
+
+
+class LoadFormat(StrEnum):
+    AUTO = "auto"
+    DUMMY = "dummy"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for. One field a row of OPTIONS."""
+
+    model: tuple[str, ...]
+    load_format: LoadFormat
+    trust_remote_code: bool
+    device: str
+    variants: str
+    reference: str
+    new_tokens: int
+    rounds: int
+    warmup_rounds: int
+    prompt_lengths: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    corpus: Path | None
+    window: int
+    stride: int
+    bnb_compute_dtype: Precision | None
+    bnb_double_quant: bool
+    seed: int
+    report: Path
+    cache_dir: Path | None
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting: how it is parsed, its default as one would type it, and what `--help` says."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: str
+    metavar: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return "--llm-" + self.name.replace("_", "-")
+
+    @property
+    def ini(self) -> str:
+        return "llm_" + self.name
+
+    @property
+    def full_help(self) -> str:
+        return self.help if self.is_switch or not self.default else f"{self.help}. Default: {self.default}"
+
+    @property
+    def is_switch(self) -> bool:
+        return self.parse is parse_bool
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise InvalidSetting("expected at least one name")
+    return names
+
+
+def parse_bool(text: str) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    try:
+        return words[text.strip().lower()]
+    except KeyError:
+        raise UnknownName("truth value", text, words) from None
+
+
+def integer_of_at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise InvalidSetting(f"expected a whole number, got {text!r}") from None
+        if number < least:
+            raise InvalidSetting(f"expected at least {least}, got {number}")
+        return number
+
+    return parse
+
+
+def parse_window(text: str) -> int:
+    return 0 if text == "0" else integer_of_at_least(2)(text)
+
+
+def parse_positive_integers(text: str) -> tuple[int, ...]:
+    """Ascending, each once."""
+    return tuple(sorted({integer_of_at_least(1)(part) for part in parse_names(text)}))
+
+
+def parse_load_format(text: str) -> LoadFormat:
+    if text not in list(LoadFormat):
+        raise UnknownName("load format", text, LoadFormat)
+    return LoadFormat(text)
+
+
+def parse_path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def parse_optional_path(text: str) -> Path | None:
+    return parse_path(text) if text else None
+
+
+def parse_optional_precision(text: str) -> Precision | None:
+    return parse_precision(text) if text else None
+
+
+def parse_device(text: str) -> str:
+    kind, _, index = text.partition(":")
+    if text in ("auto", *DeviceKind) or (kind == DeviceKind.CUDA and index.isdecimal()):
+        return text
+    raise InvalidSetting(f"unknown device {text!r}. Known: auto, cpu, cuda, cuda:N, mps")
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "model",
+        parse_names,
+        "tiny",
+        "MODEL[,MODEL...]",
+        "hub id or local folder of the model, 'tiny' for the embedded one, or with --llm-load-format=dummy also a "
+        "preset (gpt2, llama-125m). Of a list, the first that loads is used",
+    ),
+    Option(
+        "load_format",
+        parse_load_format,
+        "auto",
+        "FORMAT",
+        "auto: the model's own weights. dummy: seeded random weights in the shape of the model's config, with the "
+        "embedded tokenizer: real cost, no download, no meaning",
+    ),
+    Option("trust_remote_code", parse_bool, "false", "", "let the model's repository run its own Python code"),
+    Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or mps"),
+    Option(
+        "variants",
+        str,
+        "",
+        "ID[,ID...]",
+        "ways to run the model, such as fp32,bf16,bnb-nf4,ort-int8-dynamic. Default: all, and those that can't run "
+        "here are skipped with their reason",
+    ),
+    Option("reference", str, "fp32", "ID", "the variant that the others are compared with; it runs first"),
+    Option("new_tokens", integer_of_at_least(1), "16", "N", "tokens to generate for each prompt"),
+    Option("rounds", integer_of_at_least(1), "5", "N", "timed rounds of each benchmark"),
+    Option("warmup_rounds", integer_of_at_least(1), "1", "N", "untimed rounds before the timed ones"),
+    Option(
+        "prompt_lengths", parse_positive_integers, "16,64,128,256", "N[,N...]", "prompt lengths to sweep, in tokens"
+    ),
+    Option("batch_sizes", parse_positive_integers, "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
+    Option(
+        "corpus",
+        parse_optional_path,
+        "",
+        "FILE",
+        "text file, or folder of .txt files, to compute the perplexity on. Default: the embedded corpus",
+    ),
+    Option(
+        "window",
+        parse_window,
+        "0",
+        "N",
+        "tokens that the model sees at once when it scores the corpus. 0: its context, at most 1024",
+    ),
+    Option("stride", integer_of_at_least(0), "0", "N", "tokens from one window's start to the next. 0: half a window"),
+    Option(
+        "bnb_compute_dtype",
+        parse_optional_precision,
+        "",
+        "DTYPE",
+        "dtype in which bitsandbytes variants compute. Default: float32 on CPU, bfloat16 elsewhere",
+    ),
+    Option(
+        "bnb_double_quant",
+        parse_bool,
+        "false",
+        "",
+        "quantize the scales of the 4-bit bitsandbytes variants too",
+    ),
+    Option("seed", integer_of_at_least(0), "0", "N", "seed of the dummy weights"),
+    Option("report", parse_path, "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
+    Option(
+        "cache_dir",
+        parse_optional_path,
+        "",
+        "DIR",
+        "folder for exported and quantized models. Default: this user's cache folder",
+    ),
+)
+
+
+def parse_settings(given: Mapping[str, str | None]) -> Settings:
+    """Settings from texts by option name; one that is absent or None takes its default.
+
+    Raises InvalidSetting that names the flag.
+    """
+    values = {}
+    for option in OPTIONS:
+        text = given.get(option.name)
+        try:
+            values[option.name] = option.parse(option.default if text is None else text)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{option.flag}: {error}") from error
+    settings = Settings(**values)
+    if settings.window and settings.stride > settings.window:
+        raise InvalidSetting(f"--llm-stride: {settings.stride} is more than the window of {settings.window} tokens")
+    return settings
