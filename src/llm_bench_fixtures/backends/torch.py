@@ -1,0 +1,129 @@
+"""Transformers on torch, in one dtype or under autocast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.device import DeviceKind, resolve_precision
+from llm_bench_fixtures.errors import BackendUnavailable, IncompleteWeights, OutOfMemory
+from llm_bench_fixtures.models import LoadedModel, safetensors_files, storage_bytes
+from llm_bench_fixtures.variants import Precision
+from llm_bench_fixtures.workloads import CacheKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from llm_bench_fixtures.device import Device
+    from llm_bench_fixtures.models import LoadRequest
+    from llm_bench_fixtures.variants import Variant
+
+
+def check(variant: Variant, device: Device) -> None:
+    if variant.autocast is Precision.FLOAT16 and device.kind is DeviceKind.CPU:
+        raise BackendUnavailable("float16 autocast needs an accelerator; on CPU use autocast-bf16")
+
+
+def load(request: LoadRequest) -> LoadedModel:
+    precision = resolve_precision(request.variant.precision, request.device)
+    check_memory(request, precision.torch_dtype.itemsize)
+    module = load_pretrained(request, dtype=precision.torch_dtype).to(request.device.name)
+    label = precision.label
+    running = {}
+    if request.variant.autocast is not None:
+        label += f", {request.variant.autocast} autocast"
+        running = {"running": _autocast(request)}
+    return LoadedModel(
+        request.variant,
+        request.source,
+        request.device,
+        precision,
+        label,
+        module,
+        prepare_for_greedy(module, request.source.load_tokenizer()),
+        weight_bytes=storage_bytes([*module.parameters(), *module.buffers()]),
+        cache_kinds=supported_caches(module),
+        **running,
+    )
+
+
+def _autocast(request: LoadRequest) -> Any:
+    import torch
+
+    dtype = {Precision.BFLOAT16: torch.bfloat16, Precision.FLOAT16: torch.float16}[
+        request.variant.autocast or Precision.BFLOAT16
+    ]
+    return lambda: torch.autocast(request.device.kind.value, dtype=dtype)
+
+
+def load_pretrained(request: LoadRequest, **how: Any) -> PreTrainedModel:
+    """The model in its folder, in evaluation mode. Safetensors where there are any; a pickle only as weights.
+
+    Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers.
+    """
+    from transformers import AutoModelForCausalLM
+
+    folder = request.source.folder
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder,
+        trust_remote_code=request.source.trust_remote_code,
+        local_files_only=True,
+        use_safetensors=bool(safetensors_files(folder)),
+        weights_only=True,
+        output_loading_info=True,
+        **how,
+    )
+    if info["missing_keys"]:
+        raise IncompleteWeights(sorted(info["missing_keys"]))
+    loaded: PreTrainedModel = model.eval()
+    return loaded
+
+
+def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:
+    """Raise OutOfMemory before a load that this machine's free memory can't hold: the system would kill the session.
+
+    A model for an accelerator goes through the machine's memory too.
+    """
+    import psutil
+
+    needed = count_weights(request.source.folder) * bytes_per_weight
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise OutOfMemory(
+            f"{request.variant.id}: out of memory, {needed / 1e9:.1f} GB asked for and {free / 1e9:.1f} GB free"
+        )
+
+
+def count_weights(folder: Path) -> int:
+    """Number of weights in the folder's safetensors files, read from their headers. 0 for other formats."""
+    from math import prod
+
+    from safetensors import safe_open
+
+    count = 0
+    for path in safetensors_files(folder):
+        with safe_open(path, framework="pt") as tensors:
+            count += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  # no dict
+    return count
+
+
+def prepare_for_greedy(module: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search."""
+    from transformers import GenerationConfig
+
+    module.generation_config = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return tokenizer
+
+
+def supported_caches(module: torch.nn.Module) -> frozenset[CacheKind]:
+    """A static cache needs a model whose forward pass doesn't depend on the cache's length."""
+    static = getattr(module, "_can_compile_fullgraph", False) or getattr(module, "_supports_static_cache", False)
+    return frozenset(CacheKind) if static else frozenset({CacheKind.DYNAMIC, CacheKind.OFF})

@@ -1,0 +1,1 @@
+"""What is measured of a loaded model. Each module takes a LoadedModel and returns plain values."""

@@ -1,0 +1,236 @@
+"""What is run: prompts of exact lengths, how they are padded and batched, and the tensors that come of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from llm_bench_fixtures.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerBase
+
+TokenIds: TypeAlias = tuple[int, ...]
+
+CORPUS_FOLDER = Path(__file__).parent / "assets" / "corpus"
+CALIBRATION_FOLDER = Path(__file__).parent / "assets" / "calibration"
+
+STANDARD_PROMPTS = (
+    "The capital of France is",
+    "Once upon a time, in a land far, far away,",
+    "To be or not to be, that is the",
+)
+VARIED_LENGTHS = (12, 44, 24, 60, 8, 36, 16, 52)  # of the batch and padding scenarios, in tokens
+EDGE_PROMPTS = ("one token", "longest", "many lines", "repeated token", "odd unicode", "empty")
+REPEATS = 64
+MANY_LINES = "\n".join(f"{number}. A short line, and then the next one." for number in range(1, 13))
+ODD_UNICODE = "Ζωή 🦜🧭 नमस्ते ｆｕｌｌ ﷽ e\u0301\u0327\u0323 \u200d\u200b 漢字 ᚠᚢᚦ ½"
+
+
+class CacheKind(StrEnum):
+    """What `generate` keeps of the tokens it has seen."""
+
+    DYNAMIC = "dynamic"
+    STATIC = "static"
+    OFF = "off"
+
+
+class Side(StrEnum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How the shorter prompts of a batch are filled up.
+
+    The width is the longest prompt's, rounded up to a multiple of `multiple_of`, and at least `at_least`.
+    """
+
+    side: Side = Side.LEFT
+    multiple_of: int = 1
+    at_least: int = 0
+
+    def width(self, longest: int) -> int:
+        return max(-(-longest // self.multiple_of) * self.multiple_of, self.at_least)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The prompts and generation settings of one benchmark.
+
+    The prompts run in their order, `batch_size` at a time (the last batch may be smaller).
+    """
+
+    prompts: tuple[TokenIds, ...]
+    new_tokens: int
+    batch_size: int
+    padding: Padding = Padding()
+    cache: CacheKind = CacheKind.DYNAMIC
+
+    def __post_init__(self) -> None:
+        if not self.prompts or not all(self.prompts):
+            raise InvalidSetting("a workload needs at least one prompt, and each at least one token")
+        if self.new_tokens < 1 or self.batch_size < 1:
+            raise InvalidSetting("a workload needs at least one new token and a batch size of at least one")
+        if self.batch_size > len(self.prompts):
+            raise InvalidSetting(
+                f"a batch of {self.batch_size} needs as many prompts, and there are {len(self.prompts)}"
+            )
+
+    @property
+    def groups(self) -> list[tuple[TokenIds, ...]]:
+        """The prompts of each batch."""
+        starts = range(0, len(self.prompts), self.batch_size)
+        return [self.prompts[start : start + self.batch_size] for start in starts]
+
+    @property
+    def widths(self) -> list[int]:
+        """Columns of each batch, padding included."""
+        return [self.padding.width(max(map(len, group))) for group in self.groups]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts, padding not counted."""
+        return sum(map(len, self.prompts))
+
+    @property
+    def padded_tokens(self) -> int:
+        """Padding tokens of all batches."""
+        areas = (len(group) * width for group, width in zip(self.groups, self.widths, strict=True))
+        return sum(areas) - self.prompt_tokens
+
+    @property
+    def longest_sequence(self) -> int:
+        """Columns of the widest batch once its new tokens have come."""
+        return max(self.widths) + self.new_tokens
+
+    @property
+    def digest(self) -> str:
+        """The same for two workloads that ask for exactly the same work."""
+        return _short_digest(asdict(self))
+
+    @property
+    def prompts_digest(self) -> str:
+        """The same for two workloads that continue the same prompts by as many tokens."""
+        return _short_digest([self.prompts, self.new_tokens])
+
+
+def _short_digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """input_ids and attention_mask: (B, T) int64 each."""
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+
+
+def make_batches(workload: Workload, pad_token_id: int, device: str) -> list[Batch]:
+    """The tensors of a workload, on the device."""
+    pairs = zip(workload.groups, workload.widths, strict=True)
+    return [pad_batch(group, width, workload.padding.side, pad_token_id, device) for group, width in pairs]
+
+
+def pad_batch(rows: Sequence[Sequence[int]], width: int, side: Side, pad_token_id: int, device: str) -> Batch:
+    """Rows of token ids as one batch of `width` columns, with a mask that is 0 where there is padding."""
+    import torch
+
+    input_ids = torch.full((len(rows), width), pad_token_id, dtype=torch.int64)
+    mask = torch.zeros((len(rows), width), dtype=torch.int64)
+    for index, row in enumerate(rows):
+        columns = slice(width - len(row), width) if side is Side.LEFT else slice(0, len(row))
+        input_ids[index, columns] = torch.tensor(row, dtype=torch.int64)
+        mask[index, columns] = 1
+    return Batch(input_ids.to(device), mask.to(device))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts to score. `name` says which for the report."""
+
+    name: str
+    texts: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """The same for the same texts in the same order."""
+        return _short_digest(self.texts)
+
+
+def read_corpus(path: Path | None) -> Corpus:
+    """The corpus in a text file, or of all .txt files of a folder, each a text of its own; None: the embedded one.
+
+    Raises InvalidSetting that names the file where there is nothing to read.
+    """
+    name = "embedded corpus" if path is None else path.name
+    path = path or CORPUS_FOLDER
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    try:
+        texts = tuple(file.read_text(encoding="utf-8") for file in files)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"--llm-corpus: {path} can't be read as UTF-8 text: {error}") from error
+    texts = tuple(text for text in texts if text.strip())
+    if not texts:
+        raise InvalidSetting(f"--llm-corpus: there is no text in {path}")
+    return Corpus(name, texts)
+
+
+class Prompts:
+    """Prompts for one tokenizer. Those of a given length are cut from the embedded corpus, so they are real text."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        text = "\n\n".join(read_corpus(None).texts)
+        self._text = tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def encode(self, text: str) -> TokenIds:
+        """The text's token ids; of an empty text, the model's start token."""
+        ids = tuple(self._tokenizer(text, verbose=False)["input_ids"])
+        if ids:
+            return ids
+        for start in (self._tokenizer.bos_token_id, self._tokenizer.eos_token_id):
+            if start is not None:
+                return (start,)
+        raise InvalidSetting("an empty prompt needs a start token, and this tokenizer has none")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+    def exact(self, tokens: int, start: int = 0) -> TokenIds:
+        """A prompt of exactly that many tokens, from position `start` of the text, which is repeated as needed.
+
+        Text only: a start token that the tokenizer would put first is not in it.
+        """
+        return tuple(islice(cycle(self._text), start, start + tokens))
+
+    def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:
+        """Different prompts of varying length, the same ones each time."""
+        lengths = islice(cycle(VARIED_LENGTHS), count)
+        return tuple(self.exact(length, start=150 * index) for index, length in enumerate(lengths))
+
+    @property
+    def standard(self) -> tuple[TokenIds, ...]:
+        """The prompts whose continuations are shown side by side."""
+        return tuple(self.encode(text) for text in STANDARD_PROMPTS)
+
+    def edge(self, name: str, longest: int) -> TokenIds:
+        """The unusual prompt of that name (one of EDGE_PROMPTS); `longest`: tokens of the longest that fits."""
+        prompts: dict[str, Callable[[], TokenIds]] = {
+            "one token": lambda: self.exact(1),
+            "longest": lambda: self.exact(longest),
+            "many lines": lambda: self.encode(MANY_LINES),
+            "repeated token": lambda: self.exact(1) * REPEATS,
+            "odd unicode": lambda: self.encode(ODD_UNICODE),
+            "empty": lambda: self.encode(""),
+        }
+        return prompts[name]()

@@ -1,0 +1,123 @@
+"""What several test files share: the embedded model, a factory of load requests, and a model around a fake module."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test may reach the network
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small gain nothing from threads, and lose to busy cores
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pytest
+
+from llm_bench_fixtures.artifacts import ArtifactStore
+from llm_bench_fixtures.backends import load_variant
+from llm_bench_fixtures.device import Device, DeviceKind, ResolvedPrecision
+from llm_bench_fixtures.measure.quality import Score, score_texts
+from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.settings import parse_settings
+from llm_bench_fixtures.variants import CATALOGUE, Precision, Variant, select_variants
+from llm_bench_fixtures.workloads import Prompts, TokenIds, read_corpus
+
+
+class FakeClock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class MakeRequest(Protocol):
+    def __call__(
+        self,
+        variant: str | Variant = "fp32",
+        source: ModelSource | None = None,
+        progress: Progress | None = None,
+        **options: str,
+    ) -> LoadRequest: ...
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def cpu() -> Device:
+    return Device(DeviceKind.CPU, "cpu", "a processor")
+
+
+@pytest.fixture(scope="session")
+def session_store(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
+    """Exports and quantized models of this test session."""
+    return ArtifactStore(tmp_path_factory.mktemp("artifacts"))
+
+
+@pytest.fixture(scope="session")
+def tiny_source() -> ModelSource:
+    return ModelSource(TINY, TINY_FOLDER)
+
+
+@pytest.fixture(scope="session")
+def make_request(cpu: Device, session_store: ArtifactStore, tiny_source: ModelSource) -> MakeRequest:
+    """A factory of load requests: the variant's id, and options as one would type them."""
+
+    def make(
+        variant: str | Variant = "fp32",
+        source: ModelSource | None = None,
+        progress: Progress | None = None,
+        **options: str,
+    ) -> LoadRequest:
+        if isinstance(variant, str):
+            (variant,) = select_variants(variant, CATALOGUE, "fp32")
+        settings = parse_settings(options)
+        return LoadRequest(variant, source or tiny_source, cpu, settings, session_store, progress or Progress())
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_fp32(make_request: MakeRequest) -> LoadedModel:
+    return load_variant(make_request("fp32"))
+
+
+@pytest.fixture(scope="session")
+def prompts(tiny_source: ModelSource) -> Prompts:
+    return Prompts(tiny_source.load_tokenizer())
+
+
+@pytest.fixture(scope="session")
+def corpus_sample(prompts: Prompts) -> tuple[TokenIds, ...]:
+    """Some 250 tokens of each of three texts of the embedded corpus."""
+    return tuple(prompts.encode(text)[:250] for text in read_corpus(None).texts[:3])
+
+
+@pytest.fixture(scope="session")
+def score_sample(corpus_sample: tuple[TokenIds, ...]) -> Callable[[LoadedModel], Score]:
+    return lambda model: score_texts(model, corpus_sample, window=256, stride=128)
+
+
+@pytest.fixture(scope="session")
+def fp32_loss(tiny_fp32: LoadedModel, score_sample: Callable[[LoadedModel], Score]) -> float:
+    return score_sample(tiny_fp32).loss
+
+
+@pytest.fixture(scope="session")
+def model_around(cpu: Device, tiny_source: ModelSource) -> Callable[[Any], LoadedModel]:
+    """A LoadedModel whose module is the given object."""
+    tokenizer = tiny_source.load_tokenizer()
+    precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
+
+    def make(module: Any) -> LoadedModel:
+        return LoadedModel(CATALOGUE[0], tiny_source, cpu, precision, "fake", module, tokenizer, weight_bytes=0)
+
+    return make

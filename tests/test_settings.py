@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.settings import OPTIONS, LoadFormat, Settings, parse_settings
+from llm_bench_fixtures.variants import SPELLINGS, Precision
+
+
+def test_nothing_given_means_every_default() -> None:
+    assert parse_settings({}) == Settings(
+        model=("tiny",),
+        load_format=LoadFormat.AUTO,
+        trust_remote_code=False,
+        device="auto",
+        variants="",
+        reference="fp32",
+        new_tokens=16,
+        rounds=5,
+        warmup_rounds=1,
+        prompt_lengths=(16, 64, 128, 256),
+        batch_sizes=(1, 2, 4, 8),
+        corpus=None,
+        window=0,
+        stride=0,
+        bnb_compute_dtype=None,
+        bnb_double_quant=False,
+        seed=0,
+        report=Path("llm-bench-report"),
+        cache_dir=None,
+    )
+
+
+def test_none_is_as_good_as_absent() -> None:
+    assert parse_settings({option.name: None for option in OPTIONS}) == parse_settings({})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("model", " ./mine , tiny,", ("./mine", "tiny")),
+        ("load_format", "dummy", LoadFormat.DUMMY),
+        ("trust_remote_code", "YES", True),
+        ("trust_remote_code", "off", False),
+        ("device", "cpu", "cpu"),
+        ("device", "cuda", "cuda"),
+        ("device", "cuda:1", "cuda:1"),
+        ("new_tokens", "1", 1),
+        ("prompt_lengths", "64,16,64", (16, 64)),
+        ("batch_sizes", "8", (8,)),
+        ("corpus", "texts/a.txt", Path("texts/a.txt")),
+        ("corpus", "~/a.txt", Path.home() / "a.txt"),
+        ("cache_dir", "~/cache", Path.home() / "cache"),
+        ("bnb_compute_dtype", "bf16", Precision.BFLOAT16),
+        ("bnb_double_quant", "1", True),
+        ("seed", "0", 0),
+        ("report", "out", Path("out")),
+    ],
+)
+def test_an_option_parses(name: str, text: str, value: object) -> None:
+    assert getattr(parse_settings({name: text}), name) == value
+
+
+def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
+    """As in the corpus and the cache folder; an ini file has no shell that would expand it."""
+    assert parse_settings({"report": "~/out"}).report == Path.home() / "out"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("model", " , ", "--llm-model: expected at least one name"),
+        ("load_format", "real", "--llm-load-format: unknown load format 'real'. Known: auto, dummy"),
+        (
+            "trust_remote_code",
+            "maybe",
+            "--llm-trust-remote-code: unknown truth value 'maybe'. Known: true, yes, on, 1, false, no, off, 0",
+        ),
+        ("new_tokens", "0", "--llm-new-tokens: expected at least 1, got 0"),
+        ("rounds", "many", "--llm-rounds: expected a whole number, got 'many'"),
+        ("warmup_rounds", "0", "--llm-warmup-rounds: expected at least 1, got 0"),
+        ("prompt_lengths", "16,0", "--llm-prompt-lengths: expected at least 1, got 0"),
+        ("prompt_lengths", "", "--llm-prompt-lengths: expected at least one name"),
+        ("batch_sizes", "1,two", "--llm-batch-sizes: expected a whole number, got 'two'"),
+        ("window", "-1", "--llm-window: expected at least 2, got -1"),
+        ("stride", "1.5", "--llm-stride: expected a whole number, got '1.5'"),
+        (
+            "bnb_compute_dtype",
+            "int8",
+            f"--llm-bnb-compute-dtype: unknown dtype 'int8'. Known: {', '.join(SPELLINGS)}",
+        ),
+        ("seed", "-3", "--llm-seed: expected at least 0, got -3"),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_flag_and_what_is_accepted(name: str, text: str, message: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        parse_settings({name: text})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["tpu", "", "cuda:x", "cuda:-1", "cuda:", "cpu:7", "mps:0"])
+def test_a_device_that_is_none_of_the_known_is_refused_with_the_known(text: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        parse_settings({"device": text})
+    assert str(caught.value) == f"--llm-device: unknown device {text!r}. Known: auto, cpu, cuda, cuda:N, mps"
+
+
+def test_a_stride_beyond_the_window_would_skip_tokens_and_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"--llm-stride: 65 is more than the window of 64 tokens"):
+        parse_settings({"window": "64", "stride": "65"})
+
+
+def test_a_window_of_one_token_has_nothing_to_score_and_is_refused() -> None:
+    """A token is scored given the tokens before it in its window, so the least window is two tokens."""
+    with pytest.raises(InvalidSetting, match="--llm-window"):
+        parse_settings({"window": "1"})
+
+
+def test_a_stride_of_the_whole_window_is_accepted() -> None:
+    assert parse_settings({"window": "64", "stride": "64"}).stride == 64
+
+
+def test_a_row_names_its_flag_and_its_ini_value() -> None:
+    (option,) = (option for option in OPTIONS if option.name == "batch_sizes")
+    assert (option.flag, option.ini) == ("--llm-batch-sizes", "llm_batch_sizes")
+
+
+def test_the_switches_are_the_truth_values() -> None:
+    assert {option.name for option in OPTIONS if option.is_switch} == {"trust_remote_code", "bnb_double_quant"}
+
+
+def test_every_row_has_a_field_and_every_field_a_row() -> None:
+    assert [option.name for option in OPTIONS] == list(Settings.__dataclass_fields__)
