@@ -1,0 +1,54 @@
+"""Gathers a run's results while it goes on, so that whatever has finished is there when it ends early."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.record import Provenance, Record, Run, VariantResult
+
+
+class RunBuilder:
+    """Variants and records in the order in which they came. A variant or test that comes again replaces the first."""
+
+    def __init__(self, reference: str) -> None:
+        self._reference = reference
+        self._started = time.perf_counter()
+        self._variants: dict[str, VariantResult] = {}
+        self._records: dict[str, Record] = {}
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether the run came so far as to load, or try to load, a model."""
+        return bool(self._variants)
+
+    def variant(self, identifier: str) -> VariantResult:
+        """What is known of the variant. Raises KeyError for one that never began to load."""
+        return self._variants[identifier]
+
+    def add_variant(self, variant: VariantResult) -> None:
+        self._variants[variant.id] = variant
+
+    def add_record(self, record: Record) -> None:
+        self._records[record.test] = record
+
+    def add_outcome(self, record: Record) -> None:
+        """A skip or an error. What was measured before a test failed is kept, and marked."""
+        measured = self._records.get(record.test)
+        if measured is not None:
+            record = replace(measured, status=record.status, reason=record.reason)
+        self._records[record.test] = record
+
+    def build(self, provenance: Provenance, phase_s: Mapping[Phase, float], *, interrupted: bool = False) -> Run:
+        """The run so far."""
+        return Run(
+            provenance,
+            self._reference,
+            tuple(self._variants.values()),
+            tuple(self._records.values()),
+            time.perf_counter() - self._started,
+            {phase.value: seconds for phase, seconds in phase_s.items()},
+            interrupted,
+        )

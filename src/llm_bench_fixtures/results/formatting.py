@@ -1,0 +1,69 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from llm_bench_fixtures.results.metrics import Kind, Metric, Unit
+
+MISSING = "–"
+UNIT_IN_COLUMN = (Unit.TOKENS_PER_SECOND, Unit.MILLISECONDS_PER_TOKEN, Unit.NATS_PER_TOKEN)
+
+
+def format_metric(value: float | None, metric: Metric) -> str:
+    """As in a table under the metric's `column`. Quality has five digits: a thousandth matters there."""
+    if value is not None and metric.kind is Kind.QUALITY:
+        return five_digits(value)
+    return format_value(value, metric.unit)
+
+
+def with_unit(value: float | None, metric: Metric) -> str:
+    """The value outside of any table."""
+    text = format_metric(value, metric)
+    return f"{text} {metric.unit}" if metric.unit in UNIT_IN_COLUMN and value is not None else text
+
+
+def format_value(value: float | None, unit: Unit) -> str:
+    """The value with a unit of fitting size and three digits: 0.0123 s is "12.3 ms"."""
+    if value is None:
+        return MISSING
+    if unit is Unit.SECONDS:
+        return format_seconds(value)
+    if unit is Unit.BYTES:
+        return format_bytes(value)
+    if unit is Unit.TOKENS:
+        return f"{value:,.0f}"
+    return three_digits(value)
+
+
+def format_seconds(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{three_digits(seconds * 1e6)} µs"
+    if seconds < 1:
+        return f"{three_digits(seconds * 1e3)} ms"
+    return f"{three_digits(seconds)} s"
+
+
+def format_bytes(count: float) -> str:
+    """In powers of 1000."""
+    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{three_digits(count / size)} {name}"
+    return f"{count:.0f} B"
+
+
+def three_digits(value: float) -> str:
+    """At least three significant digits, and all of those before the point."""
+    size = abs(value)
+    decimals = 3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0
+    return f"{value:,.{decimals}f}"
+
+
+def five_digits(value: float) -> str:
+    """Five significant digits, and all of those before the point."""
+    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 1
+    return f"{value:,.{max(5 - whole, 0)}f}"
+
+
+def format_change(ratio: float) -> str:
+    """A ratio as a signed percentage: 1.013 is "+1.3 %"."""
+    percent = round((ratio - 1) * 100, 1) + 0.0  # no "-0.0"
+    return f"{percent:+.1f} %"

@@ -1,0 +1,79 @@
+"""Whether two latencies differ by more than chance: by their rounds, and by what repeated work differs in the run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from llm_bench_fixtures.results.record import Record, Run
+
+CONFIDENCE = 0.99
+LEAST_ROUNDS = 3
+ASSUMED = math.log(1.15)  # the floor where a run repeats too little to tell its own
+ENOUGH_PAIRS = 10
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """How far apart identical work comes out.
+
+    log_ratio: the 95th percentile over the run's pairs of |log(median latency / median latency)|; with fewer than ten
+    pairs at least the assumed 15 %.
+    """
+
+    log_ratio: float
+    pairs: int
+
+    @property
+    def percent(self) -> float:
+        return (math.exp(self.log_ratio) - 1) * 100
+
+
+def noise_floor(run: Run) -> NoiseFloor:
+    """From every pair of records that ran the same workload in the same configuration, at different times."""
+    alike: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for record in run.measured():
+        variant = run.variant(record.variant)
+        if variant is not None and record.workload is not None:
+            alike[variant.configuration, record.workload.digest].append(math.log(record.median_s))
+    differences = sorted(abs(a - b) for logs in alike.values() for a, b in combinations(logs, 2))
+    found = differences[math.ceil(0.95 * len(differences)) - 1] if differences else 0.0
+    return NoiseFloor(found if len(differences) >= ENOUGH_PAIRS else max(found, ASSUMED), len(differences))
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times as fast one is as another: ratio of the median latencies, and whether that can be claimed."""
+
+    ratio: float
+    is_faster: bool
+    is_slower: bool
+
+
+def speedup(of: Record, over: Record, floor: NoiseFloor) -> Speedup:
+    """A difference is claimed where Welch's 99 % interval of the mean log-latencies excludes none, and the ratio of the
+    medians exceeds the noise floor. With fewer than three rounds on a side nothing is claimed."""
+    ratio = over.median_s / of.median_s
+    low, high = _log_interval(of.rounds_s, over.rounds_s)
+    return Speedup(
+        ratio,
+        is_faster=low > 0 and math.log(ratio) > floor.log_ratio,
+        is_slower=high < 0 and math.log(ratio) < -floor.log_ratio,
+    )
+
+
+def _log_interval(of: Sequence[float], over: Sequence[float]) -> tuple[float, float]:
+    if min(len(of), len(over)) < LEAST_ROUNDS:
+        return -math.inf, math.inf
+    from scipy import stats
+
+    logs = [[math.log(seconds) for seconds in rounds] for rounds in (over, of)]
+    if all(statistics.pvariance(values) == 0 for values in logs):
+        difference = logs[0][0] - logs[1][0]
+        return difference, difference
+    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(CONFIDENCE)
+    return float(interval.low), float(interval.high)

@@ -1,0 +1,74 @@
+"""A run as one pandas DataFrame, and the workload on which its variants are compared."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.results.metrics import METRICS, Metric
+from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IDENTITY = ("test", "scenario", "case", "variant", "label", "status", "reason")
+
+
+def metric_values(
+    record: Record, variant: VariantResult | None, metrics: Iterable[Metric] = METRICS
+) -> dict[str, float]:
+    """Every metric that has a value for the record, by name; then those of its own that no registry names.
+
+    None where the record's workload never ran.
+    """
+    if variant is None or record.workload is None or record.status is Status.SKIPPED:
+        return {}
+    values = {metric.name: metric.of(record, variant) for metric in metrics}
+    values |= {**variant.quality, **record.extra}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def run_table(run: Run) -> pd.DataFrame:
+    """One row a record: what it was, what became of it, and its metrics as columns in base units.
+
+    A metric that no record has is a column of missing values. Numbers are float64.
+    """
+    import pandas as pd
+
+    rows = [_row(record, run.variant(record.variant)) for record in run.records]
+    names = dict.fromkeys([*(metric.name for metric in METRICS), *(name for row in rows for name in row)])
+    numbers = [name for name in names if name not in IDENTITY]
+    table = pd.DataFrame(rows, columns=[*IDENTITY, *numbers])
+    return table.astype({**dict.fromkeys(IDENTITY, "object"), **dict.fromkeys(numbers, "float64")})
+
+
+def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float]:
+    identity = {
+        "test": record.test,
+        "scenario": record.scenario,
+        "case": record.case,
+        "variant": record.variant,
+        "label": variant.label if variant else "",
+        "status": record.status.value,
+        "reason": record.reason,
+    }
+    return {**identity, **metric_values(record, variant)}
+
+
+def common_workload(run: Run) -> list[Record]:
+    """One record a variant, all of the same workload: the one that most variants ran; among equals the one of fewest
+    prompts, then the earliest. Empty where nothing was measured.
+    """
+    by_digest: dict[str, dict[str, Record]] = defaultdict(dict)
+    for record in run.measured():
+        if record.workload is not None:
+            by_digest[record.workload.digest].setdefault(record.variant, record)
+    largest = max(by_digest.values(), key=_suitability, default={})
+    order = [variant.id for variant in run.variants]
+    return sorted(largest.values(), key=lambda record: order.index(record.variant))
+
+
+def _suitability(records: dict[str, Record]) -> tuple[int, int]:
+    prompts = [record.workload.prompts for record in records.values() if record.workload is not None]
+    return len(records), -max(prompts)

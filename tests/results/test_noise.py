@@ -1,0 +1,130 @@
+"""What differs by chance, and when a difference may be claimed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from run_factory import around, make_record, make_run, make_variant, make_workload
+
+from llm_bench_fixtures.results.noise import ASSUMED, ENOUGH_PAIRS, NoiseFloor, noise_floor, speedup
+from llm_bench_fixtures.results.record import Run
+
+NO_FLOOR = NoiseFloor(0.0, 0)
+FLOOR_10 = NoiseFloor(math.log(1.10), 3)
+
+
+def test_the_floor_is_how_far_identical_work_came_apart() -> None:
+    """fp16 that fell back to float32 ran what fp32 ran: 1.3 s against 1.0 s is 30 %."""
+    run = make_run(
+        [make_record("fp32", 1.0), make_record("fp16", 1.3), make_record("bf16", 2.0)],
+        [make_variant(), make_variant("fp16", configuration="configuration of fp32"), make_variant("bf16")],
+    )
+    floor = noise_floor(run)
+    assert floor.pairs == 1
+    assert floor.percent == pytest.approx(30)
+
+
+def test_the_same_workload_in_two_scenarios_is_identical_work() -> None:
+    run = make_run([make_record("fp32", 1.0), make_record("fp32", 1.25, scenario="cache", case="dynamic")])
+    assert noise_floor(run).percent == pytest.approx(25)
+
+
+def test_the_floor_does_not_depend_on_which_came_first() -> None:
+    forth = make_run([make_record("fp32", 1.0), make_record("fp32", 1.2, scenario="cache")])
+    back = make_run([make_record("fp32", 1.2), make_record("fp32", 1.0, scenario="cache")])
+    assert noise_floor(forth).log_ratio == pytest.approx(noise_floor(back).log_ratio)
+
+
+def test_other_work_is_not_compared() -> None:
+    other = make_workload("other")
+    run = make_run([make_record("fp32", 1.0), make_record("bf16", 9.0), make_record("fp32", 9.0, workload=other)])
+    assert noise_floor(run) == NoiseFloor(ASSUMED, 0)
+
+
+def repeated(count: int, last_s: float) -> Run:
+    """That many records of the same work, all of 1 s but the last."""
+    times_s = [*[1.0] * (count - 1), last_s]
+    return make_run([make_record("fp32", time_s, case=str(number)) for number, time_s in enumerate(times_s)])
+
+
+def test_few_pairs_are_not_trusted_to_be_quiet() -> None:
+    """Four records make 6 pairs, five make 10. With fewer than ten, 15 % are assumed."""
+    assert noise_floor(repeated(4, 1.01)) == NoiseFloor(math.log(1.15), 6)
+    assert noise_floor(repeated(5, 1.01)).pairs == ENOUGH_PAIRS == 10
+    assert noise_floor(repeated(5, 1.01)).percent == pytest.approx(1)
+
+
+def test_few_pairs_are_believed_to_be_noisy() -> None:
+    assert noise_floor(repeated(4, 1.5)).percent == pytest.approx(50)
+
+
+def test_of_many_pairs_it_is_the_95th_percentile() -> None:
+    """Seven records make 21 pairs. One is twice as slow: 15 pairs at 0 and 6 at 2x, and the 20th of 21 counts."""
+    floor = noise_floor(repeated(7, 2.0))
+    assert floor.pairs == 21
+    assert floor.percent == pytest.approx(100)
+
+
+def test_a_clear_difference_is_claimed() -> None:
+    gain = speedup(make_record("bf16", 0.5), make_record("fp32", 1.0), NO_FLOOR)
+    assert gain.ratio == pytest.approx(2.0)
+    assert gain.is_faster
+    assert not gain.is_slower
+
+
+@pytest.mark.parametrize("median_s", [0.5, 0.97, 1.0, 1.03, 2.0])
+@pytest.mark.parametrize("floor", [NO_FLOOR, FLOOR_10], ids=["no floor", "floor of 10 %"])
+def test_swapping_the_two_mirrors_the_claim(median_s: float, floor: NoiseFloor) -> None:
+    one, other = make_record("bf16", median_s), make_record("fp32", 1.0)
+    forth, back = speedup(one, other, floor), speedup(other, one, floor)
+    assert forth.ratio == pytest.approx(1 / back.ratio)
+    assert (forth.is_faster, forth.is_slower) == (back.is_slower, back.is_faster)
+
+
+def test_rounds_that_overlap_are_no_difference() -> None:
+    """A ratio of 1.1, but the rounds of each scatter by 40 %."""
+    gain = speedup(
+        make_record("bf16", rounds_s=around(1.0, 0.2)), make_record("fp32", rounds_s=around(1.1, 0.2)), NO_FLOOR
+    )
+    assert gain.ratio == pytest.approx(1.1)
+    assert not gain.is_faster
+    assert not gain.is_slower
+
+
+@pytest.mark.parametrize(("median_s", "claimed"), [(1 / 1.09, False), (1 / 1.11, True)])
+def test_a_difference_must_exceed_the_floor_too(median_s: float, claimed: bool) -> None:
+    """Rounds so steady that Welch's interval excludes no difference in either case."""
+    fast, slow = make_record("bf16", rounds_s=around(median_s, 1e-4)), make_record(rounds_s=around(1.0, 1e-4))
+    assert speedup(fast, slow, NO_FLOOR).is_faster
+    assert speedup(fast, slow, FLOOR_10).is_faster is claimed
+    assert speedup(slow, fast, FLOOR_10).is_slower is claimed
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("short_side", ["of", "over", "both"])
+def test_nothing_is_claimed_with_fewer_than_three_rounds(rounds: int, short_side: str) -> None:
+    few = {"of": (rounds, 5), "over": (5, rounds), "both": (rounds, rounds)}[short_side]
+    gain = speedup(
+        make_record("bf16", rounds_s=around(0.1)[: few[0]]), make_record(rounds_s=around(1.0)[: few[1]]), NO_FLOOR
+    )
+    assert not gain.is_faster
+    assert not gain.is_slower
+
+
+def test_three_rounds_are_enough() -> None:
+    gain = speedup(make_record("bf16", rounds_s=(0.49, 0.5, 0.51)), make_record(rounds_s=(0.99, 1.0, 1.01)), NO_FLOOR)
+    assert gain.is_faster
+
+
+def test_rounds_that_do_not_scatter_at_all() -> None:
+    same = make_record(rounds_s=(1.0, 1.0, 1.0))
+    assert speedup(make_record("bf16", rounds_s=(0.5, 0.5, 0.5)), same, NO_FLOOR).is_faster
+    equal = speedup(make_record("bf16", rounds_s=(1.0, 1.0, 1.0)), same, NO_FLOOR)
+    assert (equal.ratio, equal.is_faster, equal.is_slower) == (1.0, False, False)
+
+
+@pytest.mark.filterwarnings("ignore:Precision loss")
+def test_one_side_that_does_not_scatter() -> None:
+    gain = speedup(make_record("bf16", rounds_s=(0.5, 0.5, 0.5)), make_record(rounds_s=(0.99, 1.0, 1.01)), NO_FLOOR)
+    assert gain.is_faster

@@ -1,0 +1,122 @@
+"""The results as one DataFrame, and the workload that the variants are compared on."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from run_factory import full_run, make_record, make_run, make_variant, make_workload, skipped_record
+
+from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.table import IDENTITY, common_workload, metric_values, run_table
+
+NAMES = [metric.name for metric in METRICS]
+
+
+def test_one_row_a_record_and_a_column_for_each_metric() -> None:
+    run = full_run()
+    table = run_table(run)
+    assert list(table["test"]) == [record.test for record in run.records]
+    assert list(table.columns) == [*IDENTITY, *NAMES]
+    assert set(table[NAMES].dtypes.astype(str)) == {"float64"}
+
+
+def test_values_are_in_base_units() -> None:
+    row = run_table(make_run([make_record(median_s=0.5)])).iloc[0]
+    assert row["latency_s"] == 0.5
+    assert row["weight_bytes"] == 4_000_000
+    assert row["output_tokens_per_s"] == 32  # 16 / 0.5
+
+
+def test_a_skipped_record_has_no_values() -> None:
+    """Also where its variant loaded, so that a weight or perplexity would be known."""
+    run = make_run([make_record(), skipped_record("fp32", "too long", scenario="prompt_length")])
+    row = run_table(run).iloc[1]
+    assert (row["status"], row["reason"]) == ("skipped", "too long")
+    assert row[NAMES].isna().all()
+
+
+def test_a_failed_test_keeps_what_it_measured() -> None:
+    run = make_run([make_record(median_s=0.5, status=Status.ERROR, reason="AssertionError: no")])
+    row = run_table(run).iloc[0]
+    assert row["status"] == "error"
+    assert row["latency_s"] == 0.5
+
+
+def test_an_error_without_measurement_has_no_values() -> None:
+    row = run_table(make_run([skipped_record("fp32", "OutOfMemory", status=Status.ERROR)])).iloc[0]
+    assert row[["latency_s", "output_tokens_per_s"]].isna().all()
+
+
+def test_a_record_of_a_variant_that_never_loaded_is_a_row() -> None:
+    row = run_table(make_run([skipped_record("fp16", "not here")], variants=[])).iloc[0]
+    assert (row["variant"], row["label"]) == ("fp16", "")
+    assert row[NAMES].isna().all()
+
+
+def test_values_of_other_plugins_are_columns_after_the_metrics() -> None:
+    variant = make_variant(quality={"accuracy": 0.75})
+    table = run_table(make_run([make_record(extra={"answers": 3.0}), make_record("bf16")], [variant]))
+    assert list(table.columns) == [*IDENTITY, *NAMES, "accuracy", "answers"]
+    assert table["answers"].iloc[0] == 3.0
+    assert table["accuracy"].iloc[0] == 0.75
+    assert pd.isna(table["answers"].iloc[1])
+
+
+def test_a_run_without_records_is_an_empty_table_with_its_columns() -> None:
+    table = run_table(make_run([], [make_variant()]))
+    assert len(table) == 0
+    assert list(table.columns) == [*IDENTITY, *NAMES]
+
+
+def test_metric_values_leave_out_what_has_none() -> None:
+    values = metric_values(make_record(rounds_s=(1.0,)), make_variant(load_s=None))
+    assert "latency_stddev_s" not in values
+    assert "load_s" not in values
+    assert None not in values.values()
+
+
+def digests(*records: tuple[str, str]) -> list[str]:
+    """Variant and digest of each record of the common workload of a run with these records."""
+    run = make_run([make_record(variant, workload=make_workload(digest), case=digest) for variant, digest in records])
+    return [f"{record.variant} {record.workload.digest}" for record in common_workload(run) if record.workload]
+
+
+def test_the_common_workload_is_the_one_that_most_variants_ran() -> None:
+    chosen = digests(("fp32", "a"), ("fp32", "b"), ("bf16", "b"), ("fp16", "b"), ("bf16", "a"))
+    assert chosen == ["fp32 b", "bf16 b", "fp16 b"]
+
+
+def test_repeats_on_one_variant_count_once() -> None:
+    run = make_run(
+        [
+            *(make_record("fp32", case=str(number), workload=make_workload("a")) for number in range(5)),
+            make_record("fp32", workload=make_workload("b")),
+            make_record("bf16", workload=make_workload("b")),
+        ]
+    )
+    assert [record.variant for record in common_workload(run)] == ["fp32", "bf16"]
+
+
+def test_among_equals_it_is_the_one_of_fewest_prompts() -> None:
+    run = make_run(
+        [
+            make_record(workload=make_workload("batch", prompts=8)),
+            make_record(case="one", workload=make_workload("one", prompts=1)),
+        ]
+    )
+    assert [record.case for record in common_workload(run)] == ["one"]
+
+
+def test_among_equals_otherwise_it_is_the_earliest() -> None:
+    assert digests(("fp32", "first"), ("fp32", "second")) == ["fp32 first"]
+
+
+def test_it_is_in_the_order_of_the_variants() -> None:
+    run = make_run([make_record("bf16"), make_record("fp32")], [make_variant("fp32"), make_variant("bf16")])
+    assert [record.variant for record in common_workload(run)] == ["fp32", "bf16"]
+
+
+@pytest.mark.parametrize("status", [Status.SKIPPED, Status.ERROR, Status.NOT_MEASURED])
+def test_only_what_was_measured_counts(status: Status) -> None:
+    assert common_workload(make_run([skipped_record("fp32", "why", status=status)])) == []
