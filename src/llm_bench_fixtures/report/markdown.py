@@ -1,0 +1,73 @@
+"""The report as GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from llm_bench_fixtures.report.plots import Plot
+from llm_bench_fixtures.report.sections import Document, Section, Table
+
+_SPECIAL = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "\\`*[]|~"},
+        "<": "&lt;",
+        ">": "&gt;",
+        "&": "&amp;",
+        "\n": " ↵ ",
+        "\r": " ",
+    }
+)
+_EMPHASIS = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word an underscore is only itself
+
+
+def render_markdown(document: Document, plots: Sequence[Plot]) -> str:
+    """The whole report. Every text from outside is escaped: it can't become markup."""
+    return "\n".join(_lines(document, plots)) + "\n"
+
+
+def _lines(document: Document, plots: Sequence[Plot]) -> Iterator[str]:
+    yield from (f"# {escape(document.title)}", "", escape(document.header).replace("\\|", "|"), "")
+    for warning in document.warnings:
+        yield from (f"> **{escape(warning)}**", "")
+    if document.takeaways:
+        yield from ("## Takeaways", "", *(f"- {escape(sentence)}" for sentence in document.takeaways), "")
+    yield from _section(document.summary, plots)
+    if document.baseline:
+        yield from ("## Baseline", "", *_pairs(document.baseline), "")
+    for section in document.sections:
+        yield from _section(section, plots)
+    yield from ("## About this run", "", *_pairs(document.facts), "")
+    yield from (f"- {escape(note)}" for note in document.footnotes)
+
+
+def _section(section: Section, plots: Sequence[Plot]) -> Iterator[str]:
+    yield from (f"## {escape(section.title)}", "")
+    if section.note:
+        yield from (escape(section.note), "")
+    yield from (*markdown_table(section.table), "")
+    for plot in plots:
+        if plot.scenario == section.scenario:
+            yield from (f"![{escape(plot.title)}](plots/{Path(plot.path).name})", "")
+
+
+def markdown_table(table: Table) -> Iterator[str]:
+    rule = ["---:" if column in table.numeric else "---" for column in range(len(table.header))]
+    yield _row(table.header)
+    yield f"| {' | '.join(rule)} |"
+    for row in table.rows:
+        yield _row(row)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(escape(cell) for cell in cells)} |"
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    return (f"- {escape(name)}: {escape(value)}" for name, value in pairs)
+
+
+def escape(text: str) -> str:
+    """The text as itself: on one line, and none of it markup."""
+    return _EMPHASIS.sub(r"\\_", text.translate(_SPECIAL))

@@ -1,0 +1,283 @@
+"""What the report says, before any format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from run_factory import (
+    FALLBACK,
+    absent_variant,
+    full_run,
+    make_provenance,
+    make_record,
+    make_run,
+    make_variant,
+    make_workload,
+    skipped_record,
+)
+
+from llm_bench_fixtures.report.sections import (
+    Document,
+    Section,
+    build_document,
+    describe_workload,
+    header_line,
+    latency_cell,
+    summary_section,
+)
+from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
+from llm_bench_fixtures.results.record import Run, Status
+
+
+def document_of(run: Run) -> Document:
+    return build_document(run, registry())
+
+
+def section(document: Document, title: str) -> Section:
+    return next(section for section in document.sections if section.title == title)
+
+
+def row(section: Section, key: str) -> dict[str, str]:
+    """The row that begins with `key`, by column."""
+    cells = next(cells for cells in section.table.rows if cells[0] == key)
+    return dict(zip(section.table.header, cells, strict=True))
+
+
+def test_the_header_line() -> None:
+    assert header_line(make_run([make_record()])) == "Loaded: tiny | device=cpu | dtype=float32"
+
+
+def test_the_header_line_tells_of_random_weights() -> None:
+    run = make_run([make_record()], provenance=make_provenance(model="gpt2", random_weights=True))
+    assert header_line(run) == "Loaded: gpt2 (random weights) | device=cpu | dtype=float32"
+
+
+def test_the_header_line_tells_of_a_fallback() -> None:
+    run = make_run([make_record("fp16")], [make_variant("fp16", label=FALLBACK)], reference="fp16")
+    assert header_line(run) == f"Loaded: tiny | device=cpu | dtype={FALLBACK}"
+
+
+def test_the_header_line_has_the_references_dtype() -> None:
+    variants = [make_variant("bf16", label="bfloat16"), make_variant("fp32")]
+    assert header_line(make_run([], variants)).endswith("dtype=float32")
+
+
+def test_the_header_line_without_the_reference_has_the_first_that_loaded() -> None:
+    variants = [absent_variant("fp32", "why"), make_variant("bf16", label="bfloat16")]
+    assert header_line(make_run([], variants)).endswith("dtype=bfloat16")
+
+
+def test_the_header_line_where_nothing_loaded() -> None:
+    run = make_run([], [absent_variant("fp32", "why")])
+    assert header_line(run) == "Loaded: tiny | device=cpu | dtype=nothing loaded"
+
+
+def test_the_summary_has_a_row_for_every_variant() -> None:
+    run = full_run()
+    table = summary_section(run, registry()).table
+    assert [cells[0] for cells in table.rows] == [variant.id for variant in run.variants]
+    assert {len(cells) for cells in table.rows} == {len(table.header)}
+
+
+def test_the_summarys_numbers() -> None:
+    """80 ms for 16 tokens are 200 a second; 100 ms / 80 ms is 1.25; 20.2 / 20 is 1 % more."""
+    assert row(summary_section(full_run(), registry()), "bf16") == {
+        "variant": "bf16",
+        "what ran": "bfloat16",
+        "latency": "80.0 ms ± 800 µs",
+        "tokens/s": "200",
+        "speed-up": "1.25×",
+        "load": "500 ms",
+        "weights": "2.00 MB",
+        "loss": "3.0000",
+        "perplexity": "20.200",
+        "change": "+1.0 %",
+    }
+
+
+def test_the_reference_has_no_change() -> None:
+    cells = row(summary_section(full_run(), registry()), "fp32")
+    assert (cells["speed-up"], cells["change"]) == ("1.00×", "–")
+
+
+def test_a_variant_that_did_not_run_has_its_reason() -> None:
+    summary = summary_section(full_run(), registry())
+    assert row(summary, "autocast-fp16")["what ran"].startswith("skipped: float16 autocast needs an accelerator")
+    assert row(summary, "ort-fp32")["what ran"] == "error: OutOfMemory: 512 bytes asked for"
+    assert set(summary.table.rows[-1][2:]) == {"–"}
+
+
+def test_the_summary_says_on_which_workload() -> None:
+    assert summary_section(full_run(), registry()).note == (
+        "On the workload that most variants ran: one prompt, 64 prompt tokens, 16 new tokens, batch 1, cache dynamic."
+    )
+
+
+def test_the_summary_where_nothing_was_timed() -> None:
+    assert summary_section(make_run([skipped_record("fp32", "why")]), registry()).note == "Nothing was timed."
+
+
+def test_random_weights_stand_where_the_perplexity_would() -> None:
+    run = make_run([make_record()], [make_variant(quality={}, quality_note="random weights")])
+    document = document_of(run)
+    assert row(document.summary, "fp32")["perplexity"] == "random weights"
+    assert row(section(document, "Precision"), "fp32")["perplexity"] == "random weights"
+    assert ("Quality", "random weights") in document.baseline
+
+
+def test_one_prompt_token_is_one_token() -> None:
+    record = make_record(workload=make_workload(prompt_tokens=1, new_tokens=1))
+    assert describe_workload(record) == "one prompt, 1 prompt token, 1 new token, batch 1, cache dynamic"
+
+
+def test_several_prompts() -> None:
+    record = make_record(workload=make_workload(prompts=4, batch_size=2, prompt_tokens=80, new_tokens=64))
+    assert describe_workload(record) == "4 prompts, 80 prompt tokens, 64 new tokens, batch 2, cache dynamic"
+
+
+@pytest.mark.parametrize(
+    ("rounds_s", "cell"),
+    [((), "–"), ((0.5,), "500 ms"), ((1.0, 2.0, 3.0, 4.0, 5.0), "3.00 s ± 1.00 s")],
+    ids=["none", "one", "five"],
+)
+def test_latency_is_the_median_and_half_the_quartiles_distance(rounds_s: tuple[float, ...], cell: str) -> None:
+    assert latency_cell(make_record(rounds_s=rounds_s)) == cell
+
+
+def test_warnings() -> None:
+    run = full_run(interrupted=True, provenance=make_provenance(random_weights=True))
+    assert document_of(run).warnings == (
+        "The run was interrupted: what had finished by then is here.",
+        "The weights are random: speed and memory are real, the generated text means nothing.",
+        "Failed to load: ort-fp32.",
+    )
+    assert document_of(make_run([make_record()])).warnings == ()
+
+
+def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
+    own = make_record(scenario="my_chat")
+    titles = [item.title for item in document_of(make_run([own, *full_run().records], full_run().variants)).sections]
+    assert titles == [
+        "Precision",
+        "Quantization",
+        "KV cache",
+        "Padding",
+        "Batch size",
+        "Prompt length",
+        "Edge prompts",
+        "My chat",
+        "Generated texts",
+        "Skipped and failed",
+    ]
+
+
+def test_a_sweep_has_its_cases_together_and_a_column_for_them() -> None:
+    records = [
+        make_record(variant, scenario="batch", case=case, workload=make_workload(case))
+        for variant in ("fp32", "bf16")
+        for case in ("1", "8")
+    ]
+    table = section(document_of(make_run(records)), "Batch size").table
+    assert table.header[:2] == ("case", "variant")
+    assert [cells[:2] for cells in table.rows] == [("1", "fp32"), ("1", "bf16"), ("8", "fp32"), ("8", "bf16")]
+
+
+def test_a_scenario_of_one_case_has_no_column_for_it() -> None:
+    assert section(document_of(full_run()), "Precision").table.header[0] == "variant"
+
+
+def test_the_padding_table() -> None:
+    """100 tokens of padding beside 100 of prompts; 64 new tokens in half a second."""
+    cells = row(section(document_of(full_run()), "Padding"), "left")
+    assert (cells["tokens/s"], cells["prompt tokens"], cells["padding tokens"], cells["padding share"]) == (
+        "128",
+        "100",
+        "100",
+        "0.500",
+    )
+
+
+def test_what_was_not_measured_says_so() -> None:
+    record = make_record(status=Status.NOT_MEASURED, reason="--benchmark-disable", rounds_s=(), batches_s=())
+    cells = row(section(document_of(make_run([record])), "Precision"), "fp32")
+    assert (cells["latency"], cells["tokens/s"]) == ("–", "–")
+    assert cells["remarks"] == "not measured: --benchmark-disable"
+
+
+def test_a_failed_test_keeps_its_numbers_and_its_reason() -> None:
+    record = make_record(median_s=0.5, status=Status.ERROR, reason="AssertionError: too slow\nassert 1 < 0")
+    cells = row(section(document_of(make_run([record])), "Precision"), "fp32")
+    assert cells["tokens/s"] == "32.0"
+    assert cells["remarks"] == "error: AssertionError: too slow"
+
+
+def test_generated_texts_stand_side_by_side() -> None:
+    table = section(document_of(full_run()), "Generated texts").table
+    assert table.rows == (("capital", "fp32", " Paris"), ("capital", "bnb-nf4", " Rome"))
+
+
+def test_skips_with_the_same_reason_are_counted_together() -> None:
+    records = [skipped_record("fp16", "not here", case=str(number)) for number in range(3)]
+    run = make_run([*records, skipped_record("fp32", "OutOfMemory", status=Status.ERROR)])
+    assert section(document_of(run), "Skipped and failed").table.rows == (
+        ("fp16", "skipped", "not here", "3"),
+        ("fp32", "error", "OutOfMemory", "1"),
+    )
+
+
+def test_facts_say_where_the_numbers_come_from() -> None:
+    facts = dict(document_of(full_run(provenance=make_provenance(dirty=True))).facts)
+    assert facts["Commit"] == "0123456789ab on main, with uncommitted changes"
+    assert facts["Machine"] == "a processor, 2 cores, 2 threads; Linux"
+    assert facts["Libraries"] == "torch 2.6.0"
+
+
+def test_outside_a_repository_there_is_no_commit() -> None:
+    assert "Commit" not in dict(document_of(full_run(provenance=make_provenance(commit="", branch=""))).facts)
+
+
+def test_the_baseline_is_the_reference_on_the_common_workload() -> None:
+    baseline = dict(document_of(full_run()).baseline)
+    assert baseline["Variant"] == "fp32: float32"
+    assert baseline["Output throughput"] == "160 tokens/s"
+    assert baseline["Perplexity"] == "20.000"
+
+
+def test_footnotes_tell_the_noise_floor() -> None:
+    """fp32 came to 100 and 101 ms, fp16, which ran the same, to 102 ms: too few pairs to tell 2 % from luck."""
+    note = document_of(full_run()).footnotes[0]
+    assert "15 %, assumed" in note
+    assert "3 pairs" in note
+
+
+def test_footnotes_tell_a_noise_floor_that_was_found() -> None:
+    """Five records of the same work make ten pairs, four of them 20 % apart."""
+    times_s = (1.0, 1.0, 1.0, 1.0, 1.2)
+    note = document_of(make_run([make_record("fp32", time_s, case=str(time_s)) for time_s in times_s])).footnotes[0]
+    assert "20 %" in note
+    assert "10 pairs" in note
+
+
+def test_footnotes_tell_how_things_came_to_be() -> None:
+    run = full_run()
+    noted = replace(run, variants=(replace(run.variants[0], notes=("exported in 3 s", "opset 18")), *run.variants[1:]))
+    assert "fp32: exported in 3 s; opset 18." in document_of(noted).footnotes
+
+
+def test_the_time_of_the_session() -> None:
+    assert document_of(full_run()).footnotes[-1] == "The session took 12 s: generating 9.0 s, loading 2.0 s."
+
+
+def test_own_metrics_are_columns_where_they_have_a_value() -> None:
+    own = [
+        Metric(name, name.capitalize(), f"{name} column", Unit.NONE, Direction.NEITHER, kind, "mine")
+        for name, kind in (("answers", Kind.EXACT), ("accuracy", Kind.QUALITY), ("absent", Kind.EXACT))
+    ]
+    run = make_run([make_record(extra={"answers": 3.0})], [make_variant(quality={"accuracy": 0.75})])
+    document = build_document(run, registry(own))
+    for item in (document.summary, section(document, "Precision")):
+        cells = row(item, "fp32")
+        assert (cells["answers column"], cells["accuracy column"]) == ("3.00", "0.7500")
+        assert "absent column" not in cells
+    assert ("Accuracy", "0.7500") in document.baseline
