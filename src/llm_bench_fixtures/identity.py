@@ -1,0 +1,52 @@
+"""Which scenario, case and variant a test is, read off its pytest item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.results.record import Record, Status
+    from llm_bench_fixtures.variants import Variant
+
+
+@dataclass(frozen=True)
+class Identity:
+    """test: pytest's node id. case: the parameters other than the variant, as people read them."""
+
+    test: str
+    scenario: str
+    case: str
+    variant: str
+
+    def record(self, status: Status, reason: str = "") -> Record:
+        """A record of this test that holds nothing measured."""
+        from llm_bench_fixtures.results.record import Record
+
+        return Record(self.test, self.scenario, self.case, self.variant, status, reason)
+
+
+def variant_of(item: pytest.Item) -> Variant | None:
+    """The variant that the item is parametrized with, if it is."""
+    from llm_bench_fixtures.variants import Variant
+
+    parameter = _parameters(item).get("llm_model")
+    return parameter if isinstance(parameter, Variant) else None
+
+
+def identify(item: pytest.Item) -> Identity:
+    """The scenario is the marker `llm_scenario`'s, or the file's name without `test_`."""
+    marker = item.get_closest_marker("llm_scenario")
+    scenario = str(marker.args[0]) if marker else item.path.stem.removeprefix("test_")
+    function = getattr(item, "originalname", item.name).removeprefix("test_")
+    values = [str(value) for name, value in _parameters(item).items() if name != "llm_model"]
+    case = ", ".join([*([function] if function != scenario else []), *values])
+    variant = variant_of(item)
+    return Identity(item.nodeid, scenario, case, variant.id if variant else "")
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    callspec = getattr(item, "callspec", None)
+    return dict(callspec.params) if callspec else {}

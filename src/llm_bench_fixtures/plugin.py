@@ -1,0 +1,149 @@
+"""pytest's hooks. Each delegates; torch and the like are imported only once a test asks for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from llm_bench_fixtures import hookspecs
+from llm_bench_fixtures.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
+    llm_batch_sizes,
+    llm_benchmark,
+    llm_corpus,
+    llm_device,
+    llm_model,
+    llm_prompts,
+    llm_session,
+)
+from llm_bench_fixtures.identity import identify, variant_of
+from llm_bench_fixtures.settings import OPTIONS
+from llm_bench_fixtures.state import (
+    METRICS,
+    RUN,
+    SETTINGS,
+    bench_session,
+    keep_settings,
+    selected_variants,
+    write_results,
+)
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.workloads import Corpus
+
+MARKERS = (
+    "llm_variants(*names): run the test on these variants only: ids, or the groups 'precision' and 'quantization'",
+    "llm_scenario(name): the scenario that the test belongs to in the report; default: its file's name",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("llm-bench", "benchmarks of language-model text generation (llm-bench-fixtures)")
+    for option in OPTIONS:
+        how: dict[str, Any] = {"metavar": option.metavar}
+        if option.is_switch:
+            how = {"action": "store_const", "const": "true"}
+        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help, **how)
+        parser.addini(option.ini, f"as {option.flag}", default=None)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    keep_settings(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Refuse an unknown variant before any file is collected."""
+    selected_variants(session.config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `llm_model` once for each variant, and one that takes a sweep's value once for each."""
+    settings = metafunc.config.stash[SETTINGS]
+    for name, values in (("llm_batch_size", settings.batch_sizes), ("llm_prompt_length", settings.prompt_lengths)):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, values)
+    if "llm_model" in metafunc.fixturenames:
+        names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
+        try:
+            variants = selected_variants(metafunc.config, names)
+        except pytest.UsageError as error:  # which pytest would show with a traceback here
+            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: llm_variants: {error}") from error
+        ids = [variant.id for variant in variants]
+        metafunc.parametrize("llm_model", variants, ids=ids, indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put all tests of a variant together, the reference's first, so that each is loaded once and one at a time.
+
+    pytest's own ordering by session parameter goes by their position in each test's list, which differs from test to
+    test.
+    """
+    if any(variant_of(item) for item in items):
+        order = [variant.id for variant in selected_variants(config)]
+        items.sort(key=lambda item: order.index(variant.id) if (variant := variant_of(item)) else -1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
+        _add_outcome(item, call, report)
+    return report
+
+
+def _add_outcome(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """A benchmark that was skipped or failed is a row of the report too, with its reason."""
+    from llm_bench_fixtures.results.record import Status
+
+    status = Status.SKIPPED if report.skipped else Status.ERROR
+    bench_session(item.config).results.add_outcome(identify(item).record(status, _reason(call)))
+
+
+def _reason(call: pytest.CallInfo[None]) -> str:
+    if call.excinfo is None:
+        return ""
+    error = call.excinfo.value
+    if isinstance(error, (pytest.skip.Exception, pytest.fail.Exception)):
+        return str(error.msg)
+    return f"{type(error).__name__}: {str(error).strip()}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Write the report of what was measured, however the session ended."""
+    if not hasattr(session.config, "workerinput"):  # pytest-xdist's workers measure nothing
+        write_results(session.config, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    if RUN in config.stash:
+        from llm_bench_fixtures.report.terminal import summary_lines
+
+        for line in summary_lines(
+            config.stash[RUN], config.stash[METRICS], config.stash[SETTINGS].report, terminalreporter._tw.fullwidth
+        ):
+            terminalreporter.write_line(line)
+
+
+def pytest_llm_bench_score(config: pytest.Config, model: LoadedModel, corpus: Corpus) -> Mapping[str, float]:
+    """The plugin's own quality metrics: loss and perplexity."""
+    from llm_bench_fixtures.measure.quality import score_corpus
+
+    settings = config.stash[SETTINGS]
+    score = score_corpus(model, corpus, settings.window, settings.stride)
+    return {"loss": score.loss, "perplexity": score.perplexity, "scored_tokens": score.tokens}

@@ -1,0 +1,97 @@
+"""What the plugin keeps on pytest's config: the settings, and the session once a benchmark asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.settings import OPTIONS, Settings, parse_settings
+from llm_bench_fixtures.variants import CATALOGUE, Variant, narrow, select_variants
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.results.metrics import Metric
+    from llm_bench_fixtures.results.record import Run
+    from llm_bench_fixtures.session import BenchSession
+
+T = TypeVar("T")
+
+SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
+METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
+RUN: pytest.StashKey[Run] = pytest.StashKey()  # once the report is written
+
+
+def keep_settings(config: pytest.Config) -> None:
+    """Parse the options and ini values. UsageError for what can't be used."""
+    given = {option.name: config.getoption(option.ini) or config.getini(option.ini) or None for option in OPTIONS}
+    config.stash[SETTINGS] = or_usage_error(lambda: parse_settings(given))
+
+
+def or_usage_error(compute: Callable[[], T]) -> T:
+    """What `compute` returns; a setting that it can't use becomes pytest's UsageError."""
+    try:
+        return compute()
+    except InvalidSetting as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def bench_session(config: pytest.Config) -> BenchSession:
+    """The session of this run, made when it is first asked for."""
+    if SESSION not in config.stash:
+        config.stash[METRICS] = or_usage_error(lambda: _registry(config))
+        config.stash[SESSION] = _new_session(config)
+    return config.stash[SESSION]
+
+
+def _new_session(config: pytest.Config) -> BenchSession:
+    from llm_bench_fixtures.progress import Progress
+    from llm_bench_fixtures.session import BenchSession
+    from llm_bench_fixtures.terminal_progress import TerminalProgress
+
+    settings = config.stash[SETTINGS]
+    (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
+    return BenchSession(
+        settings,
+        reference.id,
+        Progress(TerminalProgress(config)),
+        score=lambda model, corpus: config.hook.pytest_llm_bench_score(config=config, model=model, corpus=corpus),
+        commit=lambda: config.hook.pytest_benchmark_generate_commit_info(config=config),
+    )
+
+
+def _registry(config: pytest.Config) -> Mapping[str, Metric]:
+    from llm_bench_fixtures.results.metrics import registry
+
+    return registry(metric for group in config.hook.pytest_llm_bench_metrics(config=config) for metric in group)
+
+
+def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
+    """Every variant that this project knows: the package's, then those that its hooks add."""
+    added = config.hook.pytest_llm_bench_variants(config=config)
+    return (*CATALOGUE, *(variant for group in added for variant in group))
+
+
+def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
+    """The variants that this run is to measure, the reference first; `names` narrows them to a test's marker."""
+    settings = config.stash[SETTINGS]
+    return or_usage_error(
+        lambda: narrow(names or [], select_variants(settings.variants, catalogue(config), settings.reference))
+    )
+
+
+def write_results(config: pytest.Config, *, interrupted: bool) -> None:
+    """Write the report of what this run measured, and show it to the hooks; nothing where no model was asked for."""
+    if SESSION not in config.stash or not config.stash[SESSION].results.has_variants:
+        return
+    from llm_bench_fixtures.progress import Phase
+    from llm_bench_fixtures.report import write_report
+
+    session = config.stash[SESSION]
+    run = session.run(interrupted=interrupted)
+    with session.progress.activity(Phase.REPORTING, "writing the report"):
+        write_report(run, config.stash[METRICS], session.settings.report)
+    config.stash[RUN] = run
+    config.hook.pytest_llm_bench_finish(run=run, report=session.settings.report)

@@ -1,0 +1,98 @@
+"""What only a process of its own can show: what is imported, what is written to the terminal, what workers do."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+HEAVY = ("torch", "transformers", "onnxruntime", "bitsandbytes", "pandas", "matplotlib", "scipy", "jinja2")
+IMPORTS_CONFTEST = """
+    import json
+    import sys
+    from pathlib import Path
+
+    def pytest_unconfigure():
+        Path("modules.json").write_text(json.dumps(sorted(sys.modules)))
+"""
+
+
+def heavy_imports(bench: Bench) -> set[str]:
+    return set(json.loads((bench.pytester.path / "modules.json").read_text())).intersection(HEAVY)
+
+
+def test_a_suite_that_has_nothing_to_do_with_it_pays_nothing(bench: Bench) -> None:
+    bench.write(
+        conftest=IMPORTS_CONFTEST,
+        test_unrelated="""
+        import pytest
+
+        def test_passes():
+            pass
+
+        def test_skips():
+            pytest.skip("why not")
+
+        def test_fails():
+            assert False
+
+        def test_usual_benchmark(benchmark):
+            benchmark.pedantic(sum, args=([1, 2],), rounds=2)
+        """,
+    )
+    result = bench.run_apart()
+    result.assert_outcomes(passed=2, skipped=1, failed=1)
+    assert "llm-bench:" not in result.stdout.str()
+    assert heavy_imports(bench) == set(), result.stdout.str()
+    assert not bench.report.exists()
+
+
+def test_skipped_benchmarks_load_nothing(own_suite: Bench) -> None:
+    own_suite.write(conftest=IMPORTS_CONFTEST, test_plain="def test_plain(): pass")
+    result = own_suite.run_apart("--benchmark-skip")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=1)
+    assert heavy_imports(own_suite) == set()
+    assert not own_suite.report.exists()
+
+
+def test_the_libraries_say_nothing(bench: Bench) -> None:
+    """The noisiest there is: bitsandbytes on a CPU, right padding, every cache, a text longer than the context."""
+    if importlib.util.find_spec("bitsandbytes") is None:
+        pytest.skip("bitsandbytes is not installed")
+    bench.write(
+        test_own="""
+        import pytest
+        from llm_bench_fixtures.workloads import Padding, Side
+
+        def test_padding(llm_benchmark, llm_prompts):
+            llm_benchmark(llm_prompts.varied(3), padding=Padding(Side.RIGHT))
+
+        @pytest.mark.parametrize("cache", ["dynamic", "static", "off"])
+        def test_cache(llm_benchmark, cache):
+            llm_benchmark("Hello", cache=cache)
+
+        def test_long(llm_prompts):
+            llm_prompts.encode("Hello there. " * 2000)
+        """
+    )
+    result = bench.run_apart("--llm-variants", "fp32,bf16,bnb-int8")
+    assert result.ret == 0
+    result.assert_outcomes(passed=13)
+    assert "warning" not in result.stdout.str().lower()
+    assert result.stderr.str().strip() == ""
+
+
+def test_with_xdist_nothing_is_measured_and_nothing_is_said(own_suite: Bench) -> None:
+    """pytest-benchmark disables itself there. Bug: the workers left a results.json that said "interrupted"."""
+    pytest.importorskip("xdist")
+    result = own_suite.run_apart("-n", "2", "--llm-variants", "fp32,bf16")
+    assert result.ret == 0
+    result.assert_outcomes(passed=2, warnings=result.parseoutcomes().get("warnings", 0))
+    assert "llm-bench:" not in result.stdout.str()
+    assert not own_suite.report.exists()

@@ -1,0 +1,121 @@
+"""pytest-benchmark's own options go on working."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def test_disabled_benchmarks_run_once_and_are_not_measured(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_mine(llm_benchmark, llm_model, monkeypatch):
+            calls = []
+            generate = llm_model.generate
+            monkeypatch.setattr(llm_model, "generate", lambda *args: calls.append(args) or generate(*args))
+            record = llm_benchmark("Hello")
+            assert len(calls) == 1
+            assert record.rounds_s == ()
+            assert len(record.outputs) == 1
+        """
+    )
+    result = bench.run("--benchmark-disable", "--llm-variants", "fp32,bf16")
+    assert result.ret == 0
+    result.assert_outcomes(passed=2)
+    assert [record["status"] for record in bench.records()] == ["not measured"] * 2
+    assert "latency_s" not in bench.records()[0]["metrics"]
+    assert bench.markdown().count("not measured: --benchmark-disable") == 2
+    assert "Nothing was timed." in bench.markdown()
+
+
+def test_only_benchmarks(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_plain():
+            pass
+
+        def test_mine(llm_benchmark):
+            llm_benchmark("Hello")
+        """
+    )
+    result = bench.run("--benchmark-only")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=1)
+    assert [record["case"] for record in bench.records()] == ["mine"]
+
+
+def test_json_carries_the_record_with_its_metrics(own_suite: Bench) -> None:
+    assert own_suite.run("--benchmark-json", "out.json", "--llm-variants", "fp32,bf16").ret == 0
+    written = json.loads((own_suite.pytester.path / "out.json").read_text(encoding="utf-8"))
+    records = {record["test"]: record for record in own_suite.records()}
+    assert [benchmark["group"] for benchmark in written["benchmarks"]] == ["own", "own"]
+    for benchmark in written["benchmarks"]:
+        extra = benchmark["extra_info"]["llm_bench"]
+        variant = extra.pop("variant_result")
+        assert extra == records[benchmark["fullname"]]
+        assert variant == own_suite.variants()[extra["variant"]]
+        assert extra["metrics"]["output_tokens_per_s"] == pytest.approx(2 / benchmark["stats"]["median"])
+        assert sorted(extra["rounds_s"]) == sorted(benchmark["stats"]["data"])
+
+
+def test_a_saved_run_can_be_compared_with(own_suite: Bench) -> None:
+    first = own_suite.run("--benchmark-autosave")
+    assert first.ret == 0
+    first.stderr.fnmatch_lines(["Saved benchmark data in: *"])
+    second = own_suite.run("--benchmark-compare")
+    assert second.ret == 0
+    second.stdout.fnmatch_lines_random(["*test_mine[[]fp32[]] (0001_*", "*test_mine[[]fp32[]] (NOW)*"])
+
+
+@pytest.mark.parametrize(("how", "groups"), [("group", ["'own'"]), ("param:word", ["'word='a''", "'word='b''"])])
+def test_grouping(bench: Bench, how: str, groups: list[str]) -> None:
+    bench.write(
+        test_own="""
+        import pytest
+
+        @pytest.mark.parametrize("word", ["a", "b"])
+        def test_mine(llm_benchmark, word):
+            llm_benchmark(word)
+        """
+    )
+    result = bench.run("--benchmark-group-by", how)
+    assert result.ret == 0
+    headings = [line for line in result.stdout.lines if " benchmark " in line and line.startswith("---")]
+    assert len(headings) == len(groups)
+
+
+def test_a_tests_own_group_is_kept(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        import pytest
+
+        @pytest.mark.benchmark(group="my group")
+        def test_mine(llm_benchmark):
+            llm_benchmark("Hello")
+        """
+    )
+    bench.run().stdout.fnmatch_lines(["*- benchmark 'my group': 1 tests -*"])
+
+
+def test_the_suites_own_benchmarks(bench: Bench) -> None:
+    shutil.copytree(BENCHMARKS, bench.pytester.path / "benchmarks")
+    result = bench.run("benchmarks", "--benchmark-disable", "-q")
+    assert result.ret == 0
+    assert result.parseoutcomes() == {"passed": 23, "skipped": 3}  # nothing is quantized
+    assert {record["scenario"] for record in bench.records()} == {
+        "precision",
+        "cache",
+        "padding",
+        "batch",
+        "prompt_length",
+        "edge_prompts",
+    }

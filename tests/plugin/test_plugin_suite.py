@@ -1,0 +1,273 @@
+"""A suite of one's own: its benchmarks, its fixtures and its report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+
+def test_a_suite_of_three_lines(own_suite: Bench) -> None:
+    result = own_suite.run("--llm-variants", "fp32,bf16,fp16")
+    assert result.ret == 0
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*= llm-bench: tiny =*",
+            "Loaded: tiny | device=cpu | dtype=float32",
+            "variant *latency *tokens/s*",
+            "fp32 *float32 *",
+            "bf16 *bfloat16 *",
+            "Report: llm-bench-report/report.html",
+        ]
+    )
+    assert "float32 (float16 requested; CPU)" in " ".join(result.stdout.str().split())
+    _check_files(own_suite)
+    _check_results(own_suite)
+
+
+def _check_files(bench: Bench) -> None:
+    names = {str(path.relative_to(bench.report)) for path in bench.report.rglob("*") if path.is_file()}
+    assert names == {"report.html", "report.md", "results.csv", "results.json", "plots/tradeoff.png"}
+    for name in ("report.html", "report.md", "results.csv", "results.json"):
+        assert "float32 (float16 requested; CPU)" in (bench.report / name).read_text(encoding="utf-8")
+    assert "\n## Own\n" in bench.markdown()
+    assert "\nLoaded: tiny | device=cpu | dtype=float32\n" in bench.markdown()
+
+
+def _check_results(bench: Bench) -> None:
+    results = bench.results()
+    assert (results["interrupted"], results["reference"]) == (False, "fp32")
+    assert [record["test"] for record in results["records"]] == [
+        f"test_own.py::test_mine[{variant}]" for variant in ("fp32", "bf16", "fp16")
+    ]
+    for record in results["records"]:
+        assert (record["scenario"], record["case"], record["status"]) == ("own", "mine", "measured")
+        assert len(record["rounds_s"]) == 2
+        assert record["workload"]["new_tokens"] == 2
+        assert record["metrics"]["output_tokens_per_s"] == 2 / record["metrics"]["latency_s"]
+        assert record["metrics"]["perplexity"] > 1
+    assert bench.variants()["fp16"]["configuration"] == bench.variants()["fp32"]["configuration"]
+
+
+def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Bench) -> None:
+    """Of every round: the batches' times add up to no more than the round's, and warmup rounds are in neither."""
+    bench.write(
+        test_own="""
+        import time
+
+        def test_mine(llm_benchmark, llm_model, monkeypatch):
+            calls = []
+            generate = llm_model.generate
+
+            def slow_at_first(*args):
+                calls.append(args)
+                if len(calls) <= 2:
+                    time.sleep(0.3)
+                return generate(*args)
+
+            monkeypatch.setattr(llm_model, "generate", slow_at_first)
+            record = llm_benchmark(["Hello", "Good day"], batch_size=1)
+            assert len(calls) == 6  # two batches in one warmup round and in two rounds
+            assert record.batch_rows == (1, 1)
+            assert len(record.batches_s) == len(record.rounds_s) == 2
+            for round_s, batches_s in zip(record.rounds_s, record.batches_s):
+                assert len(batches_s) == 2
+                assert 0 < sum(batches_s) <= round_s < 0.3
+        """
+    )
+    bench.run().assert_outcomes(passed=1)
+
+
+def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
+    bench.write(
+        test_fixtures="""
+        import pytest
+        from llm_bench_fixtures.device import Device
+        from llm_bench_fixtures.models import LoadedModel
+        from llm_bench_fixtures.results.record import Record, Status
+
+        def test_device(llm_device):
+            assert isinstance(llm_device, Device)
+            assert llm_device.name == "cpu"
+            assert llm_device.hardware
+            llm_device.synchronize()
+
+        def test_prompts(llm_prompts):
+            assert len(llm_prompts.exact(17)) == 17
+            assert llm_prompts.decode(llm_prompts.encode("Hello there")) == "Hello there"
+            assert len(set(map(len, llm_prompts.varied(4)))) == 4
+            assert len(llm_prompts.standard) == 3
+            assert len(llm_prompts.edge("longest", longest=40)) == 40
+
+        def test_corpus(llm_corpus):
+            assert llm_corpus.name == "short.txt"
+            assert llm_corpus.texts[0].startswith("The keeper climbed")
+
+        def test_model(llm_model, llm_device):
+            assert isinstance(llm_model, LoadedModel)
+            assert llm_model.device is llm_device
+            assert llm_model.variant.id == "fp32"
+            assert llm_model.label == "float32"
+            assert llm_model.weight_bytes > 1_000_000
+            assert llm_model.load_s > 0
+            assert llm_model.tokenizer("Hello")["input_ids"]
+
+        def test_benchmark(llm_benchmark, llm_prompts, llm_model):
+            assert llm_benchmark.longest_prompt == llm_model.context_length - 2
+            record = llm_benchmark([llm_prompts.exact(5), "A text"], batch_size=2, new_tokens=3)
+            assert isinstance(record, Record)
+            assert record.status is Status.MEASURED
+            assert record.workload.prompts == 2
+            assert record.workload.new_tokens == 6
+            assert record.workload.padded_tokens > 0
+            assert len(record.outputs) == 2
+
+        def test_one_prompt_of_tokens(llm_benchmark, llm_prompts):
+            record = llm_benchmark(llm_prompts.exact(5))
+            assert (record.workload.prompts, record.workload.prompt_tokens) == (1, 5)
+
+        def test_a_batch_cut_in_parts(llm_benchmark, llm_prompts):
+            assert llm_benchmark(llm_prompts.varied(5), batch_size=2).batch_rows == (2, 2, 1)
+        """
+    )
+    result = bench.run()
+    assert result.ret == 0, result.stdout.str()
+    result.assert_outcomes(passed=7)
+    assert {record["test"].split("::")[1].split("[")[0] for record in bench.records()} == {
+        "test_benchmark",
+        "test_one_prompt_of_tokens",
+        "test_a_batch_cut_in_parts",
+    }
+
+
+def test_scenarios_and_cases(bench: Bench) -> None:
+    """By the file's name, the marker, the function and the parameters; sweeps take their values from the options."""
+    bench.write(
+        test_chat="""
+        import pytest
+
+        def test_chat(llm_benchmark):
+            llm_benchmark("Hello")
+
+        @pytest.mark.llm_scenario("questions")
+        @pytest.mark.parametrize("mood", ["kind", "curt"])
+        def test_ask(llm_benchmark, mood):
+            llm_benchmark(mood)
+
+        def test_batches(llm_benchmark, llm_prompts, llm_batch_size):
+            llm_benchmark(llm_prompts.varied(4), batch_size=llm_batch_size)
+
+        def test_lengths(llm_benchmark, llm_prompts, llm_prompt_length):
+            llm_benchmark(llm_prompts.exact(llm_prompt_length))
+        """
+    )
+    result = bench.run("--llm-batch-sizes", "4,1", "--llm-prompt-lengths", "7,3")
+    assert result.ret == 0
+    records = {(record["scenario"], record["case"]): record["workload"] for record in bench.records()}
+    assert list(records) == [
+        ("chat", ""),
+        ("questions", "ask, kind"),
+        ("questions", "ask, curt"),
+        ("chat", "batches, 1"),
+        ("chat", "batches, 4"),
+        ("chat", "lengths, 3"),
+        ("chat", "lengths, 7"),
+    ]
+    assert records["chat", "batches, 4"]["batch_size"] == 4
+    assert records["chat", "lengths, 7"]["prompt_tokens"] == 7
+    assert "\n## Questions\n" in bench.markdown()
+
+
+def test_a_prompt_longer_than_the_context_is_a_skip_with_its_reason(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_short(llm_benchmark):
+            llm_benchmark("Hello")
+
+        def test_long(llm_benchmark, llm_model, llm_prompts):
+            llm_benchmark(llm_prompts.exact(llm_model.context_length - 1))
+        """
+    )
+    result = bench.run("-rs")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*513 tokens, padding and new ones included, don't fit*context of 512*"])
+    assert "| fp32 | skipped | 513 tokens, padding and new ones included" in bench.markdown()
+    long = next(record for record in bench.records() if record["case"] == "long")
+    assert (long["status"], long["rounds_s"]) == ("skipped", [])
+
+
+def test_a_test_that_fails_keeps_what_it_measured(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_good(llm_benchmark):
+            llm_benchmark("Hello")
+
+        def test_slow(llm_benchmark):
+            record = llm_benchmark("Hello")
+            assert record.median_s < 1e-9, "too slow"
+        """
+    )
+    result = bench.run()
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, failed=1)
+    slow = next(record for record in bench.records() if record["case"] == "slow")
+    assert slow["status"] == "error"
+    assert slow["reason"].startswith("AssertionError: too slow")
+    assert len(slow["rounds_s"]) == 2
+    assert slow["metrics"]["latency_s"] > 0
+    row = next(line for line in bench.markdown().splitlines() if line.startswith("| slow | fp32 | float32 |"))
+    assert "error: AssertionError: too slow" in row
+    assert "ms ±" in row
+
+
+def test_an_interrupted_run_reports_what_it_finished(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_one(llm_benchmark):
+            llm_benchmark("Hello")
+
+        def test_two(llm_benchmark):
+            llm_benchmark("Good day")
+
+        def test_three(llm_benchmark):
+            raise KeyboardInterrupt
+
+        def test_four(llm_benchmark):
+            llm_benchmark("Never")
+        """
+    )
+    result = bench.run(no_reraise_ctrlc=True)
+    assert result.ret == 2
+    assert bench.results()["interrupted"]
+    measured = [record for record in bench.records() if record["status"] == "measured"]
+    assert [record["case"] for record in measured] == ["one", "two"]
+    assert all(len(record["rounds_s"]) == 2 for record in measured)
+    assert "> **The run was interrupted: what had finished by then is here.**" in bench.markdown()
+    assert "was interrupted" in (bench.report / "report.html").read_text(encoding="utf-8")
+    result.stdout.fnmatch_lines(["fp32 *float32 *ms*", "Report: *"])
+
+
+def test_tests_without_a_model_are_not_touched(bench: Bench) -> None:
+    """Nor does their failure become a row."""
+    bench.write(
+        test_own="""
+        def test_plain():
+            assert False
+
+        def test_mine(llm_benchmark):
+            llm_benchmark("Hello")
+        """
+    )
+    bench.run().assert_outcomes(passed=1, failed=1)
+    assert [record["case"] for record in bench.records()] == ["mine"]
+
+
+def test_a_suite_that_takes_the_model_but_measures_nothing(bench: Bench) -> None:
+    bench.write(test_own="def test_mine(llm_model): assert llm_model.weight_bytes")
+    result = bench.run()
+    assert result.ret == 0
+    assert bench.records() == []
+    assert "Nothing was timed." in bench.markdown()
