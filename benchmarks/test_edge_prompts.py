@@ -1,0 +1,10 @@
+"""Prompts that break careless code: the shortest, the longest, the empty, the odd."""
+
+import pytest
+
+from llm_bench_fixtures.workloads import EDGE_PROMPTS
+
+
+@pytest.mark.parametrize("prompt", EDGE_PROMPTS)
+def test_edge_prompts(llm_benchmark, llm_prompts, prompt):
+    llm_benchmark(llm_prompts.edge(prompt, longest=llm_benchmark.longest_prompt))

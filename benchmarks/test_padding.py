@@ -1,0 +1,20 @@
+"""What padding costs: unequal prompts one by one, and as one batch padded on either side to several widths."""
+
+import pytest
+
+from llm_bench_fixtures.workloads import Padding, Side
+
+PROMPTS = 4
+WAYS = {
+    "one by one": (1, Padding()),
+    "left, to the longest": (PROMPTS, Padding(Side.LEFT)),
+    "right, to the longest": (PROMPTS, Padding(Side.RIGHT)),
+    "left, to a multiple of 32": (PROMPTS, Padding(Side.LEFT, multiple_of=32)),
+    "left, to 128": (PROMPTS, Padding(Side.LEFT, at_least=128)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_padding(llm_benchmark, llm_prompts, way):
+    batch_size, padding = WAYS[way]
+    llm_benchmark(llm_prompts.varied(PROMPTS), batch_size=batch_size, padding=padding)
