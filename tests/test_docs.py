@@ -1,0 +1,42 @@
+"""The docs say what the code does."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from llm_bench_fixtures.report.sections import SCENARIOS
+from llm_bench_fixtures.settings import OPTIONS
+from llm_bench_fixtures.variants import CATALOGUE
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_metrics_page_has_the_registrys_tables() -> None:
+    spec = importlib.util.spec_from_file_location("write_metrics_doc", ROOT / "tools" / "write_metrics_doc.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = module.PATH.read_text(encoding="utf-8")
+    assert module.render(text) == text
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_scenario_of_the_report_has_its_file(scenario: str) -> None:
+    assert (ROOT / "benchmarks" / f"test_{scenario}.py").is_file()
+
+
+@pytest.mark.parametrize("variant", [variant.id for variant in CATALOGUE])
+def test_the_readme_names_each_variant(variant: str) -> None:
+    assert f"`{variant}`" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_docs_name_no_option_that_is_not_there() -> None:
+    known = {option.flag for option in OPTIONS}
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        named = set(re.findall(r"--llm-[a-z-]+", path.read_text(encoding="utf-8")))
+        assert named <= known, path.name
