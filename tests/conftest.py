@@ -15,7 +15,8 @@ import pytest
 from llm_bench_fixtures.artifacts import ArtifactStore
 from llm_bench_fixtures.backends import load_variant
 from llm_bench_fixtures.device import Device, DeviceKind, ResolvedPrecision
-from llm_bench_fixtures.measure.quality import Score, score_texts
+from llm_bench_fixtures.measure.quality import Score, score_windows
+from llm_bench_fixtures.measure.windows import strided_windows
 from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.settings import parse_settings
@@ -103,7 +104,8 @@ def corpus_sample(prompts: Prompts) -> tuple[TokenIds, ...]:
 
 @pytest.fixture(scope="session")
 def score_sample(corpus_sample: tuple[TokenIds, ...]) -> Callable[[LoadedModel], Score]:
-    return lambda model: score_texts(model, corpus_sample, window=256, stride=128)
+    windows = [piece for ids in corpus_sample for piece in strided_windows(ids, 256, 128)]
+    return lambda model: score_windows(model, windows)
 
 
 @pytest.fixture(scope="session")

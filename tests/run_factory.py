@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llm_bench_fixtures.results.record import Provenance, Record, Run, Status, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, Run, Status, VariantResult, WorkloadFacts
 
 FALLBACK = "float32 (float16 requested; CPU)"
 WORKLOAD: dict[str, Any] = {
@@ -22,9 +22,26 @@ WORKLOAD: dict[str, Any] = {
 }
 
 
+QUALITY = {
+    "loss": 3.0,
+    "perplexity": 20.2,
+    "ppl_ratio": 1.01,
+    "ppl_ratio_error": 0.002,
+    "kld_mean": 0.01,
+    "top1_agreement": 0.985,
+}
+
+
 def around(median_s: float, spread: float = 0.01) -> tuple[float, ...]:
     """Five rounds: the median, and two to either side of it at one and two spreads."""
     return tuple(median_s * (1 + step * spread) for step in (-2, -1, 0, 1, 2))
+
+
+def token_times(seconds: float, tokens: int) -> tuple[float, ...]:
+    """The first after two fifths of the time, the last at its end."""
+    if tokens < 2:
+        return (seconds,)
+    return tuple(seconds * (0.4 + 0.6 * index / (tokens - 1)) for index in range(tokens))
 
 
 def make_workload(digest: str = "one prompt", prompts_digest: str = "", **facts: Any) -> WorkloadFacts:
@@ -40,14 +57,20 @@ def make_record(
     workload: WorkloadFacts | None = None,
     **changes: Any,
 ) -> Record:
-    """A measured record of five rounds `around` the median, each of one batch of all its prompts."""
+    """A measured record of five rounds `around` the median, each of one batch of all its prompts.
+
+    The first token of a batch comes after two fifths of its time, the others evenly over the rest.
+    """
     workload = workload or make_workload()
     rounds_s = changes.pop("rounds_s", around(median_s))
+    batches_s = changes.pop("batches_s", tuple((seconds,) for seconds in rounds_s))
+    steps = workload.new_tokens // workload.prompts
     fields: dict[str, Any] = {
         "status": Status.MEASURED,
         "workload": workload,
         "rounds_s": rounds_s,
-        "batches_s": tuple((seconds,) for seconds in rounds_s),
+        "batches_s": batches_s,
+        "tokens_s": tuple(tuple(token_times(seconds, steps) for seconds in batches) for batches in batches_s),
         "batch_rows": (workload.prompts,),
         "outputs": ("and so on",) * workload.prompts,
     }
@@ -56,9 +79,7 @@ def make_record(
 
 
 def skipped_record(variant: str, reason: str, *, status: Status = Status.SKIPPED, **where: Any) -> Record:
-    return make_record(
-        variant, status=status, reason=reason, **where, rounds_s=(), batches_s=(), batch_rows=(), outputs=()
-    )
+    return make_record(variant, status=status, reason=reason, **where, rounds_s=(), batch_rows=(), outputs=())
 
 
 def make_variant(identifier: str = "fp32", **changes: Any) -> VariantResult:
@@ -121,7 +142,7 @@ def full_run(**changes: Any) -> Run:
     variants = (
         make_variant(),
         make_variant("fp16", label=FALLBACK, configuration="configuration of fp32"),
-        make_variant("bf16", label="bfloat16", weight_bytes=2_000_000, quality={"loss": 3.0, "perplexity": 20.2}),
+        make_variant("bf16", label="bfloat16", weight_bytes=2_000_000, quality=QUALITY),
         make_variant(
             "bnb-nf4",
             backend="bitsandbytes",
@@ -138,7 +159,7 @@ def full_run(**changes: Any) -> Run:
     records = [
         make_record("fp32", 0.1),
         make_record("fp16", 0.102),
-        make_record("bf16", 0.08),
+        make_record("bf16", 0.08, memory=MemoryFacts(12_000_000)),
         make_record("bnb-nf4", 0.2, scenario="cache", case="dynamic"),
         make_record("fp32", 0.101, scenario="cache", case="dynamic"),
         make_record(

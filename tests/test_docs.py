@@ -15,17 +15,18 @@ from llm_bench_fixtures.variants import CATALOGUE
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_metrics_page_has_the_registrys_tables() -> None:
-    spec = importlib.util.spec_from_file_location("write_metrics_doc", ROOT / "tools" / "write_metrics_doc.py")
+@pytest.mark.parametrize("page", ["metrics.md", "options.md"])
+def test_the_pages_that_are_written_from_the_code_are_up_to_date(page: str) -> None:
+    spec = importlib.util.spec_from_file_location("write_docs", ROOT / "tools" / "write_docs.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    text = module.PATH.read_text(encoding="utf-8")
-    assert module.render(text) == text
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert module.render(page, text) == text
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, "equivalence", "overhead"])
 def test_each_scenario_of_the_report_has_its_file(scenario: str) -> None:
     assert (ROOT / "benchmarks" / f"test_{scenario}.py").is_file()
 

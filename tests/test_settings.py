@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.settings import OPTIONS, LoadFormat, Settings, parse_settings
+from llm_bench_fixtures.measure.windows import WindowPlan
+from llm_bench_fixtures.settings import OPTIONS, LoadFormat, Settings, WindowScheme, parse_settings
 from llm_bench_fixtures.variants import SPELLINGS, Precision
 
 
@@ -18,11 +19,16 @@ def test_nothing_given_means_every_default() -> None:
         variants="",
         reference="fp32",
         new_tokens=16,
-        rounds=5,
+        rounds=3,
         warmup_rounds=1,
+        precision=0.05,
+        max_time=0.5,
+        isolate=False,
+        limits_time=2.0,
         prompt_lengths=(16, 64, 128, 256),
         batch_sizes=(1, 2, 4, 8),
         corpus=None,
+        windows=WindowScheme.STRIDED,
         window=0,
         stride=0,
         bnb_compute_dtype=None,
@@ -55,7 +61,13 @@ def test_none_is_as_good_as_absent() -> None:
         ("cache_dir", "~/cache", Path.home() / "cache"),
         ("bnb_compute_dtype", "bf16", Precision.BFLOAT16),
         ("bnb_double_quant", "1", True),
+        ("precision", "2%", 0.02),
+        ("precision", "0.05", 0.05),
+        ("max_time", "1.5", 1.5),
+        ("isolate", "yes", True),
+        ("limits_time", "0", 0.0),
         ("seed", "0", 0),
+        ("windows", "llama", WindowScheme.LLAMA),
         ("report", "out", Path("out")),
     ],
 )
@@ -71,6 +83,9 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("precision", "a%", "--llm-precision: expected a share such as 5% or 0.05, got 'a%'"),
+        ("max_time", "-1", "--llm-max-time: expected seconds, got '-1'"),
+        ("limits_time", "inf", "--llm-limits-time: expected seconds, got 'inf'"),
         ("model", " , ", "--llm-model: expected at least one name"),
         ("load_format", "real", "--llm-load-format: unknown load format 'real'. Known: auto, dummy"),
         (
@@ -84,6 +99,7 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
         ("prompt_lengths", "16,0", "--llm-prompt-lengths: expected at least 1, got 0"),
         ("prompt_lengths", "", "--llm-prompt-lengths: expected at least one name"),
         ("batch_sizes", "1,two", "--llm-batch-sizes: expected a whole number, got 'two'"),
+        ("windows", "disjoint", "--llm-windows: unknown scheme of windows 'disjoint'. Known: strided, rolling, llama"),
         ("window", "-1", "--llm-window: expected at least 2, got -1"),
         ("stride", "1.5", "--llm-stride: expected a whole number, got '1.5'"),
         (
@@ -118,6 +134,25 @@ def test_a_window_of_one_token_has_nothing_to_score_and_is_refused() -> None:
         parse_settings({"window": "1"})
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"windows": "rolling", "stride": "8"}, "--llm-stride: rolling windows have no stride"),
+        ({"windows": "llama", "stride": "8"}, "--llm-stride: llama windows have no stride"),
+        ({"windows": "llama", "window": "2"}, "--llm-window: llama windows have at least 3 tokens"),
+    ],
+)
+def test_what_a_scheme_of_windows_has_no_use_for_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        parse_settings(given)
+    assert str(caught.value) == message
+
+
+def test_the_three_options_of_the_windows_make_one_plan() -> None:
+    settings = parse_settings({"windows": "strided", "window": "64", "stride": "16"})
+    assert settings.window_plan == WindowPlan(WindowScheme.STRIDED, 64, 16)
+
+
 def test_a_stride_of_the_whole_window_is_accepted() -> None:
     assert parse_settings({"window": "64", "stride": "64"}).stride == 64
 
@@ -128,7 +163,11 @@ def test_a_row_names_its_flag_and_its_ini_value() -> None:
 
 
 def test_the_switches_are_the_truth_values() -> None:
-    assert {option.name for option in OPTIONS if option.is_switch} == {"trust_remote_code", "bnb_double_quant"}
+    assert {option.name for option in OPTIONS if option.is_switch} == {
+        "trust_remote_code",
+        "isolate",
+        "bnb_double_quant",
+    }
 
 
 def test_every_row_has_a_field_and_every_field_a_row() -> None:

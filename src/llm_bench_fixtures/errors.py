@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
+def first_line(text: object) -> str:
+    """Of a message that may go on for pages."""
+    return str(text).strip().split("\n", 1)[0]
+
+
 class LlmBenchError(Exception):
     """Base of every error that this package raises on purpose."""
 
@@ -56,8 +61,24 @@ class OutOfMemory(LlmBenchError, MemoryError):
     """An allocation failed, or would have; says how much was asked for."""
 
 
+class WorkerDied(LlmBenchError):
+    """The process that a variant ran in ended, or was ended, before its time."""
+
+
+class WorkerFailed(LlmBenchError):
+    """Something failed in a variant's own process; holds its traceback."""
+
+
 class GenerationMismatch(LlmBenchError):
     """`generate` returned another number of tokens than was asked for."""
+
+
+class CorpusTooShort(LlmBenchError, ValueError):
+    """A corpus with too few tokens to score."""
+
+
+class ReferenceMismatch(LlmBenchError, ValueError):
+    """A reference's distributions are of other positions, or over another vocabulary, than what they are to judge."""
 
 
 class QualityCollapsed(LlmBenchError):

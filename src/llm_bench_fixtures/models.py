@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from llm_bench_fixtures.artifacts import ArtifactStore, folder_digest
 from llm_bench_fixtures.device import Device, ResolvedPrecision
-from llm_bench_fixtures.errors import CandidateFailed, NoCandidateLoaded
+from llm_bench_fixtures.errors import CandidateFailed, NoCandidateLoaded, first_line
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.quiet import quiet_libraries
 from llm_bench_fixtures.settings import LoadFormat, Settings
-from llm_bench_fixtures.variants import Variant, is_plain
+from llm_bench_fixtures.variants import Precision, Variant, is_plain
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+    from llm_bench_fixtures.workloads import Batch, Workload
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parent / "assets" / "tiny"
@@ -128,7 +133,7 @@ def _download(name: str, patterns: Sequence[str], settings: Settings, *, weights
     except LocalEntryNotFoundError:
         raise CandidateFailed("not in the local cache, and the hub can't be reached") from None
     except OSError as error:
-        raise CandidateFailed(f"the download failed: {_first_line(error)}") from error
+        raise CandidateFailed(f"the download failed: {first_line(error)}") from error
     return folder
 
 
@@ -166,8 +171,8 @@ def _dummy_config(name: str, settings: Settings) -> PretrainedConfig:
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
         except Exception as error:  # as above
-            raise CandidateFailed(f"no usable config: {_first_line(error)}") from error
-    _check_architecture(config, settings.trust_remote_code)
+            raise CandidateFailed(f"no usable config: {first_line(error)}") from error
+    check_architecture(config, settings.trust_remote_code)
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))
     return config
@@ -213,11 +218,11 @@ def _check_usable(source: ModelSource) -> None:
     try:
         config = source.load_config()
     except Exception as error:  # what transformers and remote code raise has no narrower base
-        raise CandidateFailed(f"no usable config: {_first_line(error)}") from error
+        raise CandidateFailed(f"no usable config: {first_line(error)}") from error
     try:
         tokenizer = source.load_tokenizer()
     except Exception as error:  # tokenizers raises bare Exception
-        raise CandidateFailed(f"no usable tokenizer: {_first_line(error)}") from error
+        raise CandidateFailed(f"no usable tokenizer: {first_line(error)}") from error
     if len(set(tokenizer("Once upon a time")["input_ids"])) < 2:  # transformers 5 makes an empty one from no files
         raise CandidateFailed("no usable tokenizer: it doesn't tell words apart; are its files in the folder?")
     rows = config.get_text_config().vocab_size
@@ -230,12 +235,12 @@ def _check_usable(source: ModelSource) -> None:
         raise CandidateFailed("its tokenizer has no special token that could serve as padding")
     if getattr(config, "quantization_config", None):
         raise CandidateFailed("its weights are quantized already; give the model that they were made from")
-    _check_architecture(config, source.trust_remote_code)
+    check_architecture(config, source.trust_remote_code)
     check_weights(source.folder)
 
 
-def _check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> None:
-    """Raise CandidateFailed for a model that can't continue text. Imports its code, so that no load_s holds that."""
+def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> None:
+    """Raise CandidateFailed for a model that can't continue text. Imports its code."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -243,7 +248,7 @@ def _check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> No
         with torch.device("meta"):
             AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     except ValueError as error:
-        raise CandidateFailed(f"{config.model_type} is no causal language model: {_first_line(error)}") from error
+        raise CandidateFailed(f"{config.model_type} is no causal language model: {first_line(error)}") from error
 
 
 def safetensors_files(folder: Path) -> list[Path]:
@@ -266,7 +271,7 @@ def check_weights(folder: Path) -> None:
             with safe_open(path, framework="pt"):
                 pass
         except (SafetensorError, OSError) as error:
-            raise CandidateFailed(f"{path.name} is damaged: {_first_line(error)}") from error
+            raise CandidateFailed(f"{path.name} is damaged: {first_line(error)}") from error
     for path in pickles:
         _check_pickle(path)
 
@@ -275,7 +280,7 @@ def _check_shards(index: Path) -> None:
     try:
         named = set(json.loads(index.read_text())["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CandidateFailed(f"{index.name} is damaged: {_first_line(error)}") from error
+        raise CandidateFailed(f"{index.name} is damaged: {first_line(error)}") from error
     missing = sorted(name for name in named if not (index.parent / name).is_file())
     if missing:
         raise CandidateFailed(f"{index.name} names {', '.join(missing)}, which is not in the folder")
@@ -289,15 +294,9 @@ def _check_pickle(path: Path) -> None:
     try:
         torch.load(path, map_location="meta", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise CandidateFailed(
-            f"{path.name} holds more than weights, and is not loaded: {_first_line(error)}"
-        ) from error
+        raise CandidateFailed(f"{path.name} holds more than weights, and is not loaded: {first_line(error)}") from error
     except (RuntimeError, OSError, EOFError, LookupError, ValueError, TypeError, AttributeError) as error:
-        raise CandidateFailed(f"{path.name} is damaged: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0]
+        raise CandidateFailed(f"{path.name} is damaged: {first_line(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -312,13 +311,35 @@ class LoadRequest:
     progress: Progress
 
 
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is known of a loaded model without running it; plain values, so that another process can hand them over.
+
+    label: what actually runs, for people. configuration: what runs, whatever was asked for: the same for fp32 and for
+    an fp16 that fell back to float32. compute: the dtype that its matrices are multiplied in, None for integers.
+    weight_bytes: of its parameters and buffers, or of its files; weight_bytes_read: of those that a forward pass reads,
+    None where the backend doesn't tell.
+    load_s: seconds from the call to a model that is ready, making artifacts not counted.
+    resident_before_load_bytes: of the process. context_length: tokens that fit, prompt and new ones together.
+    vocabulary: width of the logits.
+    """
+
+    label: str
+    configuration: str
+    compute: Precision | None
+    weight_bytes: int
+    weight_bytes_read: int | None
+    load_s: float
+    resident_before_load_bytes: int
+    notes: tuple[str, ...]
+    cache_kinds: frozenset[CacheKind]
+    context_length: int
+    vocabulary: int
+
+
 @dataclass
 class LoadedModel:
-    """A model that can run, in the way that its variant says.
-
-    label: what actually runs, for people. weight_bytes: of its parameters and buffers, or of its files.
-    load_s: seconds from the call to a model that is ready, making artifacts not counted.
-    """
+    """A model that can run, in the way that its variant says. Its fields are explained in ModelFacts."""
 
     variant: Variant
     source: ModelSource
@@ -328,35 +349,54 @@ class LoadedModel:
     module: Any
     tokenizer: PreTrainedTokenizerBase
     weight_bytes: int
+    weight_bytes_read: int | None = None
+    compute: Precision | None = None
     load_s: float = 0.0
+    resident_before_load_bytes: int = 0
     notes: tuple[str, ...] = ()
     cache_kinds: frozenset[CacheKind] = frozenset(CacheKind)
     running: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)
+    batches: tuple[Workload, list[Batch]] | None = None
+
+    @property
+    def facts(self) -> ModelFacts:
+        return ModelFacts(**{item.name: getattr(self, item.name) for item in fields(ModelFacts)})
+
+    def call(self, function: Callable[Concatenate[LoadedModel, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function makes of this model. Of a model in another process it is called there."""
+        return function(self, *args, **kwargs)
 
     @property
     def configuration(self) -> str:
-        """What runs, whatever was asked for: the same for fp32 and for an fp16 that fell back to float32."""
         what = "plain" if is_plain(self.variant) else self.variant.id
         return f"{what} {self.precision.actual}"
 
     @property
     def context_length(self) -> int:
-        """Tokens that fit the model, prompt and new ones together."""
         config = self.module.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", None) or DEFAULT_CONTEXT)
 
     @property
     def vocabulary(self) -> int:
-        """Width of the logits."""
         return int(self.module.config.get_text_config().vocab_size)
 
     def generate(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        new_tokens: int,
+        cache: CacheKind,
+        on_token: Callable[[], None] | None = None,
     ) -> torch.Tensor:
-        """Greedy continuation by exactly `new_tokens` tokens: (B, T) int64 in, (B, T + new_tokens) int64 out."""
+        """Greedy continuation by exactly `new_tokens` tokens: (B, T) int64 in, (B, T + new_tokens) int64 out.
+
+        on_token: called after each new column of tokens was chosen.
+        """
         import torch
 
-        static = {"cache_implementation": "static"} if cache is CacheKind.STATIC else {}
+        more: dict[str, Any] = {"cache_implementation": "static"} if cache is CacheKind.STATIC else {}
+        if on_token is not None:
+            more["stopping_criteria"] = _calling(on_token)
         with torch.inference_mode(), self.running():
             output: torch.Tensor = self.module.generate(
                 input_ids,
@@ -364,7 +404,7 @@ class LoadedModel:
                 min_new_tokens=new_tokens,
                 max_new_tokens=new_tokens,
                 use_cache=cache is not CacheKind.OFF,
-                **static,
+                **more,
             )
         return output
 
@@ -378,11 +418,55 @@ class LoadedModel:
             ).logits
         return logits
 
+    def forget_static_cache(self) -> None:
+        """Have the next `generate` make a static cache that fits.
+
+        Else transformers makes it as large as the largest one before (5), or takes that one again (4), so that what a
+        workload takes would depend on those before it.
+        """
+        for name in ("_cache", "_previous_max_cache_length"):
+            vars(self.module).pop(name, None)
+
     def close(self) -> None:
         """Release the weights. The model can't run afterwards."""
         self.module = None
+        self.batches = None
         self.running = nullcontext
         self.device.release_cached_memory()
+
+
+def _calling(on_token: Callable[[], None]) -> Any:
+    """A stopping criterion of transformers that stops nothing and calls `on_token` for each new token."""
+    from transformers import StoppingCriteriaList
+
+    def never(*_: object, **__: object) -> bool:
+        on_token()
+        return False
+
+    return StoppingCriteriaList([never])
+
+
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # in configs of mixtures of experts
+
+
+def bytes_read_by_forward(module: torch.nn.Module, scales: Sequence[torch.Tensor] = ()) -> int | None:
+    """Bytes of the weights that each forward pass reads: of all parameters but the tables that are only looked up.
+
+    A table that is the output layer's matrix too is read whole. scales: what is stored beside quantized weights.
+    None for a mixture of experts, which reads those that it chooses.
+    """
+    from torch import nn
+
+    config = getattr(module, "config", None)
+    if any(getattr(config, name, None) for name in EXPERT_COUNTS):
+        return None
+    read = [
+        parameter
+        for part in module.modules()
+        if not isinstance(part, nn.Embedding)
+        for parameter in part.parameters(recurse=False)
+    ]
+    return storage_bytes([*read, *scales])
 
 
 def storage_bytes(tensors: Sequence[torch.Tensor]) -> int:

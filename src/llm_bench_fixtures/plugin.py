@@ -13,7 +13,9 @@ from llm_bench_fixtures.fixtures import (  # noqa: F401  # pytest finds fixtures
     llm_benchmark,
     llm_corpus,
     llm_device,
+    llm_equivalence,
     llm_model,
+    llm_overhead,
     llm_prompts,
     llm_session,
 )
@@ -22,6 +24,7 @@ from llm_bench_fixtures.settings import OPTIONS
 from llm_bench_fixtures.state import (
     METRICS,
     RUN,
+    SESSION,
     SETTINGS,
     bench_session,
     keep_settings,
@@ -32,7 +35,7 @@ from llm_bench_fixtures.state import (
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.isolation import Model
     from llm_bench_fixtures.workloads import Corpus
 
 MARKERS = (
@@ -47,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         how: dict[str, Any] = {"metavar": option.metavar}
         if option.is_switch:
             how = {"action": "store_const", "const": "true"}
-        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help, **how)
+        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help.replace("%", "%%"), **how)
         parser.addini(option.ini, f"as {option.flag}", default=None)
 
 
@@ -140,10 +143,14 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
             terminalreporter.write_line(line)
 
 
-def pytest_llm_bench_score(config: pytest.Config, model: LoadedModel, corpus: Corpus) -> Mapping[str, float]:
-    """The plugin's own quality metrics: loss and perplexity."""
+def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> Mapping[str, float]:
+    """The plugin's own quality metrics: of the model by itself, and against the reference."""
     from llm_bench_fixtures.measure.quality import score_corpus
 
-    settings = config.stash[SETTINGS]
-    score = score_corpus(model, corpus, settings.window, settings.stride)
-    return {"loss": score.loss, "perplexity": score.perplexity, "scored_tokens": score.tokens}
+    keep, compare_with = bench_session(config).reference_folders(model.variant)
+    return model.call(score_corpus, corpus, config.stash[SETTINGS].window_plan, keep=keep, compare_with=compare_with)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SESSION in config.stash:
+        config.stash[SESSION].close()

@@ -18,6 +18,7 @@ class Phase(StrEnum):
 
     IMPORTING = "importing"
     CHECKING = "checking"
+    PROBING = "probing"
     LOADING = "loading"
     EXPORTING = "exporting"
     QUANTIZING = "quantizing"

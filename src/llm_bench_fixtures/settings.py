@@ -6,15 +6,29 @@ Each row of `OPTIONS` is at the same time the command-line flag `--llm-NAME`, th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.device import DeviceKind
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.variants import Precision, parse_precision
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.windows import WindowPlan
+
+LEAST_LLAMA_WINDOW = 3  # one token, the middle one, and one that is scored
+
+
+class WindowScheme(StrEnum):
+    """How a corpus is cut to be scored."""
+
+    STRIDED = "strided"
+    ROLLING = "rolling"
+    LLAMA = "llama"
 
 
 class LoadFormat(StrEnum):
@@ -35,9 +49,14 @@ class Settings:
     new_tokens: int
     rounds: int
     warmup_rounds: int
+    precision: float
+    max_time: float
+    isolate: bool
+    limits_time: float
     prompt_lengths: tuple[int, ...]
     batch_sizes: tuple[int, ...]
     corpus: Path | None
+    windows: WindowScheme
     window: int
     stride: int
     bnb_compute_dtype: Precision | None
@@ -45,6 +64,13 @@ class Settings:
     seed: int
     report: Path
     cache_dir: Path | None
+
+    @property
+    def window_plan(self) -> WindowPlan:
+        """How the corpus is cut for scoring."""
+        from llm_bench_fixtures.measure.windows import WindowPlan
+
+        return WindowPlan(self.windows, self.window, self.stride)
 
 
 @dataclass(frozen=True)
@@ -102,6 +128,34 @@ def integer_of_at_least(least: int) -> Callable[[str], int]:
     return parse
 
 
+def parse_seconds(text: str) -> float:
+    seconds = _number(text)
+    if seconds is None:
+        raise InvalidSetting(f"expected seconds, got {text!r}")
+    return seconds
+
+
+def parse_share(text: str) -> float:
+    """0.05 and 5% are the same."""
+    number = _number(text.strip().removesuffix("%"))
+    if number is None:
+        raise InvalidSetting(f"expected a share such as 5% or 0.05, got {text!r}")
+    if text.strip().endswith("%"):
+        return number / 100
+    if number >= 1:
+        raise InvalidSetting(f"{text} would be {number:.0%}: type {text}%, or a share below 1")
+    return number
+
+
+def _number(text: str) -> float | None:
+    """A finite number that isn't negative."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < math.inf else None
+
+
 def parse_window(text: str) -> int:
     return 0 if text == "0" else integer_of_at_least(2)(text)
 
@@ -115,6 +169,12 @@ def parse_load_format(text: str) -> LoadFormat:
     if text not in list(LoadFormat):
         raise UnknownName("load format", text, LoadFormat)
     return LoadFormat(text)
+
+
+def parse_window_scheme(text: str) -> WindowScheme:
+    if text not in list(WindowScheme):
+        raise UnknownName("scheme of windows", text, WindowScheme)
+    return WindowScheme(text)
 
 
 def parse_path(text: str) -> Path:
@@ -165,8 +225,45 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("reference", str, "fp32", "ID", "the variant that the others are compared with; it runs first"),
     Option("new_tokens", integer_of_at_least(1), "16", "N", "tokens to generate for each prompt"),
-    Option("rounds", integer_of_at_least(1), "5", "N", "timed rounds of each benchmark"),
-    Option("warmup_rounds", integer_of_at_least(1), "1", "N", "untimed rounds before the timed ones"),
+    Option("rounds", integer_of_at_least(1), "3", "N", "timed rounds of each benchmark, at least"),
+    Option(
+        "warmup_rounds",
+        integer_of_at_least(1),
+        "1",
+        "N",
+        "untimed rounds before the timed ones; in the first of them memory and work are observed",
+    ),
+    Option(
+        "precision",
+        parse_share,
+        "5%",
+        "SHARE",
+        "add timed rounds until the latency's 95% interval is within this share of it to either side, such as 2%, or "
+        "--llm-max-time is spent. 0: only --llm-rounds",
+    ),
+    Option(
+        "max_time",
+        parse_seconds,
+        "0.5",
+        "SECONDS",
+        "of timed rounds for one benchmark, after which --llm-precision adds no more",
+    ),
+    Option(
+        "isolate",
+        parse_bool,
+        "false",
+        "",
+        "run each variant in a process of its own: its memory and its first generate are then its own, and a crash "
+        "ends only its benchmarks",
+    ),
+    Option(
+        "limits_time",
+        parse_seconds,
+        "2",
+        "SECONDS",
+        "to measure how fast this machine reads memory and multiplies matrices, which the speeds are compared with. "
+        "0: leave that out",
+    ),
     Option(
         "prompt_lengths", parse_positive_integers, "16,64,128,256", "N[,N...]", "prompt lengths to sweep, in tokens"
     ),
@@ -179,13 +276,27 @@ OPTIONS: tuple[Option, ...] = (
         "text file, or folder of .txt files, to compute the perplexity on. Default: the embedded corpus",
     ),
     Option(
+        "windows",
+        parse_window_scheme,
+        "strided",
+        "SCHEME",
+        "how the corpus is cut to score it. strided: Hugging Face's perplexity; rolling: as lm-evaluation-harness; "
+        "llama: as llama-perplexity",
+    ),
+    Option(
         "window",
         parse_window,
         "0",
         "N",
         "tokens that the model sees at once when it scores the corpus. 0: its context, at most 1024",
     ),
-    Option("stride", integer_of_at_least(0), "0", "N", "tokens from one window's start to the next. 0: half a window"),
+    Option(
+        "stride",
+        integer_of_at_least(0),
+        "0",
+        "N",
+        "tokens from one strided window's start to the next. 0: half a window",
+    ),
     Option(
         "bnb_compute_dtype",
         parse_optional_precision,
@@ -227,4 +338,12 @@ def parse_settings(given: Mapping[str, str | None]) -> Settings:
     settings = Settings(**values)
     if settings.window and settings.stride > settings.window:
         raise InvalidSetting(f"--llm-stride: {settings.stride} is more than the window of {settings.window} tokens")
+    _check_windows(settings)
     return settings
+
+
+def _check_windows(settings: Settings) -> None:
+    if settings.stride and settings.windows is not WindowScheme.STRIDED:
+        raise InvalidSetting(f"--llm-stride: {settings.windows} windows have no stride")
+    if settings.windows is WindowScheme.LLAMA and 0 < settings.window < LEAST_LLAMA_WINDOW:
+        raise InvalidSetting(f"--llm-window: llama windows have at least {LEAST_LLAMA_WINDOW} tokens")

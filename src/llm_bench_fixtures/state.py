@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -52,6 +53,8 @@ def _new_session(config: pytest.Config) -> BenchSession:
     from llm_bench_fixtures.terminal_progress import TerminalProgress
 
     settings = config.stash[SETTINGS]
+    if not is_timing(config):
+        settings = replace(settings, limits_time=0.0)
     (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
     return BenchSession(
         settings,
@@ -60,6 +63,13 @@ def _new_session(config: pytest.Config) -> BenchSession:
         score=lambda model, corpus: config.hook.pytest_llm_bench_score(config=config, model=model, corpus=corpus),
         commit=lambda: config.hook.pytest_benchmark_generate_commit_info(config=config),
     )
+
+
+def is_timing(config: pytest.Config) -> bool:
+    """Whether this run times anything: not under --benchmark-disable or --benchmark-skip, nor in pytest-xdist."""
+    distributed = hasattr(config, "workerinput") or bool(config.getoption("numprocesses", None))
+    off = any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
+    return not distributed and not off
 
 
 def _registry(config: pytest.Config) -> Mapping[str, Metric]:

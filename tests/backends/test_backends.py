@@ -82,6 +82,7 @@ def test_load_s_is_the_load_without_the_making_of_artifacts(
     install(FakeBackend(load))
     assert load_variant(make_request(FAKE, progress=progress)).load_s == 2
     assert progress.phase_s == {
+        Phase.IMPORTING: 0,
         Phase.LOADING: 2,
         Phase.EXPORTING: 105,
         Phase.CALIBRATING: 7,

@@ -163,3 +163,8 @@ def test_an_end_token_that_is_always_the_likeliest_ends_nothing_early(
     row = torch.tensor([[5, 6]])
     assert model.logits(row, torch.ones_like(row))[0, -1].argmax() == model.tokenizer.eos_token_id == 0
     assert len(generate(model, (5, 6), 7)) == 7
+
+
+def test_under_autocast_there_is_no_static_cache(make_request: MakeRequest) -> None:
+    """Its buffer has the weights' dtype; Llama's keys come in autocast's, and copying one into the other fails."""
+    assert CacheKind.STATIC not in load_variant(make_request("autocast-bf16")).cache_kinds

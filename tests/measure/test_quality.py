@@ -1,30 +1,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch
 from llm_bench_fixtures.measure import quality
 from llm_bench_fixtures.measure.quality import (
+    Chunk,
     Score,
-    Window,
-    cut_windows,
     group_windows,
-    resolve_windows,
+    score_chunks,
     score_corpus,
-    score_texts,
-    token_nll,
+    score_windows,
+    text_metrics,
 )
+from llm_bench_fixtures.measure.reference import divergence_metrics
+from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
 from llm_bench_fixtures.models import LoadedModel
-from llm_bench_fixtures.workloads import Corpus, Prompts, TokenIds
+from llm_bench_fixtures.settings import WindowScheme
+from llm_bench_fixtures.workloads import Corpus, Prompts, TokenIds, read_corpus
 
 ModelAround = Callable[[Any], LoadedModel]
+STRIDED, ROLLING, LLAMA = WindowScheme.STRIDED, WindowScheme.ROLLING, WindowScheme.LLAMA
+SHORT_PLANS = [WindowPlan(STRIDED, 64, 32), WindowPlan(STRIDED, 64, 64), WindowPlan(ROLLING, 64), WindowPlan(LLAMA, 64)]
 
 
 class ConstantModel:
@@ -33,7 +41,7 @@ class ConstantModel:
     def __init__(self, *probabilities: float) -> None:
         self.logits = torch.tensor(probabilities).log()
         self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-        text_config = SimpleNamespace(vocab_size=len(probabilities))
+        text_config = SimpleNamespace(vocab_size=len(probabilities), max_position_embeddings=512)
         self.config = SimpleNamespace(get_text_config=lambda: text_config)
 
     def __call__(
@@ -41,6 +49,10 @@ class ConstantModel:
     ) -> SimpleNamespace:
         self.seen.append((input_ids, attention_mask))
         return SimpleNamespace(logits=self.logits.expand(*input_ids.shape, -1))
+
+
+def score_texts(model: LoadedModel, texts: Sequence[TokenIds], window: int, stride: int) -> Score:
+    return score_windows(model, [piece for ids in texts for piece in strided_windows(ids, window, stride)])
 
 
 @pytest.mark.parametrize("vocabulary", [2, 7, 4096])
@@ -61,6 +73,17 @@ def test_a_uniform_model_has_that_perplexity_at_every_window_and_stride(
     assert score.perplexity == pytest.approx(5)
 
 
+@pytest.mark.parametrize("plan", SHORT_PLANS, ids=str)
+def test_a_uniform_model_has_that_perplexity_in_every_scheme(plan: WindowPlan, model_around: ModelAround) -> None:
+    """And ln(4096) nats, 12 bits, for each token of a text with as many bytes as there are."""
+    corpus = Corpus("some", read_corpus(None).texts[:2])
+    metrics = score_corpus(model_around(ConstantModel(*[1 / 4096] * 4096)), corpus, plan)
+    assert metrics["perplexity"] == pytest.approx(4096)
+    scored_bytes = 12 * metrics["scored_tokens"] / metrics["bits_per_byte"]
+    assert scored_bytes == pytest.approx(round(scored_bytes), abs=1e-3)
+    assert math.log2(metrics["byte_perplexity"]) == pytest.approx(metrics["bits_per_byte"])
+
+
 def test_a_text_of_n_tokens_has_n_minus_1_scored_tokens(model_around: ModelAround) -> None:
     model = model_around(ConstantModel(0.5, 0.5))
     assert score_texts(model, [(0,) * 30, (1,) * 5, (1,)], 8, 4).tokens == 29 + 4 + 0
@@ -73,79 +96,52 @@ def test_the_loss_is_weighted_by_tokens_and_not_by_texts(model_around: ModelArou
     assert score.loss == pytest.approx(-(4 * math.log(0.8) + math.log(0.2)) / 5)
 
 
-def test_padding_is_masked_and_not_scored(model_around: ModelAround) -> None:
+def test_padding_is_masked_and_not_scored_and_the_last_token_is_not_fed(model_around: ModelAround) -> None:
     """The padding token is token 0, which this model finds unlikely."""
     module = ConstantModel(0.01, 0.99)
     score = score_texts(model_around(module), [(1, 1, 1, 1), (1, 1)], 8, 4)
     assert score.loss == pytest.approx(-math.log(0.99), rel=1e-4)
     ((input_ids, mask),) = module.seen
-    assert input_ids.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
-    assert mask.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
+    assert input_ids.tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
-def test_a_corpus_without_a_token_to_score_is_refused(model_around: ModelAround) -> None:
-    with pytest.raises(ValueError, match="a text of at least two tokens"):
-        score_texts(model_around(ConstantModel(1.0)), [(0,), ()], 8, 4)
+def test_each_target_has_its_place_in_the_windows_order(model_around: ModelAround) -> None:
+    """Whatever the order in which the windows are batched, the longest first."""
+    model = model_around(ConstantModel(0.25, 0.75))
+    score = score_texts(model, [(1, 0), (1, 1, 1, 0)], 8, 4)
+    quarter, most = math.log(4), math.log(4 / 3)
+    assert score.nll.tolist() == pytest.approx([quarter, most, most, quarter])
+
+
+def test_no_window_or_none_with_a_target_is_refused(model_around: ModelAround) -> None:
+    with pytest.raises(CorpusTooShort, match="no token to score"):
+        score_windows(model_around(ConstantModel(1.0)), [])
 
 
 def test_an_infinite_loss_has_an_infinite_perplexity() -> None:
-    assert Score(nll_sum=math.inf, tokens=2, window=8, stride=4).perplexity == math.inf
-    assert Score(nll_sum=2000.0, tokens=2, window=8, stride=4).perplexity == math.inf
+    assert Score(np.array([math.inf, 1.0], np.float32)).perplexity == math.inf
+    assert Score(np.array([1000.0, 1000.0], np.float32)).perplexity == math.inf
 
 
-@pytest.mark.parametrize(
-    ("window", "stride", "context", "resolved"),
-    [
-        (0, 0, 512, (512, 256)),
-        (0, 0, 8192, (1024, 512)),
-        (100, 0, 512, (100, 50)),
-        (100, 100, 512, (100, 100)),
-        (2000, 1500, 512, (512, 512)),
-        (0, 700, 512, (512, 512)),
-    ],
-)
-def test_windows_resolve_to_the_context_up_to_1024_and_half_of_that(
-    window: int, stride: int, context: int, resolved: tuple[int, int]
-) -> None:
-    assert resolve_windows(window, stride, context) == resolved
+def test_bits_bytes_and_words_by_hand() -> None:
+    """Two tokens of 3 ln 2 nats are six bits: over four bytes and three words."""
+    score = Score(np.full(2, 3 * math.log(2), np.float32))
+    assert text_metrics(score, CutCorpus((), scored_bytes=4, scored_words=3)) == pytest.approx(
+        {
+            "loss": 3 * math.log(2),
+            "perplexity": 8.0,
+            "bits_per_byte": 1.5,
+            "byte_perplexity": 2**1.5,
+            "word_perplexity": 4.0,
+            "scored_tokens": 2,
+        }
+    )
 
 
-def test_windows_by_hand() -> None:
-    """Ten tokens in windows of six, four apart: tokens 1 to 5, then 6 to 9 with 4 and 5 as context."""
-    assert cut_windows(tuple(range(10)), window=6, stride=4) == [
-        Window((0, 1, 2, 3, 4, 5), unscored=1),
-        Window((4, 5, 6, 7, 8, 9), unscored=2),
-    ]
-
-
-@st.composite
-def lengths_windows_strides(draw: st.DrawFn) -> tuple[int, int, int]:
-    """Windows that overlap: where they don't, the first token of each has nothing before it."""
-    window = draw(st.integers(2, 12))
-    return draw(st.integers(0, 60)), window, draw(st.integers(1, window - 1))
-
-
-@settings(deadline=None, database=None)
-@given(lengths_windows_strides())
-def test_each_token_but_the_first_is_scored_exactly_once_and_in_order(case: tuple[int, int, int]) -> None:
-    length, window, stride = case
-    windows = cut_windows(tuple(range(length)), window, stride)
-    assert [token for piece in windows for token in piece.ids[piece.unscored :]] == list(range(1, length))
-
-
-@settings(deadline=None, database=None)
-@given(lengths_windows_strides())
-def test_each_scored_token_has_another_before_it_in_its_window(case: tuple[int, int, int]) -> None:
-    """The first token of a window has nothing before it that could predict it, also where windows don't overlap."""
-    length, window, stride = case
-    assert all(piece.unscored >= 1 for piece in cut_windows(tuple(range(length)), window, stride))
-
-
-@settings(deadline=None, database=None)
-@given(lengths_windows_strides())
-def test_no_window_is_longer_than_asked(case: tuple[int, int, int]) -> None:
-    length, window, stride = case
-    assert all(len(piece.ids) <= window for piece in cut_windows(tuple(range(length)), window, stride))
+def test_without_bytes_and_words_there_is_nothing_over_them() -> None:
+    score = Score(np.ones(2, np.float32))
+    assert set(text_metrics(score, CutCorpus((), None, None))) == {"loss", "perplexity", "scored_tokens"}
 
 
 @settings(deadline=None, database=None)
@@ -153,9 +149,9 @@ def test_no_window_is_longer_than_asked(case: tuple[int, int, int]) -> None:
 def test_groups_hold_every_window_and_are_no_larger_than_the_limit(lengths: list[int]) -> None:
     windows = [Window((0,) * length, unscored=1) for length in lengths]
     groups = group_windows(windows, 4096)
-    assert sorted(len(piece.ids) for group in groups for piece in group) == sorted(lengths)
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
     for group in groups:
-        assert len(group) * max(len(piece.ids) for piece in group) <= 4096
+        assert len(group) * max(lengths[index] - 1 for index in group) <= 4096
 
 
 def plain_nll(model: LoadedModel, ids: TokenIds) -> float:
@@ -171,24 +167,58 @@ def test_texts_that_fit_one_window_score_as_one_by_one_with_labels(tiny_fp32: Lo
     assert score_texts(tiny_fp32, texts, 64, 32).loss == pytest.approx(expected, abs=1e-4)
 
 
+def window_nll(model: LoadedModel, fed: TokenIds, targets: TokenIds) -> float:
+    """Summed over the targets, which follow the last of what is fed."""
+    row = torch.tensor([fed])
+    logits = model.logits(row, torch.ones_like(row))[0, -len(targets) :]
+    return float(torch.nn.functional.cross_entropy(logits, torch.tensor(targets), reduction="sum"))
+
+
 def test_a_long_text_scores_as_window_by_window(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
     """150 tokens in windows of 64, 32 apart; of every window but the first, the last 32 tokens (here or fewer)."""
     ids = prompts.exact(150)
     total, done = 0.0, 1
     for start, end in ((0, 64), (32, 96), (64, 128), (96, 150)):
-        row = torch.tensor([ids[start:end]])
-        logits = tiny_fp32.logits(row, torch.ones_like(row))[0]
-        nll = torch.nn.functional.cross_entropy(logits[:-1], row[0, 1:], reduction="none")
-        total += float(nll[done - start - 1 :].sum())
+        total += window_nll(tiny_fp32, ids[start : end - 1], ids[max(done, start + 1) : end])
         done = end
     assert score_texts(tiny_fp32, [ids], 64, 32).loss == pytest.approx(total / 149, abs=1e-4)
+
+
+def test_a_corpus_scores_as_its_strided_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+    texts = ("Once upon a time there was a fox.", "The report is due on Friday.")
+    expected = score_texts(tiny_fp32, [prompts.encode(text) for text in texts], 512, 256)
+    assert score_corpus(tiny_fp32, Corpus("two sentences", texts), WindowPlan())["loss"] == expected.loss
+
+
+def test_a_corpus_scores_as_its_rolling_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+    """A hundred-odd tokens, 64 at a time after the start token 0; the last ones are given the 64 before the last."""
+    text = read_corpus(None).texts[0][:400]
+    ids = prompts.encode(text)
+    assert 64 < len(ids) < 128
+    total = window_nll(tiny_fp32, (0, *ids[:63]), ids[:64])
+    total += window_nll(tiny_fp32, ids[-65:-1], ids[64:])
+    metrics = score_corpus(tiny_fp32, Corpus("one", (text,)), WindowPlan(ROLLING, 64))
+    assert metrics["loss"] == pytest.approx(total / len(ids), rel=1e-5)
+    assert metrics["bits_per_byte"] == pytest.approx(total / math.log(2) / 400, rel=1e-5)
+
+
+def test_a_corpus_scores_as_its_llama_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+    """The embedded tokenizer adds no start token, so each chunk is scored as it stands."""
+    text = read_corpus(None).texts[0][:400]
+    ids = prompts.encode(text)
+    assert 96 <= len(ids) < 144
+    chunks = [ids[:48], ids[48:96]]
+    total = sum(window_nll(tiny_fp32, chunk[:-1], chunk[25:]) for chunk in chunks)
+    metrics = score_corpus(tiny_fp32, Corpus("one", (text,)), WindowPlan(LLAMA, 48))
+    assert metrics["scored_tokens"] == 2 * 23
+    assert metrics["loss"] == pytest.approx(total / 46, rel=1e-5)
 
 
 def test_a_text_scores_the_same_alone_and_beside_a_longer_one(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
     short, long = prompts.exact(10, start=100), prompts.exact(60)
     together = score_texts(tiny_fp32, [short, long], 64, 32)
-    alone = [score_texts(tiny_fp32, [ids], 64, 32) for ids in (short, long)]
-    assert together.nll_sum == pytest.approx(sum(score.nll_sum for score in alone), rel=1e-5)
+    alone = np.concatenate([score_texts(tiny_fp32, [ids], 64, 32).nll for ids in (short, long)])
+    np.testing.assert_allclose(together.nll, alone, rtol=1e-4, atol=1e-5)
     assert together.tokens == 9 + 59
 
 
@@ -198,64 +228,252 @@ def test_the_order_of_the_texts_changes_nothing(tiny_fp32: LoadedModel, prompts:
     assert forward.loss == pytest.approx(backward.loss, rel=1e-5)
 
 
-def test_the_size_of_the_batches_changes_nothing(
-    tiny_fp32: LoadedModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = prompts.varied()
-    together = score_texts(tiny_fp32, texts, 64, 32)
-    monkeypatch.setattr(quality, "BATCH_TOKENS", 1)
-    assert score_texts(tiny_fp32, texts, 64, 32).loss == pytest.approx(together.loss, rel=1e-5)
-
-
-def test_a_corpus_scores_as_its_tokens(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
-    texts = ("Once upon a time there was a fox.", "The report is due on Friday.")
-    expected = score_texts(tiny_fp32, [prompts.encode(text) for text in texts], 512, 256)
-    assert score_corpus(tiny_fp32, Corpus("two sentences", texts), 0, 0) == expected
-
-
 def test_the_embedded_model_predicts_english_better_than_chance(fp32_loss: float) -> None:
     assert fp32_loss < math.log(4096) - 1
 
 
-def random_logits(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+def chunks_of(logits: torch.Tensor, targets: TokenIds, rows: int = 100) -> Chunk:
+    """All positions, each scored, their chunks joined again. logits: (n, V)."""
+    parts = [
+        [part.clone() for part in (chunk.shifted, chunk.weights, chunk.norm, chunk.nll)]
+        for chunk in score_chunks(logits, Window((0, *targets), unscored=1), rows)
+    ]
+    return Chunk(*(torch.cat(same) for same in zip(*parts, strict=True)))
+
+
+def random_logits(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, TokenIds]:
     generator = torch.Generator().manual_seed(0)
-    targets = torch.randint(0, 11, (2, 7), generator=generator)
-    targets[0, 3] = targets[1, :2] = -100
-    return (5 * torch.randn(2, 7, 11, generator=generator)).to(dtype), targets
+    targets = torch.randint(0, 11, (7,), generator=generator)
+    return (5 * torch.randn(7, 11, generator=generator)).to(dtype), tuple(targets.tolist())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_token_nll_is_torchs_cross_entropy_in_float32(dtype: torch.dtype) -> None:
+def test_the_nll_is_torchs_cross_entropy_in_float32(dtype: torch.dtype) -> None:
     logits, targets = random_logits(dtype)
-    expected = torch.nn.functional.cross_entropy(logits.float().reshape(-1, 11), targets.reshape(-1), reduction="none")
-    torch.testing.assert_close(token_nll(logits, targets), expected.reshape(2, 7).double(), rtol=1e-5, atol=1e-6)
+    expected = torch.nn.functional.cross_entropy(logits.float(), torch.tensor(targets), reduction="none")
+    torch.testing.assert_close(chunks_of(logits, targets).nll, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_token_nll_by_hand() -> None:
+def test_scoring_leaves_the_logits_as_they_are() -> None:
+    logits, targets = random_logits()
+    before = logits.clone()
+    chunks_of(logits, targets)
+    assert torch.equal(logits, before)
+
+
+def test_the_nll_by_hand() -> None:
     """Probabilities 1/4 and 3/4."""
-    logits = torch.tensor([[[0.0, math.log(3)], [0.0, math.log(3)]]])
-    nll = token_nll(logits, torch.tensor([[0, 1]]))
-    assert nll.tolist() == [[pytest.approx(math.log(4)), pytest.approx(math.log(4 / 3))]]
+    logits = torch.tensor([[0.0, math.log(3)], [0.0, math.log(3)]])
+    assert chunks_of(logits, (0, 1)).nll.tolist() == pytest.approx([math.log(4), math.log(4 / 3)])
 
 
-def test_token_nll_is_zero_where_there_is_no_target() -> None:
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_chunks_of_any_size_hold_the_same(rows: int) -> None:
     logits, targets = random_logits()
-    assert (token_nll(logits, targets)[targets == -100] == 0).all()
+    whole, parts = chunks_of(logits, targets), chunks_of(logits, targets, rows)
+    for name in ("shifted", "weights", "norm", "nll"):
+        torch.testing.assert_close(getattr(parts, name), getattr(whole, name))
 
 
-def test_token_nll_without_any_target_is_all_zero() -> None:
-    logits, targets = random_logits()
-    assert not token_nll(logits, torch.full_like(targets, -100)).any()
+def test_only_targets_are_scored() -> None:
+    """Four tokens fed, the last two predictions scored."""
+    logits = torch.arange(20.0).reshape(4, 5)
+    (chunk,) = score_chunks(logits, Window((0, 1, 2, 3, 4), unscored=3), 100)
+    assert torch.equal(chunk.shifted, logits[2:] - logits[2:, -1:])
 
 
-@pytest.mark.parametrize("elements", [1, 11, 33, 1000])
-def test_token_nll_is_the_same_in_slices(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    logits, targets = random_logits()
-    whole = token_nll(logits, targets)
-    monkeypatch.setattr(quality, "CHUNK_ELEMENTS", elements)
-    torch.testing.assert_close(token_nll(logits, targets), whole)
+def test_logits_too_large_for_a_plain_exp_are_scored() -> None:
+    assert chunks_of(torch.tensor([[1000.0, 0.0]]), (1,)).nll.item() == 1000.0
 
 
-def test_token_nll_takes_logits_too_large_for_a_plain_exp() -> None:
-    nll = token_nll(torch.tensor([[[1000.0, 0.0]]]), torch.tensor([[1]]))
-    assert nll.item() == 1000.0
+# Against a reference
+
+
+@pytest.fixture(scope="module")
+def short_corpus_of_four() -> Corpus:
+    return Corpus("four", tuple(text[:600] for text in read_corpus(None).texts[:4]))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus) -> Path:
+    folder = tmp_path_factory.mktemp("kept")
+    score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), keep=folder)
+    return folder
+
+
+COMPARED = {
+    *("ppl_ratio", "ppl_ratio_error"),
+    *("kld_mean", "kld_error", "kld_p50", "kld_p99", "kld_max"),
+    *("top1_agreement", "mean_dp", "rms_dp"),
+}
+
+
+def test_the_reference_itself_has_no_comparison(
+    tmp_path: Path, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus
+) -> None:
+    metrics = score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), keep=tmp_path)
+    assert not COMPARED & set(metrics)
+
+
+@pytest.mark.parametrize("plan", SHORT_PLANS, ids=str)
+def test_an_identical_model_differs_by_exactly_nothing(
+    plan: WindowPlan, tmp_path: Path, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus
+) -> None:
+    own = score_corpus(tiny_fp32, short_corpus_of_four, plan, keep=tmp_path)
+    metrics = score_corpus(tiny_fp32, short_corpus_of_four, plan, compare_with=tmp_path)
+    assert {name: metrics[name] for name in own} == own
+    for name in COMPARED & set(metrics):
+        assert metrics[name] == (1.0 if name in ("ppl_ratio", "top1_agreement") else 0.0), name
+
+
+def compare_constants(
+    p: Sequence[float], q: Sequence[float], model_around: ModelAround, folder: Path, texts: tuple[str, ...] = ("ab",)
+) -> Mapping[str, float]:
+    """What sets a model that always says q apart from a reference that always says p."""
+    corpus, plan = Corpus("letters", texts), WindowPlan(ROLLING)
+    score_corpus(model_around(ConstantModel(*p)), corpus, plan, keep=folder)
+    return score_corpus(model_around(ConstantModel(*q)), corpus, plan, compare_with=folder)
+
+
+def vocabulary_of(tiny: Prompts, first: float, second: float) -> list[float]:
+    """Probabilities over the embedded vocabulary: those two of the tokens "a" and "b", the rest spread evenly."""
+    ids = [token for letter in "ab" for token in tiny.encode(letter)]
+    spread = [(1 - first - second) / 4094] * 4096
+    spread[ids[0]], spread[ids[1]] = first, second
+    return spread
+
+
+def test_two_known_distributions_have_their_known_divergence(
+    model_around: ModelAround, prompts: Prompts, tmp_path: Path
+) -> None:
+    """p = (1/2, 1/4, rest 1/4) and q = (1/8, 3/8, rest 1/2), of "a", "b" and the rest; scored are "a", "b" and "b"."""
+    texts = ("a", "b", "b")
+    ids = [token for text in texts for token in prompts.encode(text)]
+    assert len(ids) == 3
+    p, q = vocabulary_of(prompts, 1 / 2, 1 / 4), vocabulary_of(prompts, 1 / 8, 3 / 8)
+    kld = 1 / 2 * math.log(4) + 1 / 4 * math.log(2 / 3) + 1 / 4 * math.log(1 / 2)
+    metrics = compare_constants(p, q, model_around, tmp_path, texts)
+    change = [q[token] - p[token] for token in ids]
+    assert metrics["scored_tokens"] == len(ids)
+    assert metrics["kld_mean"] == pytest.approx(kld, rel=1e-5)
+    assert metrics["kld_max"] == metrics["kld_p50"] == pytest.approx(kld, rel=1e-5)
+    assert metrics["kld_error"] == 0.0
+    assert metrics["top1_agreement"] == 0.0
+    assert metrics["mean_dp"] == pytest.approx(sum(change) / len(ids), rel=1e-5)
+    assert metrics["rms_dp"] == pytest.approx(math.sqrt(sum(d * d for d in change) / len(ids)), rel=1e-5)
+    logs = [math.log(p[token] / q[token]) for token in ids]
+    mean = sum(logs) / len(logs)
+    assert metrics["ppl_ratio"] == pytest.approx(math.exp(mean), rel=1e-5)
+    variance = sum((log - mean) ** 2 for log in logs) / (len(logs) - 1)
+    error = math.exp(mean) * math.sqrt(variance / len(logs))
+    assert metrics["ppl_ratio_error"] == pytest.approx(error, rel=1e-4)
+
+
+def test_a_variant_whose_most_likely_tokens_include_the_references_agrees(
+    model_around: ModelAround, prompts: Prompts, tmp_path: Path
+) -> None:
+    p, q = vocabulary_of(prompts, 1 / 2, 1 / 4), vocabulary_of(prompts, 3 / 8, 3 / 8)
+    assert compare_constants(p, q, model_around, tmp_path)["top1_agreement"] == 1.0
+
+
+def test_percentiles_that_the_positions_cannot_support_are_left_out() -> None:
+    found = [
+        sorted(name for name in divergence_metrics(np.zeros(positions), 0.0) if name.startswith("kld_p"))
+        for positions in (1, 2, 99, 100, 999, 1000)
+    ]
+    assert found == [[], ["kld_p50"], ["kld_p50"], *[["kld_p50", "kld_p99"]] * 2, ["kld_p50", "kld_p99", "kld_p999"]]
+
+
+def test_one_position_has_no_error_of_the_ratio(model_around: ModelAround, tmp_path: Path) -> None:
+    uniform = [1 / 4096] * 4096
+    metrics = compare_constants(uniform, uniform, model_around, tmp_path, ("a",))
+    assert metrics["scored_tokens"] == 1
+    assert metrics["ppl_ratio"] == 1.0
+    assert "ppl_ratio_error" not in metrics
+
+
+def test_a_token_that_neither_model_thinks_possible_adds_nothing(model_around: ModelAround, tmp_path: Path) -> None:
+    """Its logit is minus infinity, and 0 times that is not a number."""
+    p = [0.5, 0.5 / 4094, *[0.5 / 4094] * 4093, 0.0]
+    metrics = compare_constants(p, p, model_around, tmp_path)
+    assert metrics["kld_mean"] == 0.0
+    q = [0.25, 0.75 / 4094, *[0.75 / 4094] * 4093, 0.0]
+    expected = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
+    assert compare_constants(p, q, model_around, tmp_path)["kld_mean"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_token_that_only_the_variant_thinks_impossible_is_an_infinite_divergence(
+    model_around: ModelAround, tmp_path: Path
+) -> None:
+    p, q = [1 / 4096] * 4096, [1 / 4095] * 4095 + [0.0]
+    assert compare_constants(p, q, model_around, tmp_path)["kld_max"] == math.inf
+
+
+def damaged(model: LoadedModel, size: float) -> LoadedModel:
+    """With noise of `size` standard deviations added to each of its matrices."""
+    import copy
+
+    module = copy.deepcopy(model.module)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in module.transformer.h.parameters():
+            if weight.dim() == 2:
+                weight += size * weight.std() * torch.randn(weight.shape, generator=generator)
+    return replace(model, module=module)
+
+
+def test_more_damage_to_the_weights_moves_the_metrics_further(
+    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, kept: Path
+) -> None:
+    runs = [
+        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, WindowPlan(window=64), compare_with=kept)
+        for size in (0.0, 0.25, 0.5, 1.0)
+    ]
+    rising = {"loss", "perplexity", "bits_per_byte", "word_perplexity", "byte_perplexity", "ppl_ratio", "rms_dp"}
+    for name in rising | {"kld_mean", "kld_p50", "kld_p99", "kld_max"}:
+        values = [run[name] for run in runs]
+        assert values == sorted(set(values)), name
+    agreement = [run["top1_agreement"] for run in runs]
+    assert agreement == sorted(set(agreement), reverse=True)
+
+
+def test_much_damage_lowers_the_mean_probability_of_the_true_token(
+    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, kept: Path
+) -> None:
+    """Little damage may raise it: noise makes a model surer of itself, sometimes rightly."""
+    some, much = (
+        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, WindowPlan(window=64), compare_with=kept)
+        for size in (1.0, 2.0)
+    )
+    assert 0 > some["mean_dp"] > much["mean_dp"]
+
+
+@pytest.mark.parametrize("setting", [("BATCH_TOKENS", 1), ("CHUNK_ELEMENTS", 4096 * 3), ("CHUNK_ELEMENTS", 1)])
+def test_the_size_of_batches_and_chunks_changes_nothing(
+    setting: tuple[str, int],
+    tiny_fp32: LoadedModel,
+    short_corpus_of_four: Corpus,
+    kept: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = damaged(tiny_fp32, 0.1)
+    plan = WindowPlan(window=64)
+    usual = score_corpus(other, short_corpus_of_four, plan, compare_with=kept)
+    monkeypatch.setattr(quality, *setting)
+    assert score_corpus(other, short_corpus_of_four, plan, compare_with=kept) == pytest.approx(usual, rel=1e-4)
+
+
+def test_another_text_or_other_windows_are_not_compared(
+    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, kept: Path
+) -> None:
+    other = Corpus("four", tuple(text.replace("e", "a", 1) for text in short_corpus_of_four.texts))
+    for corpus, plan in ((other, WindowPlan(window=64)), (short_corpus_of_four, WindowPlan(window=32))):
+        with pytest.raises(ReferenceMismatch, match="both need the same corpus, tokenizer and windows"):
+            score_corpus(tiny_fp32, corpus, plan, compare_with=kept)
+
+
+def test_a_folder_without_a_reference_is_refused(
+    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, tmp_path: Path
+) -> None:
+    with pytest.raises(ReferenceMismatch, match="no reference was kept in"):
+        score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), compare_with=tmp_path)

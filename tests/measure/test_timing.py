@@ -7,12 +7,14 @@ from typing import Any, Protocol, cast
 import pytest
 import torch
 
-from llm_bench_fixtures.device import Device
+from llm_bench_fixtures.backends import load_variant
+from llm_bench_fixtures.device import Device, DeviceKind
 from llm_bench_fixtures.errors import GenerationMismatch
-from llm_bench_fixtures.measure.timing import Round, continuations, run_round
-from llm_bench_fixtures.models import LoadedModel
-from llm_bench_fixtures.workloads import Batch, CacheKind, Padding, Prompts, Side, Workload, make_batches, pad_batch
+from llm_bench_fixtures.measure.timing import batches_of, run_round
+from llm_bench_fixtures.models import LoadedModel, LoadRequest
+from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Side, TokenIds, Workload, pad_batch
 
+MakeRequest = Callable[..., LoadRequest]
 ModelAround = Callable[[Any], LoadedModel]
 WORKLOAD = Workload(((1, 2, 3), (4,), (5, 6, 7, 8)), new_tokens=4, batch_size=2)
 
@@ -24,7 +26,7 @@ class Clock(Protocol):
 
 
 class CountingModel:
-    """Continues each row by 100, 101, ... and lets the clock tick 10 ms a token."""
+    """Continues each row by 100, 101, ...; 50 ms to the first token of a row, 10 ms to each later one."""
 
     def __init__(self, tick: Callable[[float], None] = lambda seconds: None, missing: int = 0) -> None:
         self.tick = tick
@@ -34,47 +36,126 @@ class CountingModel:
     def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
         self.asked.append(how)
         new_tokens = how["max_new_tokens"] - self.missing
-        self.tick(0.010 * new_tokens * len(input_ids))
+        for index in range(new_tokens):
+            self.tick((0.010 if index else 0.050) * len(input_ids))
+            assert not any(criterion(input_ids, None) for criterion in how["stopping_criteria"])
+        self.tick(0.003)  # what generate does once it has its tokens
         new = torch.arange(100, 100 + new_tokens).expand(len(input_ids), -1)
         return torch.cat([input_ids, new], dim=1)
 
 
-def batches_of(workload: Workload) -> list[Batch]:
-    return make_batches(workload, pad_token_id=0, device="cpu")
+def test_known_steps_give_known_times(clock: Clock, model_around: ModelAround) -> None:
+    """Two prompts take twice as long as one here: first token after 100 ms, then one each 20 ms; 50 and 10 for one."""
+    done = run_round(model_around(CountingModel(clock.advance)), WORKLOAD, clock)
+    both, one = done.batches
+    assert both.tokens_s == pytest.approx((0.100, 0.120, 0.140, 0.160))
+    assert one.tokens_s == pytest.approx((0.050, 0.060, 0.070, 0.080))
+    assert (both.end_s, one.end_s) == pytest.approx((0.163, 0.083))
+    assert done.latency_s == pytest.approx(0.163 + 0.083)
 
 
-def test_a_clock_that_ticks_10_ms_a_token_gives_each_batchs_seconds(clock: Clock, model_around: ModelAround) -> None:
-    """Four new tokens of two prompts, then of one."""
-    model = model_around(CountingModel(clock.advance))
-    done = run_round(model, batches_of(WORKLOAD), new_tokens=4, cache=CacheKind.DYNAMIC, clock=clock)
-    assert done.batch_s == pytest.approx((0.080, 0.040))
-
-
-def test_each_clock_reading_comes_after_the_device_is_idle(cpu: Device, model_around: ModelAround) -> None:
+def test_the_clock_is_read_on_an_idle_device(model_around: ModelAround) -> None:
     events: list[str] = []
 
     class WatchedDevice:
+        kind = DeviceKind.CPU
+        name = "cpu"
+
         def synchronize(self) -> None:
-            events.append("synchronize")
+            events.append("idle")
 
     def clock() -> float:
         events.append("clock")
         return 0.0
 
-    model = model_around(CountingModel(lambda seconds: events.append("generate")))
-    model = replace(model, device=cast(Device, WatchedDevice()))
-    run_round(model, batches_of(WORKLOAD), new_tokens=1, cache=CacheKind.DYNAMIC, clock=clock)
-    one_batch = ["clock", "generate", "synchronize", "clock"]
-    assert events == ["synchronize", *one_batch, *one_batch]
+    model = model_around(CountingModel(lambda seconds: events.append("work")))
+    run_round(replace(model, device=cast(Device, WatchedDevice())), replace(WORKLOAD, new_tokens=1), clock)
+    started, token = ["clock", "clock"], ["work", "clock", "work"]  # of the batch, of its first token
+    one_batch = [*started, *token, "idle", "clock"]
+    assert events == ["idle", "clock", *one_batch, *one_batch]
+
+
+def test_on_cuda_events_are_queued_and_nothing_waits_for_a_token(
+    monkeypatch: pytest.MonkeyPatch, model_around: ModelAround
+) -> None:
+    """The device's own times, read when the call is over: event n is recorded at 10·n ms."""
+    queued: list[int] = []
+    idle: list[int] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self, stream: object) -> None:
+            self.at_ms = 10.0 * len(queued)
+            queued.append(len(idle))
+
+        def elapsed_time(self, other: Event) -> float:
+            return other.at_ms - self.at_ms
+
+    class CudaDevice:
+        kind = DeviceKind.CUDA
+        name = "cpu"  # where the tensors of this test are
+
+        def synchronize(self) -> None:
+            idle.append(len(queued))
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    model = replace(model_around(CountingModel()), device=cast(Device, CudaDevice()))
+    done = run_round(model, replace(WORKLOAD, prompts=((1, 2),), batch_size=1))
+    assert done.batches[0].tokens_s == pytest.approx((0.010, 0.020, 0.030, 0.040))
+    assert idle == [0, 5]  # before the start, and after all five events
+
+
+@pytest.mark.parametrize(("calls", "told"), [(0, "0 times"), (3, "3 times"), (5, "5 times")])
+def test_a_backend_that_does_not_tell_of_each_token_is_refused(
+    calls: int, told: str, model_around: ModelAround
+) -> None:
+    """Its TPOT would be wrong without a word."""
+
+    class Forgetful(CountingModel):
+        def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
+            criteria = how.pop("stopping_criteria")
+            for _ in range(calls):
+                criteria(input_ids, None)
+            return super().generate(input_ids, **how, stopping_criteria=[])
+
+    with pytest.raises(GenerationMismatch, match=f"on_token {told} for 4 new tokens"):
+        run_round(model_around(Forgetful()), WORKLOAD)
+
+
+def test_a_step_that_sleeps_shows_in_the_gaps_and_not_before_the_first_token(
+    clock: Clock, model_around: ModelAround
+) -> None:
+    class SlowDecode(CountingModel):
+        def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
+            quick = self.tick
+            self.tick = lambda seconds: quick(seconds + 0.002 if seconds == 0.010 else seconds)
+            return super().generate(input_ids, **how)
+
+    workload = replace(WORKLOAD, prompts=((1, 2),), batch_size=1)
+    usual, slow = (
+        run_round(model_around(kind(clock.advance)), workload, clock).batches[0].tokens_s
+        for kind in (CountingModel, SlowDecode)
+    )
+    assert slow[0] == pytest.approx(usual[0])
+    assert (slow[-1] - slow[0]) / 3 - (usual[-1] - usual[0]) / 3 == pytest.approx(0.002)
 
 
 def test_generate_is_asked_for_exactly_the_new_tokens_and_the_mask(model_around: ModelAround) -> None:
     module = CountingModel()
-    batch, _ = batches_of(WORKLOAD)
-    run_round(model_around(module), [batch], new_tokens=4, cache=CacheKind.DYNAMIC)
-    (how,) = module.asked
+    run_round(model_around(module), WORKLOAD)
+    how, _ = module.asked
     assert (how["min_new_tokens"], how["max_new_tokens"]) == (4, 4)
     assert how["attention_mask"].tolist() == [[1, 1, 1], [0, 0, 1]]
+
+
+def test_the_tensors_of_a_workload_are_made_once(model_around: ModelAround) -> None:
+    model = model_around(CountingModel())
+    first = batches_of(model, WORKLOAD)
+    assert batches_of(model, replace(WORKLOAD)) is first
+    assert batches_of(model, replace(WORKLOAD, padding=Padding(Side.RIGHT))) is not first
 
 
 @pytest.mark.parametrize(
@@ -85,37 +166,42 @@ def test_each_kind_of_cache_is_what_generate_is_asked_for(
     cache: CacheKind, use_cache: bool, implementation: str | None, model_around: ModelAround
 ) -> None:
     module = CountingModel()
-    run_round(model_around(module), batches_of(WORKLOAD)[:1], new_tokens=1, cache=cache)
-    (how,) = module.asked
+    run_round(model_around(module), replace(WORKLOAD, cache=cache))
+    how = module.asked[0]
     assert (how["use_cache"], how.get("cache_implementation")) == (use_cache, implementation)
 
 
 def test_continuations_are_the_new_tokens_of_each_prompt_in_order(model_around: ModelAround) -> None:
-    batches = batches_of(WORKLOAD)
-    done = run_round(model_around(CountingModel()), batches, new_tokens=4, cache=CacheKind.DYNAMIC)
-    assert continuations(done, batches, new_tokens=4) == [(100, 101, 102, 103)] * 3
+    assert run_round(model_around(CountingModel()), WORKLOAD).continuations == ((100, 101, 102, 103),) * 3
 
 
 def test_a_model_that_stops_early_is_a_mismatch_with_both_counts(model_around: ModelAround) -> None:
-    batches = batches_of(WORKLOAD)
-    done = run_round(model_around(CountingModel(missing=1)), batches, new_tokens=4, cache=CacheKind.DYNAMIC)
     with pytest.raises(GenerationMismatch, match=r"\[3\] new tokens where 4 were asked for"):
-        continuations(done, batches, new_tokens=4)
+        run_round(model_around(CountingModel(missing=1)), WORKLOAD)
 
 
-def test_a_round_that_lost_a_batch_is_refused() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        continuations(Round((), ()), batches_of(WORKLOAD), new_tokens=4)
+def greedy(model: LoadedModel, workload: Workload) -> tuple[TokenIds, ...]:
+    return run_round(model, workload).continuations
 
 
-def greedy(model: LoadedModel, workload: Workload) -> list[tuple[int, ...]]:
-    batches = make_batches(workload, model.tokenizer.pad_token_id, model.device.name)
-    done = run_round(model, batches, workload.new_tokens, workload.cache)
-    return continuations(done, batches, workload.new_tokens)
+@pytest.mark.parametrize("variant", ["fp32", "bf16", "autocast-bf16", "bnb-nf4"])
+@pytest.mark.parametrize("cache", list(CacheKind))
+def test_every_token_has_its_time_within_the_call(
+    variant: str, cache: CacheKind, make_request: MakeRequest, prompts: Prompts
+) -> None:
+    model = load_variant(make_request(variant))
+    if cache not in model.cache_kinds:
+        pytest.skip("no such cache")
+    done = run_round(model, Workload(prompts.varied(3), new_tokens=5, batch_size=2, cache=cache))
+    for batch in done.batches:
+        assert len(batch.tokens_s) == 5
+        assert list(batch.tokens_s) == sorted(batch.tokens_s)
+        assert batch.tokens_s[0] > 0
+        assert batch.tokens_s[-1] < batch.end_s <= done.latency_s
 
 
 @pytest.fixture(scope="module")
-def unpadded(tiny_fp32: LoadedModel, prompts: Prompts) -> list[tuple[int, ...]]:
+def unpadded(tiny_fp32: LoadedModel, prompts: Prompts) -> tuple[TokenIds, ...]:
     return greedy(tiny_fp32, Workload(prompts.varied(), new_tokens=12, batch_size=1))
 
 
@@ -127,14 +213,14 @@ def test_left_padding_with_a_mask_changes_no_greedy_token(
     padding: Padding,
     tiny_fp32: LoadedModel,
     prompts: Prompts,
-    unpadded: list[tuple[int, ...]],
+    unpadded: tuple[TokenIds, ...],
 ) -> None:
     assert greedy(tiny_fp32, Workload(prompts.varied(), 12, batch_size, padding)) == unpadded
 
 
 @pytest.mark.parametrize("cache", [CacheKind.STATIC, CacheKind.OFF])
 def test_the_cache_changes_no_greedy_token_in_float32(
-    cache: CacheKind, tiny_fp32: LoadedModel, prompts: Prompts, unpadded: list[tuple[int, ...]]
+    cache: CacheKind, tiny_fp32: LoadedModel, prompts: Prompts, unpadded: tuple[TokenIds, ...]
 ) -> None:
     assert greedy(tiny_fp32, Workload(prompts.varied(), 12, batch_size=8, cache=cache)) == unpadded
 

@@ -60,6 +60,7 @@ class Bench:
         return (
             *self.isolated,
             "--llm-rounds=2",
+            "--llm-precision=0",
             "--llm-new-tokens=2",
             "--llm-variants=fp32",
             f"--llm-corpus={self.corpus}",
@@ -68,7 +69,7 @@ class Bench:
     @property
     def isolated(self) -> tuple[str, ...]:
         """Paths are joined to their option by "=": pytest looks for its ini file beside those that stand alone."""
-        return ("-p", "no:cacheprovider", f"--llm-cache-dir={self.cache}")
+        return ("-p", "no:cacheprovider", f"--llm-cache-dir={self.cache}", "--llm-limits-time=0")
 
     def write(self, **files: str) -> None:
         self.pytester.makepyfile(**files)

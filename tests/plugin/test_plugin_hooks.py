@@ -29,7 +29,7 @@ METRICS_CONFTEST = """
 
     def pytest_llm_bench_finish(run, report):
         assert (report / "report.html").is_file()
-        lines = [f"{record.test} {record.status} {record.extra}" for record in run.records]
+        lines = [f"{record.test} {record.status} {record.extra['letters']}" for record in run.records]
         (report / "seen.txt").write_text("\\n".join(lines))
 """
 
@@ -39,15 +39,12 @@ def test_own_metrics_become_columns(own_suite: Bench) -> None:
     result = own_suite.run("--llm-variants", "fp32,bf16")
     assert result.ret == 0, result.stdout.str()
     tables = [line for line in own_suite.markdown().splitlines() if line.startswith("| ")]
-    headers = [line for line in tables if line.startswith("| variant |")]
-    assert len(headers) == 2  # of the summary and of the scenario
-    assert all("| letters written | right answers |" in header for header in headers)
-    rows = [line for line in tables if line.startswith("| bf16 |")]
-    assert all("| 1,234 | 0.5000 |" in row for row in rows)
+    assert len([line for line in tables if "| letters written | right answers |" in line]) == 2  # summary and scenario
+    assert len([line for line in tables if line.startswith("| bf16 |") and "| 1,234 | 0.5000 |" in line]) == 2
     assert "never seen" not in own_suite.markdown()
     assert "letters written" in (own_suite.report / "report.html").read_text(encoding="utf-8")
     for record in own_suite.records():
-        assert record["extra"] == {"letters": 1234}
+        assert record["extra"]["letters"] == 1234
         assert record["metrics"]["letters"] == 1234
     fp32 = own_suite.variants()["fp32"]
     assert fp32["quality"]["accuracy"] == 0.75
@@ -55,7 +52,7 @@ def test_own_metrics_become_columns(own_suite: Bench) -> None:
     assert fp32["quality_note"] == "not finite: endless"
     assert (own_suite.report / "results.csv").read_text(encoding="utf-8").splitlines()[0].endswith("accuracy,letters")
     assert (own_suite.report / "seen.txt").read_text().splitlines() == [
-        f"test_own.py::test_mine[{variant}] measured {{'letters': 1234.0}}" for variant in ("fp32", "bf16")
+        f"test_own.py::test_mine[{variant}] measured 1234.0" for variant in ("fp32", "bf16")
     ]
 
 
@@ -136,9 +133,9 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
             model = replace(usual.load(request), label=request.variant.id)
             generate = model.generate
 
-            def slow_generate(*args):
+            def slow_generate(*args, **how):
                 time.sleep(0.05)
-                return generate(*args)
+                return generate(*args, **how)
 
             if request.variant.id == "mine-slow":
                 model.generate = slow_generate

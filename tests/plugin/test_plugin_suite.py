@@ -61,11 +61,11 @@ def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Benc
             calls = []
             generate = llm_model.generate
 
-            def slow_at_first(*args):
+            def slow_at_first(*args, **how):
                 calls.append(args)
                 if len(calls) <= 2:
                     time.sleep(0.3)
-                return generate(*args)
+                return generate(*args, **how)
 
             monkeypatch.setattr(llm_model, "generate", slow_at_first)
             record = llm_benchmark(["Hello", "Good day"], batch_size=1)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from run_factory import FALLBACK, full_run, make_run, make_variant, skipped_record
 
+from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table, render_markdown
 from llm_bench_fixtures.report.plots import Plot
-from llm_bench_fixtures.report.sections import Table, build_document
+from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 

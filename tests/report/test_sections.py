@@ -17,15 +17,10 @@ from run_factory import (
     skipped_record,
 )
 
-from llm_bench_fixtures.report.sections import (
-    Document,
-    Section,
-    build_document,
-    describe_workload,
-    header_line,
-    latency_cell,
-    summary_section,
-)
+from llm_bench_fixtures.report.cells import describe_workload, latency_cell
+from llm_bench_fixtures.report.document import Document, Section
+from llm_bench_fixtures.report.sections import build_document, header_line
+from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run, Status
 
@@ -81,18 +76,21 @@ def test_the_summary_has_a_row_for_every_variant() -> None:
 
 
 def test_the_summarys_numbers() -> None:
-    """80 ms for 16 tokens are 200 a second; 100 ms / 80 ms is 1.25; 20.2 / 20 is 1 % more."""
+    """80 ms for 16 tokens are 200 a second; the first of them after 32 ms; 100 ms / 80 ms is 1.25."""
     assert row(summary_section(full_run(), registry()), "bf16") == {
         "variant": "bf16",
         "what ran": "bfloat16",
+        "TTFT": "32.0 ms",
+        "TPOT": "3.20 ms",
         "latency": "80.0 ms ± 800 µs",
         "tokens/s": "200",
         "speed-up": "1.25×",
-        "load": "500 ms",
         "weights": "2.00 MB",
-        "loss": "3.0000",
+        "peak memory": "12.0 MB",
         "perplexity": "20.200",
-        "change": "+1.0 %",
+        "change": "+1.0 % ± 0.2 %",
+        "KLD": "0.0100",
+        "top-1": "98.5 %",
     }
 
 
@@ -159,6 +157,10 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
     own = make_record(scenario="my_chat")
     titles = [item.title for item in document_of(make_run([own, *full_run().records], full_run().variants)).sections]
     assert titles == [
+        "Phases and limits",
+        "Steadiness",
+        "Memory and exact counts",
+        "Quality",
         "Precision",
         "Quantization",
         "KV cache",
@@ -194,7 +196,7 @@ def test_the_padding_table() -> None:
         "128",
         "100",
         "100",
-        "0.500",
+        "50 %",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_factory import FALLBACK, absent_variant, full_run, make_provenance, make_run, make_variant, skipped_record
 
-from llm_bench_fixtures.report.sections import Table
+from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.terminal import fit_table, summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
@@ -55,13 +55,14 @@ def test_what_must_be_there_at_any_width(width: int) -> None:
 def test_a_wide_terminal_shows_every_column() -> None:
     header = next(line for line in lines_of(full_run(), 200) if line.startswith("variant"))
     assert header.split() == [
-        "variant", "what", "ran", "latency", "tokens/s", "speed-up", "load", "weights", "loss", "perplexity", "change",
+        "variant", "what", "ran", "TTFT", "TPOT", "latency", "tokens/s", "speed-up", "weights", "peak", "memory",
+        "perplexity", "change", "KLD", "top-1",
     ]  # fmt: skip
 
 
 def test_on_a_narrow_terminal_columns_go_the_least_needed_first() -> None:
     header = next(line for line in lines_of(full_run(), 80) if line.startswith("variant"))
-    assert "load" not in header.split()
+    assert "top-1" not in header.split()
     assert "tokens/s" in header
 
 

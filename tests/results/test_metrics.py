@@ -8,19 +8,62 @@ from dataclasses import replace
 import pytest
 from run_factory import make_record, make_variant, make_workload, skipped_record
 
+from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric, Unit, registry
+from llm_bench_fixtures.results.record import MemoryFacts
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 
-# Four prompts in two batches of three and one; four rounds.
+# Four prompts in two batches of three and one, three new tokens each; four rounds. The three tokens of a batch come
+# after 4, 7 and 10 tenths of its seconds (see make_record).
 RECORD = make_record(
     workload=make_workload(prompts=4, batch_size=3, prompt_tokens=30, padded_tokens=10, new_tokens=12),
     rounds_s=(9.0, 1.0, 4.0, 2.0),
     batches_s=((8.0, 1.0), (0.4, 0.6), (3.0, 1.0), (1.5, 0.5)),
     batch_rows=(3, 1),
+    energy_j=(12.0, 4.0, 8.0, 6.0),
+    work=Work(
+        prompt_tokens=30,
+        new_tokens=12,
+        batches=2,
+        forward_passes=6,
+        prefill_flops=2400,
+        decode_flops=1200,
+        flops_reason="",
+        weight_bytes_read=4000,
+        cache_bytes=500,
+        cache_bytes_read=8000,
+        output_digest="",
+    ),
+    memory=MemoryFacts(peak_resident_bytes=700, cuda_allocated_bytes=50, cuda_reserved_bytes=60),
+    extra={"first_divergent_token": 2.5, "divergent_share": 0.125},
 )
+QUALITY = {
+    "loss": math.log(20),
+    "perplexity": 20.0,
+    "bits_per_byte": 1.5,
+    "word_perplexity": 300.0,
+    "byte_perplexity": 2.8,
+    "ppl_ratio": 1.01,
+    "ppl_ratio_error": 0.002,
+    "kld_mean": 0.03,
+    "kld_error": 0.001,
+    "kld_p50": 0.02,
+    "kld_p99": 0.3,
+    "kld_p999": 0.5,
+    "kld_max": 0.7,
+    "top1_agreement": 0.95,
+    "mean_dp": -0.01,
+    "rms_dp": 0.04,
+    "scored_tokens": 900,
+}
 VARIANT = make_variant(
-    load_s=2.5, weight_bytes=4096, quality={"loss": math.log(20), "perplexity": 20.0, "scored_tokens": 900}
+    load_s=2.5,
+    first_generate_s=1.5,
+    weight_bytes=4096,
+    read_bytes_per_s=20_000.0,
+    matmul_flops_per_s=4000.0,
+    quality=QUALITY,
 )
 
 
@@ -34,19 +77,48 @@ VARIANT = make_variant(
         ("per_sample_latency_s", 1.875),  # of (3 x first + 1 x second) / 4: 0.45, 1.25, 2.5, 6.25
         ("output_tokens_per_s", 4.0),  # 12 / 3
         ("ms_per_token", 250.0),  # 3 s / 12
+        ("latency_cv", math.sqrt(38 / 3) / 4),
+        ("latency_low_s", 0.65149),  # logarithms' mean 1.06917, standard error 0.47060, Student's t 3.18245
+        ("latency_high_s", 13.0247),
+        ("rounds", 4),
+        ("ttft_s", 0.75),  # 0.4 of 0.45, 1.25, 2.5, 6.25
+        ("tpot_s", 0.5625),  # 0.3 of the same
+        ("itl_p50_s", 0.3),  # 0.3 of each batch's seconds, twice: 0.4, 0.5, 0.6, 1, 1, 1.5, 3, 8
+        ("itl_p90_s", 1.65),  # between 0.3 x 3 and 0.3 x 8
+        ("itl_p99_s", None),  # of 16 gaps
+        ("prefill_tokens_per_s", 25.0),  # 30 / the median of 0.4 x 9, 1, 4, 2
+        ("prefill_positions_per_s", 40 / 1.2),
+        ("decode_tokens_per_s", 5.0),  # 8 / (0.6 x 9, 1, 4, 2): 1.48, 13.3, 3.33, 6.67
+        ("mbu", 2 / 3),  # (4 decode passes x 4000 + 8000) / 1.8 s / 20 kB/s
+        ("mfu", 0.5),  # 2400 / 1.2 s / 4000
+        ("roofline_ttft_s", 0.3),  # two batches: max(2400 / 4000, 2 x 4000 / 20 000) / 2
+        ("roofline_tpot_s", 0.3),  # two steps of each: max(1200 / 4000, 24 000 / 20 000) / 4
+        ("energy_j", 7.0),
+        ("tokens_per_joule", 12 / 7),
         ("new_tokens", 12),
         ("prompt_tokens", 30),
         ("padded_tokens", 10),
         ("padding_share", 0.25),  # 10 / 40
+        ("forward_passes", 6),
+        ("prefill_flops", 2400),
+        ("decode_flops", 1200),
+        ("weight_bytes_read", 4000),
+        ("cache_bytes_read", 8000),
+        ("cache_bytes", 500),
+        ("peak_rss_bytes", 700),
+        ("cuda_max_allocated_bytes", 50),
+        ("cuda_max_reserved_bytes", 60),
+        ("first_generate_s", 1.5),
         ("load_s", 2.5),
         ("weight_bytes", 4096),
-        ("loss", math.log(20)),
-        ("perplexity", 20.0),
+        *((name, value) for name, value in QUALITY.items() if name != "scored_tokens"),
+        ("first_divergent_token", 2.5),
+        ("divergent_share", 0.125),
         ("scored_tokens", 900),
     ],
 )
-def test_value(name: str, expected: float) -> None:
-    assert BY_NAME[name].of(RECORD, VARIANT) == pytest.approx(expected)
+def test_value(name: str, expected: float | None) -> None:
+    assert BY_NAME[name].of(RECORD, VARIANT) == pytest.approx(expected, rel=None if expected is None else 1e-4)
 
 
 def test_every_metric_is_tested_above() -> None:
@@ -83,8 +155,59 @@ def test_equal_rounds_have_a_spread_of_zero() -> None:
 
 def test_without_rounds_nothing_that_is_timed_has_a_value() -> None:
     record = skipped_record("fp32", "why")
-    timed = [metric for metric in METRICS if metric.kind is Kind.TIMING and metric.name != "load_s"]
-    assert [metric.of(record, VARIANT) for metric in timed] == [None] * 7
+    of_the_variant = ("load_s", "first_generate_s")
+    timed = [metric for metric in METRICS if metric.kind is Kind.TIMING and metric.name not in of_the_variant]
+    assert {metric.name: metric.of(record, VARIANT) for metric in timed} == dict.fromkeys(
+        metric.name for metric in timed
+    )
+
+
+@pytest.mark.parametrize("name", ["tpot_s", "itl_p50_s", "decode_tokens_per_s", "mbu", "roofline_tpot_s"])
+def test_a_single_token_has_no_decode(name: str) -> None:
+    assert RECORD.work is not None
+    work = replace(RECORD.work, new_tokens=4, forward_passes=2)
+    record = make_record(workload=make_workload(new_tokens=1), work=work)
+    assert BY_NAME[name].of(record, VARIANT) is None
+
+
+@pytest.mark.parametrize("name", ["mbu", "mfu", "roofline_ttft_s", "roofline_tpot_s"])
+def test_without_the_machines_limits_nothing_is_compared_with_them(name: str) -> None:
+    assert BY_NAME[name].of(RECORD, make_variant()) is None
+
+
+def test_without_a_cache_there_is_no_bandwidth_utilization() -> None:
+    """The decode then multiplies whole prompts, and doesn't stream its weights."""
+    assert RECORD.work is not None
+    assert BY_NAME["mbu"].of(replace(RECORD, work=replace(RECORD.work, cache_bytes_read=0)), VARIANT) is None
+
+
+@pytest.mark.parametrize(("work", "variant"), [({"decode_flops": None}, {}), ({}, {"matmul_flops_per_s": None})])
+def test_without_flops_or_their_rate_only_reading_bounds_the_decode(
+    work: dict[str, None], variant: dict[str, None]
+) -> None:
+    """Four passes that read 4000 bytes of weights and 2000 of the cache each, at 20 000 a second."""
+    assert RECORD.work is not None
+    record = replace(RECORD, work=replace(RECORD.work, **work))
+    assert BY_NAME["roofline_tpot_s"].of(record, replace(VARIANT, **variant)) == 0.3
+
+
+@pytest.mark.parametrize("unknown", [{"weight_bytes_read": None}, {"forward_passes": 0}])
+@pytest.mark.parametrize("name", ["mbu", "roofline_tpot_s"])
+def test_a_backend_that_tells_too_little_has_no_limits(name: str, unknown: dict[str, int | None]) -> None:
+    assert RECORD.work is not None
+    record = replace(RECORD, work=replace(RECORD.work, **unknown))
+    assert BY_NAME[name].of(record, VARIANT) is None
+
+
+def test_a_slower_decode_step_shows_in_tpot_and_not_in_ttft() -> None:
+    """Two milliseconds more for each token after the first."""
+    slower = tuple(
+        tuple(tuple(at + 0.002 * index for index, at in enumerate(tokens)) for tokens in batches)
+        for batches in RECORD.tokens_s
+    )
+    record = replace(RECORD, tokens_s=slower)
+    before, after = ([BY_NAME[name].of(of, VARIANT) or 0 for name in ("ttft_s", "tpot_s")] for of in (RECORD, record))
+    assert [b - a for a, b in zip(before, after, strict=True)] == pytest.approx([0.0, 0.002])
 
 
 def test_without_a_workload_nothing_is_counted() -> None:

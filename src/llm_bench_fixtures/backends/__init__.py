@@ -1,9 +1,10 @@
 """The libraries that run models, one module each.
 
-A backend is a module with two functions:
+A backend is a module with two functions, and a third where there is much to import:
 
     check(variant, device)   raises BackendUnavailable where the variant can't run here
     load(request)            the LoadedModel of request.variant
+    prepare(request)         imports what those need, so that neither load_s nor the load's memory hold that
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, cast
 
+from llm_bench_fixtures.device import resident_bytes
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.quiet import quiet_libraries
@@ -56,6 +58,11 @@ def load_variant(request: LoadRequest) -> LoadedModel:
     backend = find_backend(request.variant.backend)
     backend.check(request.variant, request.device)
     progress = request.progress
+    with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
+        getattr(backend, "prepare", _nothing)(request)
+        request.device.synchronize()  # sets an accelerator up
+    request.device.release_cached_memory()
+    before_bytes = resident_bytes()
     loading_before_s = progress.phase_s[Phase.LOADING]
     with (
         progress.activity(Phase.LOADING, f"loading {request.variant.id}"),
@@ -64,8 +71,12 @@ def load_variant(request: LoadRequest) -> LoadedModel:
     ):
         model = backend.load(request)
         request.device.synchronize()
+    model.resident_before_load_bytes = model.resident_before_load_bytes or before_bytes
     model.load_s = progress.phase_s[Phase.LOADING] - loading_before_s
     return model
+
+
+def _nothing(_: LoadRequest) -> None: ...
 
 
 def require(modules: Sequence[str], extra: str) -> None:

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.backends import require
+from llm_bench_fixtures.backends import torch as torch_backend
 from llm_bench_fixtures.backends.torch import (
     check_memory,
     load_pretrained,
@@ -14,8 +15,7 @@ from llm_bench_fixtures.backends.torch import (
 )
 from llm_bench_fixtures.device import DeviceKind, ResolvedPrecision, resolve_precision
 from llm_bench_fixtures.errors import BackendUnavailable
-from llm_bench_fixtures.models import LoadedModel, storage_bytes
-from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.models import LoadedModel, bytes_read_by_forward, storage_bytes
 from llm_bench_fixtures.variants import Precision, Quantization
 
 if TYPE_CHECKING:
@@ -32,11 +32,14 @@ def check(variant: Variant, device: Device) -> None:
         raise BackendUnavailable("bitsandbytes has no kernels for Apple's device")
 
 
+def prepare(request: LoadRequest) -> None:
+    torch_backend.prepare(request)
+    importlib.import_module("bitsandbytes")
+    importlib.import_module("transformers.integrations.bitsandbytes")
+
+
 def load(request: LoadRequest) -> LoadedModel:
     precision = _compute_precision(request)
-    with request.progress.activity(Phase.IMPORTING, "importing bitsandbytes"):
-        importlib.import_module("bitsandbytes")
-        importlib.import_module("transformers.integrations.bitsandbytes")
     check_memory(request, bytes_per_weight=1)
     module = load_pretrained(
         request,
@@ -44,6 +47,7 @@ def load(request: LoadRequest) -> LoadedModel:
         quantization_config=_quantization_config(request, precision),
         device_map={"": request.device.name},
     )
+    scales = _scales(module)
     return LoadedModel(
         request.variant,
         request.source,
@@ -52,7 +56,9 @@ def load(request: LoadRequest) -> LoadedModel:
         _label(request, precision),
         module,
         prepare_for_greedy(module, request.source.load_tokenizer()),
-        weight_bytes=storage_bytes(_stored_tensors(module)),
+        weight_bytes=storage_bytes([*module.parameters(), *module.buffers(), *scales]),
+        weight_bytes_read=bytes_read_by_forward(module, scales),
+        compute=None if request.variant.quantization is Quantization.BNB_INT8 else precision.actual,
         cache_kinds=supported_caches(module),
     )
 
@@ -86,9 +92,9 @@ def _label(request: LoadRequest, precision: ResolvedPrecision) -> str:
     return f"bitsandbytes {request.variant.quantization}, {precision.label} compute{double}"
 
 
-def _stored_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Parameters and buffers, and the scales that bitsandbytes keeps beside its quantized weights."""
-    tensors = [*module.parameters(), *module.buffers()]
+def _scales(module: torch.nn.Module) -> list[torch.Tensor]:
+    """The scales that bitsandbytes keeps beside its quantized weights, and what they are made of."""
+    tensors = []
     for parameter in module.parameters():
         scales = getattr(parameter, "SCB", None)
         tensors += [scales] if scales is not None else []

@@ -6,14 +6,16 @@ Exports and quantized models are kept in the artifact store.
 from __future__ import annotations
 
 import importlib
+import json
 import platform
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.artifacts import Artifact, Key
 from llm_bench_fixtures.backends import require
 from llm_bench_fixtures.backends.torch import prepare_for_greedy
-from llm_bench_fixtures.device import DeviceKind, ResolvedPrecision, processor_flags
+from llm_bench_fixtures.device import DeviceKind, ResolvedPrecision, processor_flags, resident_bytes
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models import LoadedModel
 from llm_bench_fixtures.progress import Phase
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 PROVIDERS = {DeviceKind.CPU: "CPUExecutionProvider", DeviceKind.CUDA: "CUDAExecutionProvider"}
 STATIC_OPERATORS = ["MatMul", "Gemm"]
+FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 
 
@@ -44,17 +47,26 @@ def check(variant: Variant, device: Device) -> None:
         raise BackendUnavailable(f"this build of onnxruntime has no {provider}: pip install onnxruntime-gpu")
 
 
-def load(request: LoadRequest) -> LoadedModel:
-    with request.progress.activity(Phase.IMPORTING, "importing optimum"):
-        importlib.import_module("optimum.onnxruntime")
-        # optimum sets its own level when first imported, past quiet_libraries
-        importlib.import_module("optimum.utils.logging").set_verbosity_error()
+def prepare(request: LoadRequest) -> None:
+    importlib.import_module("optimum.onnxruntime")
+    # optimum sets its own level when first imported, past quiet_libraries
+    importlib.import_module("optimum.utils.logging").set_verbosity_error()
+
+
+def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
+    """The export, what is run of it, and a label for that."""
     exported = _export(request)
-    artifact, label = exported, "ONNX Runtime float32"
     if request.variant.quantization is Quantization.ORT_INT8_DYNAMIC:
-        artifact, label = _quantize_dynamic(request, exported), f"ONNX Runtime int8 dynamic ({instruction_set()})"
-    elif request.variant.quantization is Quantization.ORT_INT8_STATIC:
-        artifact, label = _quantize_static(request, exported), f"ONNX Runtime int8 static ({instruction_set()})"
+        return exported, _quantize_dynamic(request, exported), f"ONNX Runtime int8 dynamic ({instruction_set()})"
+    if request.variant.quantization is Quantization.ORT_INT8_STATIC:
+        return exported, _quantize_static(request, exported), f"ONNX Runtime int8 static ({instruction_set()})"
+    return exported, exported, "ONNX Runtime float32"
+
+
+def load(request: LoadRequest) -> LoadedModel:
+    exported, artifact, label = _make(request)
+    request.device.release_cached_memory()
+    before_bytes = resident_bytes()  # here, so that what an export leaves behind isn't taken for the model's memory
     module = open_model(artifact.folder, request.device)
     files = [path for path in artifact.folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
     return LoadedModel(
@@ -66,6 +78,9 @@ def load(request: LoadRequest) -> LoadedModel:
         module,
         prepare_for_greedy(module, request.source.load_tokenizer()),
         weight_bytes=sum(path.stat().st_size for path in files),
+        weight_bytes_read=json.loads((artifact.folder / FACTS_FILE).read_text())["weight_bytes_read"],
+        compute=None if request.variant.quantization else Precision.FLOAT32,
+        resident_before_load_bytes=before_bytes,
         notes=tuple(dict.fromkeys((exported.note, artifact.note))),
         cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
     )
@@ -96,7 +111,7 @@ def _key(request: LoadRequest) -> dict[str, Any]:
     names = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
     with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
         digest = request.source.digest
-    return {"model": digest, **installed_versions(names)}
+    return {"model": digest, "holds": FACTS_FILE, **installed_versions(names)}
 
 
 def _export(request: LoadRequest) -> Artifact:
@@ -113,6 +128,7 @@ def _export(request: LoadRequest) -> Artifact:
                 local_files_only=True,
                 trust_remote_code=request.source.trust_remote_code,
             )
+            _write_facts(folder)
 
     return request.store.get("onnx-export", _key(request), build)
 
@@ -169,6 +185,31 @@ def _quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     return request.store.get("onnx-int8-static", key, build)
 
 
+def _write_facts(folder: Path) -> None:
+    (folder / FACTS_FILE).write_text(json.dumps({"weight_bytes_read": weight_bytes_read(only_graph(folder))}))
+
+
+def weight_bytes_read(graph_file: Path) -> int:
+    """Bytes of the weights that each run of the graph reads: of all but the tables that are only looked up.
+
+    Counted from shapes and types, so that weights in a file of their own aren't loaded.
+    """
+    import math
+
+    import onnx
+
+    graph = onnx.load(graph_file, load_external_data=False).graph
+    uses: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for node in graph.node:
+        for position, name in enumerate(node.input):
+            uses[name].add((node.op_type, position))
+    return sum(
+        math.prod(weight.dims) * onnx.helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
+        for weight in graph.initializer
+        if uses[weight.name] != {("Gather", 0)}
+    )
+
+
 def only_graph(folder: Path) -> Path:
     (graph,) = folder.glob("*.onnx")
     return graph
@@ -184,3 +225,4 @@ def _quantize(source: Path, target: Path, config: Any, ranges: Any) -> None:
         calibration_tensors_range=ranges,
         use_external_data_format=size > ONE_FILE_LIMIT_BYTES,
     )
+    _write_facts(target)

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.device import DeviceKind, resolve_precision
 from llm_bench_fixtures.errors import BackendUnavailable, IncompleteWeights, OutOfMemory
-from llm_bench_fixtures.models import LoadedModel, safetensors_files, storage_bytes
+from llm_bench_fixtures.models import (
+    LoadedModel,
+    bytes_read_by_forward,
+    check_architecture,
+    safetensors_files,
+    storage_bytes,
+)
 from llm_bench_fixtures.variants import Precision
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -26,15 +32,21 @@ def check(variant: Variant, device: Device) -> None:
         raise BackendUnavailable("float16 autocast needs an accelerator; on CPU use autocast-bf16")
 
 
+def prepare(request: LoadRequest) -> None:
+    check_architecture(request.source.load_config(), request.source.trust_remote_code)
+
+
 def load(request: LoadRequest) -> LoadedModel:
     precision = resolve_precision(request.variant.precision, request.device)
     check_memory(request, precision.torch_dtype.itemsize)
     module = load_pretrained(request, dtype=precision.torch_dtype).to(request.device.name)
     label = precision.label
+    caches = supported_caches(module)
     running = {}
     if request.variant.autocast is not None:
         label += f", {request.variant.autocast} autocast"
         running = {"running": _autocast(request)}
+        caches -= {CacheKind.STATIC}  # made in the weights' dtype, it refuses the keys that autocast gives it
     return LoadedModel(
         request.variant,
         request.source,
@@ -44,7 +56,9 @@ def load(request: LoadRequest) -> LoadedModel:
         module,
         prepare_for_greedy(module, request.source.load_tokenizer()),
         weight_bytes=storage_bytes([*module.parameters(), *module.buffers()]),
-        cache_kinds=supported_caches(module),
+        weight_bytes_read=bytes_read_by_forward(module),
+        compute=request.variant.autocast or precision.actual,
+        cache_kinds=caches,
         **running,
     )
 

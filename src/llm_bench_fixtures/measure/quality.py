@@ -1,139 +1,197 @@
-"""Loss and perplexity of a model over a corpus.
+"""Loss and perplexity of a model over a corpus, and how its distributions differ from a reference's.
 
-Each text is cut into windows that start `stride` tokens apart; a token is scored once, in the first window that holds
-it, given all tokens before it in that window. The first token of a text has nothing before it and is not scored.
-Source: the strided recipe in Hugging Face's "Perplexity of fixed-length models".
+How the corpus is cut is in `windows`, what is kept of a reference and compared with it in `reference`. Scoring works on
+a chunk of positions at a time, so that beyond one forward pass's logits it needs next to no memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from llm_bench_fixtures.device import DeviceKind
+from llm_bench_fixtures.errors import CorpusTooShort
+from llm_bench_fixtures.measure.reference import Comparison, ReferenceWriter, plan_layout
+from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.workloads import Side, pad_batch
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     from llm_bench_fixtures.models import LoadedModel
-    from llm_bench_fixtures.workloads import Corpus, TokenIds
+    from llm_bench_fixtures.workloads import Corpus
 
-IGNORED = -100
-USUAL_WINDOW = 1024
-BATCH_TOKENS = 4096  # of one scoring forward pass, padding included
+BATCH_TOKENS = 2048  # of one scoring forward pass, padding included
 BATCH_ELEMENTS = 1 << 27  # of its logits: 512 MiB in float32
-CHUNK_ELEMENTS = 1 << 22  # of the logits that are float32 at once: 16 MiB
+CHUNK_ELEMENTS = 1 << 18  # of the logits worked on at once: 1 MiB in float32, which a processor's cache holds
+ACCELERATOR_CHUNK_ELEMENTS = 1 << 24  # where starting an operation costs more than memory does: 64 MiB
+LARGEST_EXPONENT = 700.0  # of what a float64 holds
 
 
-@dataclass(frozen=True)
-class Window:
-    """Consecutive tokens of one text; the first `unscored` of them are context only."""
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """What the model says at consecutive positions of one window, in float32.
 
-    ids: TokenIds
-    unscored: int
+    shifted: (n, V) logits less the largest of their row. weights: (n, V) their exponentials, to be overwritten by
+    whoever needs no more of them. norm: (n, 1) the weights' sums. nll: (n,) nats of each target.
+    """
+
+    shifted: torch.Tensor
+    weights: torch.Tensor
+    norm: torch.Tensor
+    nll: torch.Tensor
+
+
+class Observer(Protocol):
+    """Sees every chunk as it is scored."""
+
+    def take(self, first: int, chunk: Chunk) -> None:
+        """`first`: the number of the chunk's first position, counted over all windows in their order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """nll: negative log-likelihood of each target in nats, float32, in the windows' order."""
+
+    nll: NDArray[np.float32]
 
     @property
-    def scored(self) -> int:
-        return len(self.ids) - self.unscored
-
-
-@dataclass(frozen=True)
-class Score:
-    """Summed negative log-likelihood in nats over `tokens` scored tokens, and the windows it was computed with."""
-
-    nll_sum: float
-    tokens: int
-    window: int
-    stride: int
+    def tokens(self) -> int:
+        return len(self.nll)
 
     @property
     def loss(self) -> float:
         """Nats per token."""
-        return self.nll_sum / self.tokens
+        return float(self.nll.mean(dtype="float64"))
 
     @property
     def perplexity(self) -> float:
-        return math.exp(self.loss) if self.loss < 700 else math.inf
+        return exp_or_inf(self.loss)
 
 
-def resolve_windows(window: int, stride: int, context_length: int) -> tuple[int, int]:
-    """Window and stride in tokens; 0 stands for the default: the context up to 1024, and half a window."""
-    window = min(window or USUAL_WINDOW, context_length)
-    return window, min(stride or max(window // 2, 1), window)
+def exp_or_inf(exponent: float) -> float:
+    return math.exp(exponent) if exponent < LARGEST_EXPONENT else math.inf
 
 
-def score_corpus(model: LoadedModel, corpus: Corpus, window: int, stride: int) -> Score:
-    """Score a corpus; 0 stands for the default window and stride."""
-    texts = [tuple(model.tokenizer(text, verbose=False)["input_ids"]) for text in corpus.texts]
-    return score_texts(model, texts, *resolve_windows(window, stride, model.context_length))
+def score_corpus(
+    model: LoadedModel,
+    corpus: Corpus,
+    plan: WindowPlan,
+    *,
+    keep: Path | None = None,
+    compare_with: Path | None = None,
+) -> Mapping[str, float]:
+    """The quality metrics by name.
+
+    keep: a folder to leave the model's distributions in, as the reference of others. compare_with: such a folder; adds
+    the metrics of the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on
+    other windows or over another vocabulary.
+    """
+    cut = cut_corpus(corpus.texts, model.tokenizer, plan.resolved(model.context_length))
+    with ExitStack() as opened:
+        observers: list[Observer] = []
+        comparison = None
+        if keep is not None:
+            layout = plan_layout(cut.tokens, model.vocabulary, cut.digest)
+            observers.append(opened.enter_context(ReferenceWriter(keep, layout)))
+        if compare_with is not None:
+            comparison = Comparison(compare_with, cut.tokens, model.vocabulary, cut.digest)
+            observers.append(comparison)
+        score = score_windows(model, cut.windows, observers)
+    return {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
 
 
-def cut_windows(ids: TokenIds, window: int, stride: int) -> list[Window]:
-    """Windows that score each token but the first once; with stride == window, none of the windows' first ones."""
-    windows = []
-    scored_up_to = 1
-    for start in range(0, len(ids), stride):
-        end = min(start + window, len(ids))
-        if end > scored_up_to:
-            windows.append(Window(ids[start:end], unscored=max(scored_up_to - start, 1)))
-            scored_up_to = end
-        if end == len(ids):
-            break
-    return windows
+def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:
+    """Loss and what follows from it; without the tokenizer's word on bytes and words, none of those."""
+    metrics: dict[str, float] = {"loss": score.loss, "perplexity": score.perplexity, "scored_tokens": score.tokens}
+    nats = score.loss * score.tokens
+    if cut.scored_bytes:
+        metrics["bits_per_byte"] = nats / cut.scored_bytes / math.log(2)
+        metrics["byte_perplexity"] = exp_or_inf(nats / cut.scored_bytes)
+    if cut.scored_words:
+        metrics["word_perplexity"] = exp_or_inf(nats / cut.scored_words)
+    return metrics
 
 
-def score_texts(model: LoadedModel, texts: Sequence[TokenIds], window: int, stride: int) -> Score:
-    """Score every text's tokens, in padded batches. Raises ValueError where no text has two tokens."""
-    windows = [piece for ids in texts for piece in cut_windows(ids, window, stride)]
-    tokens = sum(piece.scored for piece in windows)
-    if not tokens:
-        raise ValueError("a corpus needs a text of at least two tokens")
+def score_windows(model: LoadedModel, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
+    """Score every window's targets, in padded batches. Raises CorpusTooShort where there are none."""
+    import numpy as np
+    import torch
+
+    *firsts, total = accumulate((piece.scored for piece in windows), initial=0)
+    if not total:
+        raise CorpusTooShort("there is no token to score")
+    nll = np.empty(total, np.float32)
     most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.vocabulary)
-    total = sum(_batch_nll(model, group) for group in group_windows(windows, most_tokens))
-    return Score(total, tokens, window, stride)
+    with torch.inference_mode():
+        for group in group_windows(windows, most_tokens):
+            logits = _batch_logits(model, [windows[index] for index in group])
+            for row, index in enumerate(group):
+                first = firsts[index]
+                for chunk in score_chunks(logits[row], windows[index], _chunk_rows(model)):
+                    nll[first : first + len(chunk.nll)] = chunk.nll.cpu().numpy()
+                    for observer in observers:
+                        observer.take(first, chunk)
+                    first += len(chunk.nll)
+            del logits  # before the next batch's are made
+    return Score(nll)
 
 
-def group_windows(windows: Sequence[Window], most_tokens: int) -> list[list[Window]]:
-    """Windows of like lengths together, so that little is padded; at most that many tokens, or one window, a group."""
-    groups: list[list[Window]] = []
-    for piece in sorted(windows, key=lambda piece: len(piece.ids), reverse=True):
-        if not groups or (len(groups[-1]) + 1) * len(groups[-1][0].ids) > most_tokens:
+def group_windows(windows: Sequence[Window], most_tokens: int) -> list[list[int]]:
+    """Numbers of windows of like lengths together, so that little is padded.
+
+    At most that many tokens are fed to the model in a group, or else it is one window.
+    """
+    groups: list[list[int]] = []
+    for index in sorted(range(len(windows)), key=lambda index: len(windows[index].fed), reverse=True):
+        if not groups or (len(groups[-1]) + 1) * len(windows[groups[-1][0]].fed) > most_tokens:
             groups.append([])
-        groups[-1].append(piece)
+        groups[-1].append(index)
     return groups
 
 
-def _batch_nll(model: LoadedModel, windows: Sequence[Window]) -> float:
-    import torch
-
-    width = max(len(piece.ids) for piece in windows)
+def _batch_logits(model: LoadedModel, windows: Sequence[Window]) -> torch.Tensor:
+    width = max(len(piece.fed) for piece in windows)
     pad = model.tokenizer.pad_token_id
-    batch = pad_batch([piece.ids for piece in windows], width, Side.RIGHT, pad, model.device.name)
-    targets = batch.input_ids.clone()
-    for row, piece in enumerate(windows):
-        targets[row, : piece.unscored] = IGNORED
-    targets[batch.attention_mask == 0] = IGNORED
-    logits = model.logits(batch.input_ids, batch.attention_mask)
-    no_target = torch.full_like(targets[:, :1], IGNORED)
-    return float(token_nll(logits, torch.cat([targets[:, 1:], no_target], dim=1)).sum())
+    batch = pad_batch([piece.fed for piece in windows], width, Side.RIGHT, pad, model.device.name)
+    return model.logits(batch.input_ids, batch.attention_mask)
 
 
-def token_nll(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Negative log-likelihood of each target token, in nats; 0 where there is no target.
+def _chunk_rows(model: LoadedModel) -> int:
+    elements = CHUNK_ELEMENTS if model.device.kind is DeviceKind.CPU else ACCELERATOR_CHUNK_ELEMENTS
+    return max(elements // model.vocabulary, 1)
 
-    logits: (B, T, V), any float dtype; targets: (B, T) int64, -100 where there is none. Returns (B, T) float64.
-    Computed in float32, a slice of the positions at a time.
+
+def score_chunks(logits: torch.Tensor, piece: Window, rows: int) -> Iterator[Chunk]:
+    """The window's scored positions, at most `rows` at a time. logits: (T, V) of one row of a batch, any float dtype.
+
+    The chunks of one call share their memory: each is of use only until the next is asked for.
     """
     import torch
 
-    flat_targets = targets.reshape(-1)
-    scored = (flat_targets != IGNORED).nonzero().squeeze(-1)
-    flat_logits = logits.reshape(-1, logits.shape[-1])
-    nll = torch.zeros(flat_targets.shape, dtype=torch.float64, device=logits.device)
-    for positions in torch.split(scored, max(CHUNK_ELEMENTS // logits.shape[-1], 1)):
-        slice_logits = flat_logits[positions].float()
-        chosen = slice_logits.gather(-1, flat_targets[positions].unsqueeze(-1)).squeeze(-1)
-        nll[positions] = (slice_logits.logsumexp(-1) - chosen).double()
-    return nll.reshape(targets.shape)
+    scored = logits[piece.unscored - 1 : len(piece.ids) - 1]
+    targets = torch.tensor(piece.targets, device=logits.device).unsqueeze(-1)
+    buffers = torch.empty(2, min(rows, len(targets)), logits.shape[-1], device=logits.device)
+    for start in range(0, len(targets), rows):
+        yield _chunk(scored[start : start + rows], targets[start : start + rows], buffers)
+
+
+def _chunk(logits: torch.Tensor, targets: torch.Tensor, buffers: torch.Tensor) -> Chunk:
+    """logits: (n, V); targets: (n, 1) int64; buffers: two times at least (n, V) float32."""
+    import torch
+
+    shifted, weights = buffers[:, : len(logits)]
+    if logits.dtype != shifted.dtype:
+        logits = shifted.copy_(logits)
+    torch.sub(logits, logits.amax(-1, keepdim=True), out=shifted)
+    torch.exp(shifted, out=weights)
+    norm = weights.sum(-1, keepdim=True)
+    nll = norm.log() - shifted.gather(-1, targets)
+    return Chunk(shifted, weights, norm, nll.squeeze(-1))

@@ -1,55 +1,151 @@
-"""One round of a workload: every batch generated once, each on a fenced clock."""
+"""One round of a workload: every batch generated once, each on a fenced clock, each new token with its time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.device import Device, DeviceKind
 from llm_bench_fixtures.errors import GenerationMismatch
+from llm_bench_fixtures.measure.energy import energy_meter
+from llm_bench_fixtures.workloads import make_batches
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models import LoadedModel
-    from llm_bench_fixtures.workloads import Batch, CacheKind, TokenIds
+    from llm_bench_fixtures.workloads import Batch, TokenIds, Workload
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class BatchTimes:
+    """Seconds from a batch's start: until each new token of its rows was ready, and until `generate` had returned."""
+
+    tokens_s: tuple[float, ...]
+    end_s: float
 
 
 @dataclass(frozen=True)
 class Round:
-    """batch_s: seconds from each batch's start to its last token. outputs: each batch's (B, T + new) int64 tensor."""
+    """latency_s: from the first batch's start to the last one's end. continuations: each prompt's new tokens.
 
-    batch_s: tuple[float, ...]
-    outputs: tuple[torch.Tensor, ...]
+    energy_j: what the machine's counters added meanwhile; None where it has none.
+    """
+
+    latency_s: float
+    batches: tuple[BatchTimes, ...]
+    continuations: tuple[TokenIds, ...]
+    energy_j: float | None = None
 
 
-def run_round(
-    model: LoadedModel,
-    batches: Sequence[Batch],
-    new_tokens: int,
-    cache: CacheKind,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Round:
-    """Generate each batch in turn. The device is idle when the first starts and when this returns."""
-    batch_s = []
+class TokenClock:
+    """Notes when each token of one `generate` call was ready, without making the device wait.
+
+    `tick` is called after each token was chosen. On a CPU, and on Apple's device once it is idle, it reads the clock.
+    On CUDA it queues an event, and the events' distances are read when the call is over: they are the device's own
+    times, counted from the event that `start` queues on the idle device.
+    """
+
+    def __init__(self, device: Device, clock: Clock) -> None:
+        self._device = device
+        self._clock = clock
+        self._marks: list[Any] = []
+        self.tick: Callable[[], None] = self._tick_host
+        if device.kind is DeviceKind.CUDA:
+            self.tick = self._tick_event
+        elif device.kind is DeviceKind.MPS:
+            self.tick = self._tick_idle
+
+    def start(self) -> None:
+        self.tick()
+
+    def tokens_s(self) -> tuple[float, ...]:
+        """Seconds from `start` to each later tick. The device has to be idle."""
+        first, *later = self._marks
+        if self._device.kind is DeviceKind.CUDA:
+            return tuple(first.elapsed_time(mark) / 1000 for mark in later)
+        return tuple(mark - first for mark in later)
+
+    def _tick_host(self) -> None:
+        self._marks.append(self._clock())
+
+    def _tick_idle(self) -> None:
+        self._device.synchronize()
+        self._marks.append(self._clock())
+
+    def _tick_event(self) -> None:
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device.name))
+        self._marks.append(event)
+
+
+def run_round(model: LoadedModel, workload: Workload, clock: Clock = time.perf_counter) -> Round:
+    """Generate each batch in turn. The device is idle when the first starts and when this returns.
+
+    Raises GenerationMismatch unless each prompt got its number of new tokens.
+    """
+    batches = batches_of(model, workload)
+    times = []
     outputs = []
+    meter = energy_meter(model.device)
     model.device.synchronize()
+    before_j = meter.read()
+    started = clock()
     for batch in batches:
-        started = clock()
-        output = model.generate(batch.input_ids, batch.attention_mask, new_tokens, cache)
+        ticks = TokenClock(model.device, clock)
+        batch_started = clock()
+        ticks.start()
+        output = model.generate(
+            batch.input_ids, batch.attention_mask, workload.new_tokens, workload.cache, on_token=ticks.tick
+        )
         model.device.synchronize()
-        batch_s.append(clock() - started)
+        ended = clock()
+        times.append(BatchTimes(ticks.tokens_s(), ended - batch_started))
         outputs.append(output)
-    return Round(tuple(batch_s), tuple(outputs))
+    after_j = meter.read()
+    energy_j = after_j - before_j if before_j is not None and after_j is not None else None
+    texts = continuations(outputs, batches, workload.new_tokens)
+    check_times(times, workload.new_tokens)
+    return Round(ended - started, tuple(times), texts, energy_j)
 
 
-def continuations(done: Round, batches: Sequence[Batch], new_tokens: int) -> list[TokenIds]:
-    """The new tokens of each prompt, in order. Raises GenerationMismatch unless each got `new_tokens`."""
+def check_times(times: Sequence[BatchTimes], new_tokens: int) -> None:
+    """Raise GenerationMismatch where the backend told of more tokens than came, or of fewer."""
+    for batch in times:
+        if len(batch.tokens_s) != new_tokens:
+            raise GenerationMismatch(
+                f"generate called on_token {len(batch.tokens_s)} times for {new_tokens} new tokens: it has to be once "
+                "for each"
+            )
+
+
+def batches_of(model: LoadedModel, workload: Workload) -> list[Batch]:
+    """The workload's tensors on the model's device; the last workload's are kept, as its rounds follow each other.
+
+    A new workload begins without the static cache that the last one left.
+    """
+    if model.batches is None or model.batches[0] != workload:
+        model.forget_static_cache()
+        pad_token_id = model.tokenizer.pad_token_id
+        model.batches = (workload, make_batches(workload, pad_token_id, model.device.name))
+    return model.batches[1]
+
+
+def continuations(outputs: Sequence[torch.Tensor], batches: Sequence[Batch], new_tokens: int) -> tuple[TokenIds, ...]:
+    """The new tokens of each prompt, in order; outputs: each batch's (B, T + new) int64.
+
+    Raises GenerationMismatch unless each got `new_tokens`.
+    """
     rows: list[TokenIds] = []
-    for batch, output in zip(batches, done.outputs, strict=True):
+    for batch, output in zip(batches, outputs, strict=True):
         rows += [tuple(row) for row in output[:, batch.input_ids.shape[1] :].tolist()]
     wrong = sorted({len(row) for row in rows if len(row) != new_tokens})
     if wrong:
         raise GenerationMismatch(f"generate returned {wrong} new tokens where {new_tokens} were asked for")
-    return rows
+    return tuple(rows)

@@ -6,8 +6,8 @@ import base64
 from collections.abc import Sequence
 from pathlib import Path
 
+from llm_bench_fixtures.report.document import Document
 from llm_bench_fixtures.report.plots import Plot
-from llm_bench_fixtures.report.sections import Document
 
 
 def render_html(document: Document, plots: Sequence[Plot]) -> str:

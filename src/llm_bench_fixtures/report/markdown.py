@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from llm_bench_fixtures.report.document import Document, Section, Table
 from llm_bench_fixtures.report.plots import Plot
-from llm_bench_fixtures.report.sections import Document, Section, Table
 
 _SPECIAL = str.maketrans(
     {

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.results import phases
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.results.spread import quartiles
 from llm_bench_fixtures.results.table import common_workload
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def _draw_sweep(
     for axis, (name, label, factor) in zip(axes, panels, strict=True):
         for variant, records in lines:
             values = [_value(run, record, name) * factor for record in records]
-            errors = [_relative_error(record, value) for record, value in zip(records, values, strict=True)]
+            errors = [_error(record, name, value) for record, value in zip(records, values, strict=True)]
             axis.errorbar(
                 [x_of(record) for record in records],
                 values,
@@ -162,6 +164,14 @@ def _draw_sweep(
     return figure
 
 
+def _error(record: Record, name: str, value: float) -> tuple[float, float]:
+    """Distances from the median, drawn as `value`, to the rounds' quartiles."""
+    if name != "ttft_s":
+        return _relative_error(record, value)
+    low, median, high = quartiles(phases.per_round(record, phases.ttft_s))
+    return value * (1 - low / median), value * (high / median - 1)
+
+
 def _relative_error(record: Record, value: float) -> tuple[float, float]:
     """The quartiles' distances, carried over to a quantity that is proportional to the latency."""
     low, high = _latency_error(record)
@@ -170,7 +180,11 @@ def _relative_error(record: Record, value: float) -> tuple[float, float]:
 
 
 def draw_prompt_length(run: Run) -> Figure | None:
-    panels = (("latency_s", "Latency, ms", 1e3), ("output_tokens_per_s", "Output tokens per second", 1.0))
+    panels = (
+        ("latency_s", "Latency, ms", 1e3),
+        ("ttft_s", "Time to first token, ms", 1e3),
+        ("output_tokens_per_s", "Output tokens per second", 1.0),
+    )
     return _draw_sweep(run, "prompt_length", _prompt_tokens, "prompt length, tokens", panels)
 
 
@@ -224,10 +238,6 @@ def _draw_bars(run: Run, scenario: str) -> Figure | None:
         if axis is not axes[0]:
             axis.set_yticklabels([])
     return figure
-
-
-def _bar_text(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:,.1f}"
 
 
 def draw_tradeoff(run: Run) -> Figure | None:

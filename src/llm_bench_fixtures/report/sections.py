@@ -3,70 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from llm_bench_fixtures.report.plots import SUMMARY
-from llm_bench_fixtures.results.flags import flags
-from llm_bench_fixtures.results.formatting import (
-    MISSING,
-    five_digits,
-    format_bytes,
-    format_change,
-    format_metric,
-    format_seconds,
-    with_unit,
+from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.measure.equivalence import Way
+from llm_bench_fixtures.report.cells import (
+    added_metrics,
+    describe_workload,
+    instrumentation_sentence,
+    latency_cell,
+    metric_cell,
 )
-from llm_bench_fixtures.results.metrics import METRICS, Metric
+from llm_bench_fixtures.report.document import Document, Section, Table
+from llm_bench_fixtures.report.variants import summary_section, variant_sections
+from llm_bench_fixtures.results.flags import flags
+from llm_bench_fixtures.results.formatting import MISSING, three_digits, with_unit
+from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, noise_floor
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 from llm_bench_fixtures.results.table import common_workload
 from llm_bench_fixtures.results.takeaways import takeaways
 
-OWN_METRICS = frozenset(metric.name for metric in METRICS)
-
 # The scenarios of the suite in the order of the report: title, and the metrics that its table shows beside the latency.
 SCENARIOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "precision": ("Precision", ("output_tokens_per_s", "ms_per_token", "weight_bytes", "perplexity")),
-    "quantization": ("Quantization", ("output_tokens_per_s", "ms_per_token", "weight_bytes", "perplexity")),
-    "cache": ("KV cache", ("output_tokens_per_s", "ms_per_token")),
-    "padding": ("Padding", ("output_tokens_per_s", "prompt_tokens", "padded_tokens", "padding_share")),
-    "batch": ("Batch size", ("output_tokens_per_s", "per_sample_latency_s", "padded_tokens")),
-    "prompt_length": ("Prompt length", ("output_tokens_per_s", "ms_per_token", "prompt_tokens")),
-    "edge_prompts": ("Edge prompts", ("output_tokens_per_s", "prompt_tokens")),
+    "precision": (
+        "Precision",
+        ("ttft_s", "tpot_s", "output_tokens_per_s", "weight_bytes", "peak_rss_bytes", "perplexity"),
+    ),
+    "quantization": (
+        "Quantization",
+        ("ttft_s", "tpot_s", "output_tokens_per_s", "weight_bytes", "perplexity", "first_divergent_token"),
+    ),
+    "cache": ("KV cache", ("ttft_s", "tpot_s", "output_tokens_per_s", "cache_bytes", "peak_rss_bytes")),
+    "padding": (
+        "Padding",
+        (
+            "output_tokens_per_s",
+            "prefill_tokens_per_s",
+            "prefill_positions_per_s",
+            "prompt_tokens",
+            "padded_tokens",
+            "padding_share",
+        ),
+    ),
+    "batch": (
+        "Batch size",
+        ("output_tokens_per_s", "per_sample_latency_s", "ttft_s", "tpot_s", "padded_tokens", "peak_rss_bytes"),
+    ),
+    "prompt_length": (
+        "Prompt length",
+        ("ttft_s", "tpot_s", "prefill_tokens_per_s", "output_tokens_per_s", "cache_bytes", "peak_rss_bytes"),
+    ),
+    "edge_prompts": ("Edge prompts", ("ttft_s", "tpot_s", "output_tokens_per_s", "prompt_tokens")),
 }
-OTHER_COLUMNS = ("output_tokens_per_s", "ms_per_token", "prompt_tokens", "new_tokens")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells as text. numeric: the columns that are set flush right."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True)
-class Section:
-    """scenario: names the plots that belong here. note: a sentence above the table."""
-
-    title: str
-    table: Table
-    note: str = ""
-    scenario: str = ""
-
-
-@dataclass(frozen=True)
-class Document:
-    title: str
-    header: str
-    warnings: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    takeaways: tuple[str, ...]
-    summary: Section
-    baseline: tuple[tuple[str, str], ...]
-    sections: tuple[Section, ...]
-    footnotes: tuple[str, ...]
+BASELINE = (
+    "latency_mean_s",
+    "ttft_s",
+    "tpot_s",
+    "output_tokens_per_s",
+    "ms_per_token",
+    "new_tokens",
+    "prompt_tokens",
+    "load_s",
+    "weight_bytes",
+    "peak_rss_bytes",
+)
+OTHER_COLUMNS = ("ttft_s", "tpot_s", "output_tokens_per_s", "prompt_tokens", "new_tokens")
 
 
 def build_document(run: Run, metrics: Mapping[str, Metric]) -> Document:
@@ -79,7 +80,13 @@ def build_document(run: Run, metrics: Mapping[str, Metric]) -> Document:
         takeaways=tuple(takeaways(run)),
         summary=summary_section(run, metrics),
         baseline=tuple(_baseline(run, metrics)),
-        sections=(*_scenario_sections(run, metrics), *_text_sections(run), *_missing_sections(run)),
+        sections=(
+            *variant_sections(run, metrics),
+            *_scenario_sections(run, metrics),
+            *_equivalence_sections(run),
+            *_text_sections(run),
+            *_missing_sections(run),
+        ),
         footnotes=tuple(_footnotes(run)),
     )
 
@@ -110,6 +117,16 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "Machine", f"{provenance.hardware}, {provenance.threads} threads; {provenance.platform}"
     yield "Libraries", ", ".join(f"{name} {version}" for name, version in provenance.libraries.items())
     yield "Python", provenance.python
+    if provenance.read_bytes_per_s:
+        rates = ", ".join(
+            f"{dtype} matrices {three_digits(rate / 1e9)} GFLOP/s"
+            for dtype, rate in provenance.matmul_flops_per_s.items()
+        )
+        yield "Limits, measured", f"memory {three_digits(provenance.read_bytes_per_s / 1e9)} GB/s, {rates}"
+    if provenance.energy:
+        yield "Energy", provenance.energy
+    if provenance.isolated:
+        yield "Isolation", "each variant in a process of its own"
     if provenance.commit:
         dirty = ", with uncommitted changes" if provenance.dirty else ""
         yield "Commit", f"{provenance.commit[:12]} on {provenance.branch or 'no branch'}{dirty}"
@@ -126,8 +143,7 @@ def _baseline(run: Run, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, st
     yield "Variant", _name(variant)
     yield "Workload", describe_workload(record)
     yield "Latency", latency_cell(record)
-    shown = ("latency_mean_s", "output_tokens_per_s", "ms_per_token", "new_tokens", "prompt_tokens", "load_s")
-    for name in (*shown, "weight_bytes"):
+    for name in BASELINE:
         yield metrics[name].title, with_unit(metrics[name].of(record, variant), metrics[name])
     if variant.quality_note:
         yield "Quality", variant.quality_note
@@ -136,111 +152,9 @@ def _baseline(run: Run, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, st
             yield metric.title, with_unit(variant.quality[name], metric)
 
 
-def describe_workload(record: Record) -> str:
-    """One line: prompts, tokens, batch and cache."""
-    workload = record.workload
-    if workload is None:
-        return MISSING
-    parts = (
-        "one prompt" if workload.prompts == 1 else f"{workload.prompts} prompts",
-        _count(workload.prompt_tokens, "prompt token"),
-        _count(workload.new_tokens, "new token"),
-        f"batch {workload.batch_size}",
-        f"cache {workload.cache}",
-    )
-    return ", ".join(parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def latency_cell(record: Record) -> str:
-    """Median, and half the distance between the quartiles where there is more than one round."""
-    if not record.rounds_s:
-        return MISSING
-    median = format_seconds(record.median_s)
-    if len(record.rounds_s) < 2:
-        return median
-    low, _, high = record.quartiles_s
-    return f"{median} ± {format_seconds((high - low) / 2)}"
-
-
 def _name(variant: VariantResult) -> str:
     """The id, and what actually ran where the id doesn't say it."""
     return f"{variant.id}: {variant.label}" if variant.label else variant.id
-
-
-def summary_section(run: Run, metrics: Mapping[str, Metric]) -> Section:
-    """One row a variant: speed on the common workload, memory and quality; those that didn't run with their reason."""
-    records = {record.variant: record for record in common_workload(run)}
-    reference = records.get(run.reference)
-    added = _added(run, metrics)
-    header = (
-        "variant",
-        "what ran",
-        "latency",
-        "tokens/s",
-        "speed-up",
-        "load",
-        "weights",
-        "loss",
-        "perplexity",
-        "change",
-    )
-    rows = []
-    for variant in run.variants:
-        record = records.get(variant.id)
-        own = _summary_row(run, variant, record, reference, metrics)
-        rows.append((*own, *(_metric_cell(metric, record, variant) for metric in added)))
-    some = next(iter(records.values()), None)
-    note = f"On the workload that most variants ran: {describe_workload(some)}." if some else "Nothing was timed."
-    titles = (*header, *(metric.column for metric in added))
-    return Section("All variants", Table(titles, tuple(rows), frozenset(range(2, len(titles)))), note, SUMMARY)
-
-
-def _summary_row(
-    run: Run,
-    variant: VariantResult,
-    record: Record | None,
-    reference: Record | None,
-    metrics: Mapping[str, Metric],
-) -> tuple[str, ...]:
-    if not variant.label:
-        return (variant.id, f"{variant.status}: {_first_line(variant.reason)}", *[MISSING] * 8)
-    base = run.variant(run.reference)
-    loss, perplexity = variant.quality.get("loss"), variant.quality.get("perplexity")
-    other = base.quality.get("perplexity") if base else None
-    quality = variant.quality_note or MISSING
-    return (
-        variant.id,
-        variant.label,
-        latency_cell(record) if record else MISSING,
-        _metric_cell(metrics["output_tokens_per_s"], record, variant),
-        _speedup(record, reference),
-        format_seconds(variant.load_s) if variant.load_s is not None else MISSING,
-        format_bytes(variant.weight_bytes) if variant.weight_bytes is not None else MISSING,
-        five_digits(loss) if loss is not None else quality,
-        five_digits(perplexity) if perplexity is not None else quality,
-        format_change(perplexity / other) if perplexity and other and variant.id != run.reference else MISSING,
-    )
-
-
-def _metric_cell(metric: Metric, record: Record | None, variant: VariantResult) -> str:
-    return format_metric(metric.of(record, variant) if record else None, metric)
-
-
-def _speedup(record: Record | None, reference: Record | None) -> str:
-    if record is None or reference is None:
-        return MISSING
-    return f"{reference.median_s / record.median_s:.2f}×"
-
-
-def _added(run: Run, metrics: Mapping[str, Metric]) -> list[Metric]:
-    """The metrics that a project added and that some record or variant has a value for."""
-    present = {name for record in run.records for name in record.extra}
-    present |= {name for variant in run.variants for name in variant.quality}
-    return [metric for metric in metrics.values() if metric.name in present - OWN_METRICS]
 
 
 def _scenario_sections(run: Run, metrics: Mapping[str, Metric]) -> Iterator[Section]:
@@ -253,7 +167,7 @@ def _scenario_sections(run: Run, metrics: Mapping[str, Metric]) -> Iterator[Sect
         title, columns = SCENARIOS.get(scenario, (scenario.replace("_", " ").capitalize(), OTHER_COLUMNS))
         records = [record for record in run.records if record.scenario == scenario and record.workload is not None]
         if records:
-            shown = [metrics[name] for name in columns] + _added(run, metrics)
+            shown = [metrics[name] for name in columns] + added_metrics(run, metrics)
             yield Section(title, _scenario_table(run, records, shown), scenario=scenario)
 
 
@@ -275,13 +189,31 @@ def _scenario_row(run: Run, record: Record, metrics: Sequence[Metric]) -> tuple[
     variant = run.variant(record.variant)
     remarks = [*flags(run, record)]
     if record.status is not Status.MEASURED:
-        remarks.insert(0, f"{record.status}: {_first_line(record.reason)}")
-    cells = [format_metric(metric.of(record, variant) if variant else None, metric) for metric in metrics]
+        remarks.insert(0, f"{record.status}: {first_line(record.reason)}")
+    cells = [metric_cell(metric, record, variant) for metric in metrics]
     if variant and variant.quality_note:
         named = zip(metrics, cells, strict=True)
         cells = [variant.quality_note if metric.name == "perplexity" else cell for metric, cell in named]
     label = variant.label if variant else ""
     return (record.case, record.variant, label, latency_cell(record), *cells, "; ".join(remarks))
+
+
+def _equivalence_sections(run: Run) -> Iterator[Section]:
+    """Whether a variant's text depends on how it is run: a row a variant, a column a way."""
+    variants = [variant for variant in run.variants if variant.equivalence]
+    if variants:
+        ways = list(dict.fromkeys(found.way for variant in variants for found in variant.equivalence))
+        rows = [(variant.id, *(_way_cell(variant, way) for way in ways)) for variant in variants]
+        note = (
+            "Each way against a prompt alone, unpadded, with the usual cache. A tie: they differ within the tolerance "
+            "of the variant's arithmetic."
+        )
+        yield Section("Same text however it is run", Table(("variant", *map(str, ways)), tuple(rows)), note)
+
+
+def _way_cell(variant: VariantResult, way: Way) -> str:
+    found = [found for found in variant.equivalence if found.way is way]
+    return "; ".join(dict.fromkeys(item.short for item in found)) or MISSING
 
 
 def _text_sections(run: Run) -> Iterator[Section]:
@@ -305,7 +237,7 @@ def _missing_sections(run: Run) -> Iterator[Section]:
     counts: dict[tuple[str, str, str], int] = {}
     for record in run.records:
         if record.status in (Status.SKIPPED, Status.ERROR):
-            key = (record.variant, record.status.value, _first_line(record.reason))
+            key = (record.variant, record.status.value, first_line(record.reason))
             counts[key] = counts.get(key, 0) + 1
     rows = [(*key, str(count)) for key, count in counts.items()]
     if rows:
@@ -320,8 +252,14 @@ def _footnotes(run: Run) -> Iterator[str]:
     how = measured if floor.pairs >= ENOUGH_PAIRS else few
     yield f"Noise of the median latency: {floor.percent:.0f} %, {how}. Smaller differences mean nothing."
     yield "Latency is the median of the rounds ± half the distance between the quartiles; the prefill is in it."
+    if cost := instrumentation_sentence(run):
+        yield cost
     if not run.provenance.random_weights:
-        yield f"Loss and perplexity are over the {run.provenance.corpus}."
+        yield f"Quality is over the {run.provenance.corpus}."
+        yield "A perplexity's change stands with its standard error, from the tokens' paired differences."
+    for reason in dict.fromkeys(record.work.flops_reason for record in run.records if record.work):
+        if reason:
+            yield f"FLOPs are not counted: {reason}."
     for variant in run.variants:
         if variant.notes:
             yield f"{variant.id}: {'; '.join(variant.notes)}."
@@ -331,7 +269,3 @@ def _footnotes(run: Run) -> Iterator[str]:
 
 def _by_size(items: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     return sorted(((str(name), value) for name, value in items), key=lambda item: -item[1])
-
-
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]

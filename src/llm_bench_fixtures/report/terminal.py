@@ -6,14 +6,17 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from llm_bench_fixtures.report.sections import Table, header_line, summary_section
+from llm_bench_fixtures.report.cells import instrumentation_sentence
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.sections import header_line
+from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.takeaways import takeaways
 
 # Columns that give way first on a narrow terminal, the least needed first.
-DISPENSABLE = ("load", "loss", "change", "weights", "speed-up")
+DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT", "speed-up")
 LABEL = "what ran"
 LEAST_LABEL = 12
 
@@ -32,6 +35,9 @@ def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: 
         yield ""
         for sentence in sentences:
             yield from _wrap(f"- {sentence}", width, indent="  ")
+    if cost := instrumentation_sentence(run):
+        yield ""
+        yield from _wrap(cost, width)
     yield ""
     yield f"Report: {folder / 'report.html'}"
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import Provenance, Record, Run, VariantResult
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.equivalence import Equivalence
 
 
 class RunBuilder:
     """Variants and records in the order in which they came. A variant or test that comes again replaces the first."""
 
     def __init__(self, reference: str) -> None:
-        self._reference = reference
+        self.reference = reference
         self._started = time.perf_counter()
         self._variants: dict[str, VariantResult] = {}
         self._records: dict[str, Record] = {}
+        self.instrumentation_ratios: tuple[float, ...] = ()
 
     @property
     def has_variants(self) -> bool:
@@ -30,6 +35,11 @@ class RunBuilder:
 
     def add_variant(self, variant: VariantResult) -> None:
         self._variants[variant.id] = variant
+
+    def add_equivalence(self, identifier: str, found: Equivalence) -> None:
+        """What became of one way to run the variant. Raises KeyError for one that never began to load."""
+        variant = self._variants[identifier]
+        self.add_variant(replace(variant, equivalence=(*variant.equivalence, found)))
 
     def add_record(self, record: Record) -> None:
         self._records[record.test] = record
@@ -45,10 +55,11 @@ class RunBuilder:
         """The run so far."""
         return Run(
             provenance,
-            self._reference,
+            self.reference,
             tuple(self._variants.values()),
             tuple(self._records.values()),
             time.perf_counter() - self._started,
             {phase.value: seconds for phase, seconds in phase_s.items()},
             interrupted,
+            self.instrumentation_ratios,
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+from llm_bench_fixtures.measure.equivalence import Verdict
 from llm_bench_fixtures.results.formatting import three_digits
-from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.results.spread import UNSTABLE, coefficient_of_variation, stability
 
-UNSTABLE = 0.20  # coefficient of variation, from aiperf's bands
 SLOW = 1.5  # times the median of the scenario's other cases on the same variant
 MANY_TOKENS = 4  # times their median prompt
 
@@ -16,6 +17,17 @@ MANY_TOKENS = 4  # times their median prompt
 def flags(run: Run, record: Record) -> list[str]:
     """Short remarks for the record's row; none where nothing is unusual."""
     return [*_slow_edge(run, record), *_other_text(run, record), *_unstable(record)]
+
+
+def variant_flags(variant: VariantResult) -> list[str]:
+    """The ways to run it that change what it answers beyond float error."""
+    diverging = [found for found in variant.equivalence if found.verdict is Verdict.DIVERGES]
+    in_text = dict.fromkeys(found.way for found in diverging if found.token is not None)
+    in_probability = dict.fromkeys(found.way for found in diverging if found.way not in in_text)
+    return [
+        *(f"{way} changes its text" for way in in_text),
+        *(f"{way} changes its probabilities" for way in in_probability),
+    ]
 
 
 def _siblings(run: Run, record: Record) -> list[Record]:
@@ -67,8 +79,6 @@ def _plainness(record: Record) -> tuple[int, bool, bool]:
 
 def _unstable(record: Record) -> Iterator[str]:
     """Rounds that scatter widely."""
-    if len(record.rounds_s) < 2:
-        return
-    variation = statistics.stdev(record.rounds_s) / statistics.fmean(record.rounds_s)
-    if variation > UNSTABLE:
+    variation = coefficient_of_variation(record.rounds_s)
+    if variation is not None and stability(variation) == UNSTABLE:
         yield f"unstable (CV {variation * 100:.0f} %)"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from llm_bench_fixtures.results.metrics import Kind, Metric, Unit
 
 MISSING = "–"
-UNIT_IN_COLUMN = (Unit.TOKENS_PER_SECOND, Unit.MILLISECONDS_PER_TOKEN, Unit.NATS_PER_TOKEN)
+UNIT_IN_COLUMN = (
+    Unit.TOKENS_PER_SECOND,
+    Unit.MILLISECONDS_PER_TOKEN,
+    Unit.NATS_PER_TOKEN,
+    Unit.TOKENS_PER_JOULE,
+    Unit.JOULES,
+)
+BYTE_SIZES = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
+FLOP_SIZES = {"TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6}
 
 
 def format_metric(value: float | None, metric: Metric) -> str:
     """As in a table under the metric's `column`. Quality has five digits: a thousandth matters there."""
-    if value is not None and metric.kind is Kind.QUALITY:
+    if value is not None and metric.kind is Kind.QUALITY and metric.unit is not Unit.SHARE:
         return five_digits(value)
     return format_value(value, metric.unit)
 
@@ -29,8 +39,12 @@ def format_value(value: float | None, unit: Unit) -> str:
         return format_seconds(value)
     if unit is Unit.BYTES:
         return format_bytes(value)
-    if unit is Unit.TOKENS:
+    if unit in (Unit.TOKENS, Unit.COUNT):
         return f"{value:,.0f}"
+    if unit is Unit.SHARE:
+        return format_share(value)
+    if unit is Unit.FLOPS:
+        return _scaled(value, FLOP_SIZES, "FLOP")
     return three_digits(value)
 
 
@@ -44,10 +58,22 @@ def format_seconds(seconds: float) -> str:
 
 def format_bytes(count: float) -> str:
     """In powers of 1000."""
-    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    return _scaled(count, BYTE_SIZES, "B")
+
+
+def format_share(share: float) -> str:
+    """0.3812 is "38.1 %"."""
+    percent = share * 100
+    if 0 < abs(percent) < 0.01:
+        return "<0.01 %"
+    return f"{percent:.0f} %" if abs(percent) >= 99.95 or percent == 0 else f"{percent:.3g} %"
+
+
+def _scaled(count: float, sizes: Mapping[str, float], smallest: str) -> str:
+    for name, size in sizes.items():
         if count >= size:
             return f"{three_digits(count / size)} {name}"
-    return f"{count:.0f} B"
+    return f"{count:.0f} {smallest}"
 
 
 def three_digits(value: float) -> str:
@@ -59,6 +85,8 @@ def three_digits(value: float) -> str:
 
 def five_digits(value: float) -> str:
     """Five significant digits, and all of those before the point."""
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.2g}"
     whole = len(str(int(abs(value)))) if abs(value) >= 1 else 1
     return f"{value:,.{max(5 - whole, 0)}f}"
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-SCHEMA_VERSION = 1
+from llm_bench_fixtures.measure.equivalence import Equivalence
+from llm_bench_fixtures.measure.work import Work
+from llm_bench_fixtures.results.spread import quartiles
+
+SCHEMA_VERSION = 2
 
 
 class Status(StrEnum):
@@ -38,11 +41,26 @@ class WorkloadFacts:
 
 
 @dataclass(frozen=True)
+class MemoryFacts:
+    """Peaks of memory during one round, measured in a pass of its own.
+
+    peak_resident_bytes: of the process, as a rise over before the load. The CUDA peaks are torch's, None elsewhere.
+    """
+
+    peak_resident_bytes: int
+    cuda_allocated_bytes: int | None = None
+    cuda_reserved_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Record:
     """Everything measured for one benchmark: one test with one set of parameters on one variant.
 
     case: the value of what the scenario changes. rounds_s: each round's latency in seconds.
     batches_s: for each round, the seconds of each batch. batch_rows: prompts in each batch.
+    tokens_s: for each round and batch, the seconds from the batch's start to each of its new tokens.
+    energy_j: for each round, the joules of the whole machine, or none where it has no counter.
+    work: exact counts of one round.
     outputs: the generated text of each prompt. extra: further metrics by name.
     """
 
@@ -55,7 +73,11 @@ class Record:
     workload: WorkloadFacts | None = None
     rounds_s: tuple[float, ...] = ()
     batches_s: tuple[tuple[float, ...], ...] = ()
+    tokens_s: tuple[tuple[tuple[float, ...], ...], ...] = ()
     batch_rows: tuple[int, ...] = ()
+    energy_j: tuple[float, ...] = ()
+    work: Work | None = None
+    memory: MemoryFacts | None = None
     outputs: tuple[str, ...] = ()
     extra: Mapping[str, float] = field(default_factory=dict)
 
@@ -64,10 +86,7 @@ class Record:
         """Lower quartile, median and upper quartile of the rounds. Raises ValueError where there are none."""
         if not self.rounds_s:
             raise ValueError(f"{self.test} has no timed rounds")
-        if len(self.rounds_s) == 1:
-            return (*self.rounds_s, *self.rounds_s, *self.rounds_s)
-        low, median, high = statistics.quantiles(self.rounds_s, n=4, method="inclusive")
-        return low, median, high
+        return quartiles(self.rounds_s)
 
     @property
     def median_s(self) -> float:
@@ -81,6 +100,10 @@ class VariantResult:
 
     label: what actually ran, for people. configuration: the same for two variants that ran the same thing, whatever
     was asked for. quality: metrics over the corpus by name; quality_note says why there are none.
+    first_generate_s: the first `generate` of a fresh process, None where the variant had none of its own.
+    matmul_flops_per_s: what this machine reaches in the dtype that the variant computes in; None where it was not
+    measured. read_bytes_per_s: at which it reads memory.
+    equivalence: whether its text depends on how it is run.
     """
 
     id: str
@@ -93,15 +116,23 @@ class VariantResult:
     base: str | None = None
     quantized: bool = False
     load_s: float | None = None
+    first_generate_s: float | None = None
     weight_bytes: int | None = None
+    matmul_flops_per_s: float | None = None
+    read_bytes_per_s: float | None = None
     quality: Mapping[str, float] = field(default_factory=dict)
     quality_note: str = ""
     notes: tuple[str, ...] = ()
+    equivalence: tuple[Equivalence, ...] = ()
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a run's numbers come from. `started` is ISO 8601 in UTC."""
+    """Where a run's numbers come from.
+
+    started: ISO 8601 in UTC. isolated: each variant ran in a process of its own. energy: where joules were read, or why
+    they weren't. read_bytes_per_s, matmul_flops_per_s (by dtype): the machine's limits as measured in this run.
+    """
 
     started: str
     model: str
@@ -117,11 +148,19 @@ class Provenance:
     dirty: bool = False
     corpus: str = ""
     command: str = ""
+    isolated: bool = False
+    energy: str = ""
+    read_bytes_per_s: float | None = None
+    matmul_flops_per_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Run:
-    """The records of one session. phase_s: seconds by what the session spent them on."""
+    """The records of one session.
+
+    phase_s: seconds by what the session spent them on. instrumentation_ratios: of pairs of the same `generate`, seconds
+    with its tokens' times taken / without.
+    """
 
     provenance: Provenance
     reference: str
@@ -130,6 +169,7 @@ class Run:
     session_s: float = 0.0
     phase_s: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
+    instrumentation_ratios: tuple[float, ...] = ()
 
     def variant(self, identifier: str) -> VariantResult | None:
         return next((variant for variant in self.variants if variant.id == identifier), None)

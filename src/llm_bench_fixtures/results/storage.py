@@ -1,4 +1,4 @@
-"""Runs as JSON: schema version 1, described in docs/results.md. No NaN, no infinity."""
+"""Runs as JSON: schema version 2, described in docs/results.md. No NaN, no infinity."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.measure.equivalence import Equivalence, Verdict, Way
+from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.record import (
     SCHEMA_VERSION,
+    MemoryFacts,
     Provenance,
     Record,
     Run,
@@ -83,11 +86,18 @@ def _run_from_json(data: Json) -> Run:
         session_s=data["session_s"],
         phase_s=data["phase_s"],
         interrupted=data["interrupted"],
+        instrumentation_ratios=tuple(data["instrumentation_ratios"]),
     )
 
 
 def _variant_from_json(data: Json) -> VariantResult:
-    return _build(VariantResult, {**data, "status": Status(data["status"]), "notes": tuple(data["notes"])})
+    equivalence = tuple(map(_equivalence_from_json, data["equivalence"]))
+    known = {**data, "status": Status(data["status"]), "notes": tuple(data["notes"]), "equivalence": equivalence}
+    return _build(VariantResult, known)
+
+
+def _equivalence_from_json(data: Json) -> Equivalence:
+    return _build(Equivalence, {**data, "way": Way(data["way"]), "verdict": Verdict(data["verdict"])})
 
 
 def _record_from_json(data: Json) -> Record:
@@ -97,9 +107,13 @@ def _record_from_json(data: Json) -> Record:
             **data,
             "status": Status(data["status"]),
             "workload": data["workload"] and _build(WorkloadFacts, data["workload"]),
+            "work": data["work"] and _build(Work, data["work"]),
+            "memory": data["memory"] and _build(MemoryFacts, data["memory"]),
             "rounds_s": tuple(data["rounds_s"]),
             "batches_s": tuple(map(tuple, data["batches_s"])),
+            "tokens_s": tuple(tuple(map(tuple, batches)) for batches in data["tokens_s"]),
             "batch_rows": tuple(data["batch_rows"]),
+            "energy_j": tuple(data["energy_j"]),
             "outputs": tuple(data["outputs"]),
         },
     )

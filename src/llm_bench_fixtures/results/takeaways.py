@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llm_bench_fixtures.results.formatting import five_digits, format_bytes, format_change, format_seconds, three_digits
+from llm_bench_fixtures.results import limits
+from llm_bench_fixtures.results.formatting import (
+    five_digits,
+    format_bytes,
+    format_change,
+    format_seconds,
+    format_share,
+    three_digits,
+)
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import NoiseFloor, Speedup, noise_floor, speedup
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult, WorkloadFacts
@@ -17,7 +25,7 @@ _METRIC = {metric.name: metric for metric in METRICS}
 def takeaways(run: Run) -> list[str]:
     """The first five that this run can support, the most useful first."""
     floor = noise_floor(run)
-    sources = (_speed, _memory, _slower, _batch, _cache, _padding, _prompt_length)
+    sources = (_speed, _memory, _slower, _batch, _limits, _cache, _padding, _prompt_length)
     return [sentence for source in sources for sentence in source(run, floor)][:MOST]
 
 
@@ -64,6 +72,14 @@ def _memory(run: Run, _: NoiseFloor) -> Iterator[str]:
             f"{smallest.id} has the smallest weights: {format_bytes(smallest.weight_bytes)}, {share * 100:.0f} % of "
             f"{run.reference}'s {format_bytes(reference.weight_bytes)}; {_quality(run, smallest.id)}."
         )
+
+
+def _limits(run: Run, _: NoiseFloor) -> Iterator[str]:
+    """How near the reference comes to what the machine can do."""
+    reference, _others = _against_reference(run)
+    sentence = decode_sentence(reference, run.variant(run.reference)) if reference else ""
+    if sentence:
+        yield sentence
 
 
 def _batch(run: Run, floor: NoiseFloor) -> Iterator[str]:
@@ -212,3 +228,22 @@ def _times(gain: Speedup) -> str:
 
 def _floor_text(floor: NoiseFloor) -> str:
     return f" ({floor.percent:.0f} %)"
+
+
+def decode_sentence(record: Record, variant: VariantResult | None) -> str:
+    """How near the decode comes to the memory's bandwidth; empty where that wasn't measured."""
+    if variant is None:
+        return ""
+    share, perfect_s = limits.mbu(record, variant), limits.roofline_tpot_s(record, variant)
+    if share is None or perfect_s is None:
+        return ""
+    if share > 1:
+        return (
+            f"Decode of {record.variant} reads faster than this machine was measured to read memory: its weights may "
+            "stay in the processor's cache, or the machine was busy when its limits were measured."
+        )
+    per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
+    return (
+        f"Decode of {record.variant} runs at {format_share(share)} of this machine's memory bandwidth; a perfect "
+        f"decoder would take {format_seconds(perfect_s)} {per}."
+    )

@@ -1,0 +1,306 @@
+"""Whether a model's answers depend on how it is run: with which cache, with padding, in a batch.
+
+The plain way to run a prompt is alone, unpadded, with the usual cache. Another way is compared with it token for token
+of the greedy continuation, and by the log-probabilities of the likely next tokens at each step, as long as both have
+the same text before them. Summing in another order alone moves these a little: a text that changes within the tolerance
+of the model's arithmetic is a tie. What moves them further is an error, even where the text happens to stay.
+A right-padded prompt is compared by its next token only, because `generate` would continue it from the padding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.measure.divergence import first_divergence
+from llm_bench_fixtures.variants import Precision, Quantization
+from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.workloads import TokenIds
+
+PADDING = 5  # columns added to the longest prompt
+LIKELY = 10  # tokens whose probability is compared at each step
+
+
+class Way(StrEnum):
+    """What differs from the plain way."""
+
+    CACHE = "cache"  # the cache against none
+    STATIC_CACHE = "static cache"
+    LEFT_PADDING = "left padding"
+    RIGHT_PADDING = "right padding"
+    BATCH = "batch"  # all prompts together, padded on the left where they are unequal
+
+
+class Verdict(StrEnum):
+    EQUAL = "equal"
+    TIE = "tie"  # the text differs, within float error
+    DIVERGES = "diverges"
+    NOT_SUPPORTED = "not supported"
+
+
+class Arithmetic(StrEnum):
+    """What a model computes with, as far as it bounds how much two orders of the same sums can differ."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"  # activations too, on a scale that is fixed or a token's own
+    INT8_PER_BATCH = "int8 per batch"  # activations too, on a scale that depends on all that runs together
+
+
+# In logit scales (see `logit_scale`); docs/equivalence.md has the measurements that they stand on.
+TOLERANCES: Mapping[Arithmetic, float] = {
+    Arithmetic.FLOAT32: 1e-4,
+    Arithmetic.FLOAT16: 4e-3,
+    Arithmetic.BFLOAT16: 3e-2,
+    Arithmetic.INT8: 3e-2,
+    Arithmetic.INT8_PER_BATCH: 1e-1,
+}
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """What became of one way, over all prompts.
+
+    prompt: the one that the way changes most; None where it changes none beyond float error. token: the first one of
+    its continuation that differs; None where its text stays. Both count from 0. gap: the largest change of a likely
+    token's log-probability up to there, in nats; tolerance: what is float error there, in nats; either is None where
+    the logits are not finite. reason: why the way is not supported.
+    """
+
+    way: Way
+    verdict: Verdict
+    prompt: int | None = None
+    token: int | None = None
+    gap: float | None = None
+    tolerance: float | None = None
+    reason: str = ""
+
+    @property
+    def short(self) -> str:
+        """The verdict, and by how much a way changes what it changes."""
+        return self.verdict.value if self.prompt is None else f"{self.verdict}: {self._amount}"
+
+    @property
+    def sentence(self) -> str:
+        """For people, who count from 1."""
+        if self.verdict is Verdict.NOT_SUPPORTED:
+            return f"{self.way} is not supported: {self.reason}"
+        if self.prompt is None:
+            return f"{self.way} changes nothing"
+        if self.token is None:
+            what = f"the probabilities of prompt {self.prompt + 1}, though not its text,"
+        else:
+            what = f"token {self.token + 1} of prompt {self.prompt + 1}"
+        return f"{self.way} changes {what} by {self._amount}" + (", a tie" if self.verdict is Verdict.TIE else "")
+
+    @property
+    def _amount(self) -> str:
+        if self.gap is None or self.tolerance is None:
+            return "no finite number of nats"
+        return f"{self.gap:.2g} nats (tolerance {self.tolerance:.2g})"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """tokens: the greedy continuation. logits: (len(tokens), V) float32, those that each token was chosen by."""
+
+    tokens: TokenIds
+    logits: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a way does to one prompt: the step that it changes most, of those with the same text before them.
+
+    token: the first one that differs, if one does. gap: nats, NaN or infinite where the logits are. scale: of the
+    step's logits.
+    """
+
+    prompt: int
+    token: int | None
+    gap: float
+    scale: float
+
+    @property
+    def share(self) -> float:
+        """The gap in scales; infinite where it is not a number."""
+        share = self.gap / self.scale if self.scale else self.gap
+        return math.inf if math.isnan(share) else share
+
+
+def check_equivalence(model: LoadedModel, prompts: Sequence[TokenIds], new_tokens: int) -> tuple[Equivalence, ...]:
+    """Every way against the plain one."""
+    comparison = Comparison(model, prompts, new_tokens)
+    return tuple(comparison.check(way) for way in Way)
+
+
+class Comparison:
+    """Runs prompts in the plain way, once, and compares other ways with that.
+
+    prompts: at least one, each of at least one token; of unequal lengths, so that a batch of them is padded.
+    """
+
+    def __init__(self, model: LoadedModel, prompts: Sequence[TokenIds], new_tokens: int) -> None:
+        self._model = model
+        self._prompts = tuple(prompts)
+        self._new_tokens = new_tokens
+
+    def check(self, way: Way) -> Equivalence:
+        """Compare one way."""
+        try:
+            return summarize(way, self.changes(way), TOLERANCES[arithmetic(self._model)])
+        except WorkloadUnsupported as error:
+            return Equivalence(way, Verdict.NOT_SUPPORTED, reason=str(error))
+
+    def changes(self, way: Way) -> list[Change]:
+        """What the way does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
+        answers: Mapping[Way, Callable[[], list[Answer]]] = {
+            Way.CACHE: lambda: self._one_by_one(CacheKind.OFF),
+            Way.STATIC_CACHE: lambda: self._one_by_one(CacheKind.STATIC),
+            Way.LEFT_PADDING: lambda: self._one_by_one(CacheKind.DYNAMIC, self._longest + PADDING),
+            Way.RIGHT_PADDING: self._right_padded,
+            Way.BATCH: lambda: self._generate(self._prompts, self._longest, CacheKind.DYNAMIC),
+        }
+        pairs = zip(self._plain, answers[way](), strict=True)
+        return [compare(prompt, *pair) for prompt, pair in enumerate(pairs)]
+
+    @cached_property
+    def _plain(self) -> list[Answer]:
+        return self._one_by_one(CacheKind.DYNAMIC)
+
+    @property
+    def _longest(self) -> int:
+        return max(map(len, self._prompts))
+
+    def _one_by_one(self, cache: CacheKind, width: int = 0) -> list[Answer]:
+        """Answers to each prompt alone, padded on the left to at least that width."""
+        return [answer for ids in self._prompts for answer in self._generate([ids], max(width, len(ids)), cache)]
+
+    def _generate(self, rows: Sequence[TokenIds], width: int, cache: CacheKind) -> list[Answer]:
+        """Answers to prompts together, padded on the left to that width."""
+        if cache not in self._model.cache_kinds:
+            raise WorkloadUnsupported(f"{self._model.variant.id} can't generate with cache {cache}")
+        self._check_fits(width + self._new_tokens)
+        batch = self._batch(rows, width, Side.LEFT)
+        scored = WithLogits(self._model.module)
+        model = replace(self._model, module=scored)
+        output = model.generate(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
+        texts = output[:, width:].tolist()
+        return [Answer(tuple(text), logits) for text, logits in zip(texts, scored.logits, strict=True)]
+
+    def _right_padded(self) -> list[Answer]:
+        """The next token of each prompt alone, padded on the right."""
+        width = self._longest + PADDING
+        self._check_fits(width)
+        answers = []
+        for ids in self._prompts:
+            batch = self._batch([ids], width, Side.RIGHT)
+            logits = self._model.logits(batch.input_ids, batch.attention_mask)[0, len(ids) - 1].float()
+            answers.append(Answer((self._next_token(logits),), logits[None]))
+        return answers
+
+    def _next_token(self, logits: torch.Tensor) -> int:
+        """The likeliest token but the one that would end the text, which `generate` leaves out here too."""
+        end = self._model.tokenizer.eos_token_id
+        if end is not None:
+            logits = logits.clone()
+            logits[end] = -math.inf
+        return int(logits.argmax())
+
+    def _check_fits(self, tokens: int) -> None:
+        if tokens > self._model.context_length:
+            raise WorkloadUnsupported(
+                f"{tokens} tokens, padding and new ones included, don't fit the model's context of "
+                f"{self._model.context_length}"
+            )
+
+    def _batch(self, rows: Sequence[TokenIds], width: int, side: Side) -> Batch:
+        return pad_batch(rows, width, side, self._model.tokenizer.pad_token_id, self._model.device.name)
+
+
+class WithLogits:
+    """Stands in for a model's module, to keep the logits of `LoadedModel.generate`: (B, new tokens, V) float32."""
+
+    logits: torch.Tensor
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
+        import torch
+
+        output = self._module.generate(input_ids, **how, output_logits=True, return_dict_in_generate=True)
+        self.logits = torch.stack(output.logits, dim=1).float()
+        sequences: torch.Tensor = output.sequences
+        return sequences
+
+
+def compare(prompt: int, plain: Answer, other: Answer) -> Change:
+    """Compare an answer to one prompt with the plain one, over as many steps as the shorter one has."""
+    import torch
+
+    both = min(len(plain.tokens), len(other.tokens))
+    first = first_divergence(plain.tokens, other.tokens)
+    steps = min(first + 1, both)  # the token that differs was still chosen after the same text
+    logits = plain.logits[:steps]
+    likely = logits.topk(min(LIKELY, logits.shape[-1])).indices
+    before, after = (part.log_softmax(-1).gather(-1, likely) for part in (logits, other.logits[:steps]))
+    gaps = torch.where(before == after, 0.0, after - before).abs().amax(-1)  # also where both are minus infinity
+    scales = torch.stack([logit_scale(step) for step in logits])
+    worst = int((gaps / scales).nan_to_num(nan=math.inf).argmax())
+    return Change(prompt, first if first < both else None, float(gaps[worst]), float(scales[worst]))
+
+
+def summarize(way: Way, changes: Sequence[Change], tolerance: float) -> Equivalence:
+    """The verdict on a way from what it does to each prompt. tolerance: in scales."""
+    beyond = [change for change in changes if change.share > tolerance]
+    ties = [change for change in changes if change.token is not None]
+    if not beyond and not ties:
+        return Equivalence(way, Verdict.EQUAL)
+    worst = max(beyond or ties, key=lambda change: (change.token is not None, change.share))
+    verdict = Verdict.DIVERGES if beyond else Verdict.TIE
+    return Equivalence(way, verdict, worst.prompt, worst.token, _finite(worst.gap), _finite(tolerance * worst.scale))
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def arithmetic(model: LoadedModel) -> Arithmetic:
+    """Quantized activations decide; else the dtype that products are computed in, which 4-bit weights leave alone."""
+    quantized = {
+        Quantization.ORT_INT8_DYNAMIC: Arithmetic.INT8_PER_BATCH,
+        Quantization.BNB_INT8: Arithmetic.INT8,
+        Quantization.ORT_INT8_STATIC: Arithmetic.INT8,
+    }
+    if model.variant.quantization in quantized:
+        return quantized[model.variant.quantization]
+    dtypes = {
+        Precision.FLOAT32: Arithmetic.FLOAT32,
+        Precision.FLOAT16: Arithmetic.FLOAT16,
+        Precision.BFLOAT16: Arithmetic.BFLOAT16,
+    }
+    return dtypes[model.variant.autocast or model.precision.actual]
+
+
+def logit_scale(logits: torch.Tensor) -> torch.Tensor:
+    """How large the logits (V,) are: the top one's distance from zero or from the median, whichever is more.
+
+    Rounding is in proportion to what is rounded, so a model with logits around -100 has larger ties than one with
+    logits around 1. The median, because a model may put tokens that it never uses at minus infinity.
+    """
+    import torch
+
+    top = logits.max()
+    return torch.maximum(top.abs(), top - logits.median())

@@ -1,0 +1,165 @@
+"""What a workload takes in memory, seen in a pass of its own: watching it takes time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from llm_bench_fixtures.device import DeviceKind, resident_bytes
+from llm_bench_fixtures.models import storage_bytes
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import torch
+
+    from llm_bench_fixtures.device import Device
+
+CLEAR_REFS = Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
+SAMPLE_EVERY_S = 0.002
+
+
+class MemoryMethod(StrEnum):
+    """How the peak of the resident memory was found."""
+
+    HIGH_WATER_MARK = "kernel's high-water mark"
+    SAMPLED = "sampled every 2 ms"
+
+
+@dataclass(frozen=True)
+class MemoryPeak:
+    """The most memory that was taken at any one time during a block.
+
+    resident_bytes: of the process, all that it holds. cuda_*: what torch had handed out to tensors and what it had
+    taken from the device, including what it kept for later; None elsewhere than on CUDA.
+    """
+
+    resident_bytes: int
+    cuda_allocated_bytes: int | None
+    cuda_reserved_bytes: int | None
+    method: MemoryMethod
+
+    def rise_over(self, before_bytes: int) -> int:
+        """The part of the resident peak above `before_bytes`; 0 where it stayed below."""
+        return max(self.resident_bytes - before_bytes, 0)
+
+
+class PeakMemory:
+    """The peak of the memory during a `with` block, as `peak` once the block is over.
+
+    What was freed before the block is given back to the system first, so that it hides nothing of the rise. The kernel
+    has one high-water mark a process, so these blocks can't be nested.
+    """
+
+    peak: MemoryPeak
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def __enter__(self) -> Self:
+        self._device.synchronize()
+        self._device.release_cached_memory(oldest=False)
+        if self._device.kind is DeviceKind.CUDA:
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(self._device.name)
+        self._watch: _Watch = _HighWaterMark() if _reset_high_water_mark() else _Sampler()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._device.synchronize()
+        resident = self._watch.stop()
+        allocated, reserved = self._cuda_peaks()
+        self.peak = MemoryPeak(resident, allocated, reserved, self._watch.method)
+
+    def _cuda_peaks(self) -> tuple[int | None, int | None]:
+        if self._device.kind is not DeviceKind.CUDA:
+            return None, None
+        import torch
+
+        name = self._device.name
+        return torch.cuda.max_memory_allocated(name), torch.cuda.max_memory_reserved(name)
+
+
+class _Watch(Protocol):
+    method: MemoryMethod
+
+    def stop(self) -> int:
+        """The peak of the resident bytes since this was made."""
+        ...
+
+
+def _reset_high_water_mark() -> bool:
+    """Set the kernel's mark to what is resident now. False where there is none (not Linux) or it can't be set."""
+    try:
+        CLEAR_REFS.write_text("5")  # proc(5): "reset the peak resident set size"
+    except OSError:
+        return False
+    return True
+
+
+class _HighWaterMark:
+    method = MemoryMethod.HIGH_WATER_MARK
+
+    def stop(self) -> int:
+        (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+
+
+class _Sampler:
+    """Looks at the resident memory from a thread of its own; a peak shorter than the interval may escape it."""
+
+    method = MemoryMethod.SAMPLED
+
+    def __init__(self) -> None:
+        self._most = resident_bytes()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="memory sampler", daemon=True)
+        self._thread.start()
+
+    def _sample(self) -> None:
+        while not self._over.wait(SAMPLE_EVERY_S):
+            self._most = max(self._most, resident_bytes())
+
+    def stop(self) -> int:
+        self._over.set()
+        self._thread.join()
+        return max(self._most, resident_bytes())
+
+
+def cache_bytes(cache: object) -> int:
+    """Bytes of the keys and values in what a forward pass or `generate` returns as `past_key_values`.
+
+    That is one of transformers' caches, a tuple of tensors or of tuples of them (Optimum's ONNX Runtime models), or
+    None where there is no cache: 0. A storage that tensors share is counted once.
+    """
+    return storage_bytes(list(_tensors(cache)))
+
+
+def _tensors(cache: object) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(cache, torch.Tensor):
+        yield cache
+    elif isinstance(cache, list | tuple | dict):
+        for part in cache.values() if isinstance(cache, dict) else cache:
+            yield from _tensors(part)
+    elif hasattr(cache, "layers"):
+        for layer in cache.layers:
+            yield from _tensors([layer.keys, layer.values] if hasattr(layer, "keys") else _attributes(layer))
+    elif cache is not None:
+        yield from _tensors(_attributes(cache))
+
+
+def _attributes(state: object) -> list[object]:
+    """Tensors and lists of them that an object holds: the state of layers that keep something else than keys."""
+    import torch
+
+    return [value for value in vars(state).values() if isinstance(value, torch.Tensor | list | tuple | dict)]

@@ -1,0 +1,26 @@
+"""What is seen of a workload in a pass of its own, in which nothing is timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.measure.memory import MemoryPeak, PeakMemory
+from llm_bench_fixtures.measure.work import Observed, observe_round
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.workloads import Workload
+
+
+@dataclass(frozen=True)
+class Observation:
+    observed: Observed
+    peak: MemoryPeak
+
+
+def observe(model: LoadedModel, workload: Workload) -> Observation:
+    """Run the workload once more, and watch its forward passes and its memory."""
+    with PeakMemory(model.device) as memory:
+        observed = observe_round(model, workload)
+    return Observation(observed, memory.peak)

@@ -1,0 +1,232 @@
+"""How a corpus is cut into what the model sees at once, and which of its tokens are scored there.
+
+Three schemes, each a convention whose figures people compare:
+
+- strided: windows that start `stride` tokens apart; a token is scored in the first window that holds it, given all
+  tokens before it there. The first token of a text is not scored. Source: Hugging Face, "Perplexity of fixed-length
+  models".
+- rolling: every token of a text is scored once, the first one given a start token (BOS, else EOS). Targets are
+  disjoint, at most `window` in a row, and the model is given at most `window` tokens; the last window reaches back so
+  that it is given as many as the others. Source: lm-evaluation-harness, `loglikelihood_rolling`.
+- llama: the texts in a row are one text. It is cut into chunks of `window` tokens; the first of each is replaced by
+  BOS where the tokenizer adds one, and the targets are the tokens after the chunk's middle. What is left at the end is
+  dropped. Source: llama.cpp, `llama-perplexity`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import CorpusTooShort, InvalidSetting
+from llm_bench_fixtures.settings import WindowScheme
+from llm_bench_fixtures.workloads import TokenIds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+USUAL_WINDOW = 1024
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """How to cut: lengths in tokens, 0 for the default. Only strided windows have a stride."""
+
+    scheme: WindowScheme = WindowScheme.STRIDED
+    window: int = 0
+    stride: int = 0
+
+    def resolved(self, context_length: int) -> WindowPlan:
+        """With the lengths that a model takes. Defaults: its context up to 1024, and half a window."""
+        window = min(self.window or USUAL_WINDOW, context_length)
+        if self.scheme is not WindowScheme.STRIDED:
+            return replace(self, window=window)
+        return replace(self, window=window, stride=min(self.stride or max(window // 2, 1), window))
+
+    @property
+    def description(self) -> str:
+        """Of a resolved plan, for the report."""
+        if self.scheme is WindowScheme.STRIDED:
+            return f"windows of {self.window} tokens, {self.stride} apart"
+        return f"{self.scheme} windows of {self.window} tokens"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive tokens; the first `unscored` of them are context only, each of the others is a target.
+
+    start: where the first of them stands in its text, which for rolling windows may be -1, the start token.
+    """
+
+    ids: TokenIds
+    unscored: int
+    start: int = 0
+
+    @property
+    def scored(self) -> int:
+        return len(self.ids) - self.unscored
+
+    @property
+    def fed(self) -> TokenIds:
+        """What the model is given: the last token is a target only."""
+        return self.ids[:-1]
+
+    @property
+    def targets(self) -> TokenIds:
+        return self.ids[self.unscored :]
+
+
+@dataclass(frozen=True)
+class CutCorpus:
+    """A corpus as windows, and the size of the text that their targets make up.
+
+    scored_bytes, in UTF-8, and scored_words are None where the tokenizer doesn't tell which text a token stands for.
+    """
+
+    windows: tuple[Window, ...]
+    scored_bytes: int | None
+    scored_words: int | None
+
+    @property
+    def tokens(self) -> int:
+        """Targets of all windows."""
+        return sum(piece.scored for piece in self.windows)
+
+    @property
+    def digest(self) -> str:
+        """The same for the same targets after the same contexts, in the same order."""
+        digest = hashlib.sha256()
+        for piece in self.windows:
+            digest.update(array("q", (len(piece.ids), piece.unscored, *piece.ids)).tobytes())
+        return digest.hexdigest()
+
+
+def cut_corpus(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, plan: WindowPlan) -> CutCorpus:
+    """Cut texts by a resolved plan. Raises CorpusTooShort where there is nothing to score."""
+    if plan.scheme is WindowScheme.LLAMA:
+        texts = ["".join(texts)]
+    windows: list[Window] = []
+    runs: list[str | None] = []
+    for text in texts:
+        ids, ends = _encode(text, tokenizer, special=plan.scheme is not WindowScheme.ROLLING)
+        own = _cut(ids, tokenizer, plan)
+        windows += own
+        runs += _scored_runs(text, own, len(ids), ends)
+    if not any(piece.scored for piece in windows):
+        raise CorpusTooShort("a corpus needs a text of at least two tokens")
+    known = [run for run in runs if run is not None]
+    if len(known) < len(runs):
+        return CutCorpus(tuple(windows), None, None)
+    return CutCorpus(tuple(windows), sum(len(run.encode()) for run in known), sum(map(count_words, known)))
+
+
+def count_words(text: str) -> int:
+    """The parts between whitespace, the empty ones before the first and after the last counted too.
+
+    As lm-evaluation-harness counts the words of its wikitext task.
+    """
+    return len(re.split(r"\s+", text))
+
+
+def _encode(text: str, tokenizer: PreTrainedTokenizerBase, *, special: bool) -> tuple[TokenIds, list[int] | None]:
+    """Token ids, and where in the text each one's part ends; None where the tokenizer can't tell.
+
+    special: whether to let the tokenizer add its special tokens. Of tokens that share a character, the first has it.
+    """
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    encoded = tokenizer(text, add_special_tokens=special, return_offsets_mapping=fast, verbose=False)
+    ends = list(accumulate((end for _, end in encoded["offset_mapping"]), max)) if fast else None
+    return tuple(encoded["input_ids"]), ends
+
+
+def _cut(ids: TokenIds, tokenizer: PreTrainedTokenizerBase, plan: WindowPlan) -> list[Window]:
+    if plan.scheme is WindowScheme.ROLLING:
+        return rolling_windows(ids, plan.window, start_token(tokenizer))
+    if plan.scheme is WindowScheme.LLAMA:
+        return llama_windows(ids, plan.window, added_bos(tokenizer))
+    return strided_windows(ids, plan.window, plan.stride)
+
+
+def start_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """BOS, else EOS. Raises InvalidSetting where the tokenizer has neither."""
+    for token in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return int(token)
+    raise InvalidSetting("--llm-windows rolling needs a start token, and this tokenizer has none")
+
+
+def added_bos(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The BOS that the tokenizer puts before a text; None where it adds none."""
+    bos = tokenizer.bos_token_id
+    return int(bos) if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] else None
+
+
+def strided_windows(ids: TokenIds, window: int, stride: int) -> list[Window]:
+    """Windows that score each token but the first once; with stride == window, none of the windows' first ones."""
+    windows = []
+    scored_up_to = 1
+    for start in range(0, len(ids), stride):
+        end = min(start + window, len(ids))
+        unscored = max(scored_up_to - start, 1)
+        if start + unscored < end:
+            windows.append(Window(ids[start:end], unscored, start))
+            scored_up_to = end
+        if end == len(ids):
+            break
+    return windows
+
+
+def rolling_windows(ids: TokenIds, window: int, start_id: int) -> list[Window]:
+    """Windows that score each token once, in rows of `window` tokens, given as many before the last of them."""
+    windows = []
+    row = (start_id, *ids)  # token i of the text is number i + 1 here
+    for first in range(0, len(ids), window):
+        end = min(first + window, len(ids))
+        begin = max(end - window, 0)
+        windows.append(Window(row[begin : end + 1], first - begin + 1, begin - 1))
+    return windows
+
+
+def llama_windows(ids: TokenIds, window: int, bos: int | None) -> list[Window]:
+    """Whole chunks that score what follows the token in their middle.
+
+    Raises CorpusTooShort below two chunks, as llama-perplexity does.
+    """
+    if len(ids) < 2 * window:
+        raise CorpusTooShort(
+            f"llama windows of {window} tokens need a corpus of at least {2 * window}, and this one has {len(ids)}: "
+            "give a longer --llm-corpus or a smaller --llm-window"
+        )
+    starts = range(0, len(ids) - window + 1, window)
+    first = () if bos is None else (bos,)
+    return [Window((*first, *ids[start + len(first) : start + window]), window // 2 + 1, start) for start in starts]
+
+
+def _scored_runs(text: str, windows: Sequence[Window], tokens: int, ends: Sequence[int] | None) -> Iterator[str | None]:
+    """The stretches of a text that its windows' targets stand for; None for one that can't be told."""
+    for first, stop in _spans(windows):
+        if (first, stop) == (0, tokens):
+            yield text
+        elif ends is None:
+            yield None
+        else:
+            yield text[ends[first - 1] if first else 0 : len(text) if stop == tokens else ends[stop - 1]]
+
+
+def _spans(windows: Sequence[Window]) -> Iterator[tuple[int, int]]:
+    """From which token of the text up to which there are targets, adjoining windows taken together."""
+    open_span: tuple[int, int] | None = None
+    for piece in windows:
+        first, stop = piece.start + piece.unscored, piece.start + len(piece.ids)
+        if open_span and open_span[1] == first:
+            first = open_span[0]
+        elif open_span:
+            yield open_span
+        open_span = first, stop
+    if open_span:
+        yield open_span

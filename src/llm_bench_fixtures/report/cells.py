@@ -1,0 +1,67 @@
+"""Pieces of text that several of the report's tables hold."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+from llm_bench_fixtures.results.formatting import MISSING, format_change, format_metric, format_seconds
+from llm_bench_fixtures.results.metrics import METRICS, Metric
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.results.spread import interval
+
+OWN_METRICS = frozenset(metric.name for metric in METRICS)
+
+
+def metric_cell(metric: Metric, record: Record | None, variant: VariantResult | None) -> str:
+    return format_metric(metric.of(record, variant) if record and variant else None, metric)
+
+
+def describe_workload(record: Record) -> str:
+    """One line: prompts, tokens, batch and cache."""
+    workload = record.workload
+    if workload is None:
+        return MISSING
+    parts = (
+        "one prompt" if workload.prompts == 1 else f"{workload.prompts} prompts",
+        _count(workload.prompt_tokens, "prompt token"),
+        _count(workload.new_tokens, "new token"),
+        f"batch {workload.batch_size}",
+        f"cache {workload.cache}",
+    )
+    return ", ".join(parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def latency_cell(record: Record | None) -> str:
+    """Median, and half the distance between the quartiles where there is more than one round."""
+    if record is None or not record.rounds_s:
+        return MISSING
+    median = format_seconds(record.median_s)
+    if len(record.rounds_s) < 2:
+        return median
+    low, _, high = record.quartiles_s
+    return f"{median} ± {format_seconds((high - low) / 2)}"
+
+
+def instrumentation_sentence(run: Run) -> str:
+    """What taking the tokens' times costs; empty where that wasn't measured."""
+    found = interval(run.instrumentation_ratios)
+    if found is None:
+        return ""
+    ratio = statistics.geometric_mean(run.instrumentation_ratios)
+    return (
+        f"Taking each token's time changed the latency by {format_change(ratio)} (95 % interval "
+        f"{format_change(found.low)} to {format_change(found.high)}, {len(run.instrumentation_ratios)} alternated "
+        "pairs)."
+    )
+
+
+def added_metrics(run: Run, metrics: Mapping[str, Metric]) -> list[Metric]:
+    """The metrics that a project added and that some record or variant has a value for."""
+    present = {name for record in run.records for name in record.extra}
+    present |= {name for variant in run.variants for name in variant.quality}
+    return [metric for metric in metrics.values() if metric.name in present - OWN_METRICS]

@@ -1,0 +1,56 @@
+"""How near a record comes to what the machine can do: from its exact counts, its phases and the machine's limits."""
+
+from __future__ import annotations
+
+from llm_bench_fixtures.measure.work import roofline_s
+from llm_bench_fixtures.results import phases
+from llm_bench_fixtures.results.record import Record, VariantResult
+
+_prefill_s = phases.median_of_rounds(phases.prefill_s)
+_decode_s = phases.median_of_rounds(phases.decode_s)
+
+
+def mbu(record: Record, variant: VariantResult) -> float | None:
+    """Share of the memory bandwidth that the decode uses. None without a cache, where the decode doesn't stream."""
+    seconds, bytes_read = _decode_s(record), _decode_bytes(record)
+    if not record.work or not record.work.cache_bytes_read:
+        return None
+    if not bytes_read or not seconds or not variant.read_bytes_per_s:
+        return None
+    return bytes_read / seconds / variant.read_bytes_per_s
+
+
+def mfu(record: Record, variant: VariantResult) -> float | None:
+    """Share of the matrix-multiply rate that the prefill uses."""
+    seconds = _prefill_s(record)
+    if not record.work or not record.work.prefill_flops or not seconds or not variant.matmul_flops_per_s:
+        return None
+    return record.work.prefill_flops / seconds / variant.matmul_flops_per_s
+
+
+def roofline_ttft_s(record: Record, variant: VariantResult) -> float | None:
+    """Seconds of the mean prefill on a machine that is only held up by its limits."""
+    work, flops_per_s, bytes_per_s = record.work, variant.matmul_flops_per_s, variant.read_bytes_per_s
+    if not work or not work.prefill_flops or not work.weight_bytes_read or not flops_per_s or not bytes_per_s:
+        return None
+    return (
+        roofline_s(work.prefill_flops, work.batches * work.weight_bytes_read, flops_per_s, bytes_per_s) / work.batches
+    )
+
+
+def roofline_tpot_s(record: Record, variant: VariantResult) -> float | None:
+    """Seconds of the mean decode step on such a machine. Where the matrix-multiply rate or the FLOPs aren't known, as
+    with integers, only reading bounds it: then a machine may be slower and still be perfect."""
+    work, bytes_read = record.work, _decode_bytes(record)
+    if not work or not bytes_read or not variant.read_bytes_per_s:
+        return None
+    flops = work.decode_flops if work.decode_flops and variant.matmul_flops_per_s else 0
+    return roofline_s(flops, bytes_read, variant.matmul_flops_per_s or 1, variant.read_bytes_per_s) / work.decode_passes
+
+
+def _decode_bytes(record: Record) -> int | None:
+    """Bytes of weights and cache that the decode's forward passes of a round read."""
+    work = record.work
+    if not work or not work.weight_bytes_read or work.decode_passes < 1:
+        return None
+    return work.weight_bytes_read * work.decode_passes + work.cache_bytes_read

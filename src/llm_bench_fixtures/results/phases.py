@@ -1,0 +1,76 @@
+"""Prefill and decode of a record, from the times of its tokens within the `generate` calls that gave its latency.
+
+A round's batches run one after the other. What is said of a prompt (time to its first token, time per token after it)
+is averaged over the prompts of a round; what is said of the machine (tokens per second, bytes per second) takes the
+sums over its batches.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from llm_bench_fixtures.results.record import Record
+
+Tokens = tuple[float, ...]
+
+
+def median_of_rounds(of_round: Callable[[Record, Sequence[Tokens]], float | None]) -> Callable[[Record], float | None]:
+    """The median over a record's rounds; None where a round has no such value."""
+
+    def median(record: Record) -> float | None:
+        values = per_round(record, of_round)
+        return statistics.median(values) if values else None
+
+    return median
+
+
+def per_round(record: Record, of_round: Callable[[Record, Sequence[Tokens]], float | None]) -> list[float]:
+    """The value of each round that has one."""
+    values = (of_round(record, batches) for batches in record.tokens_s)
+    return [value for value in values if value is not None]
+
+
+def prefill_s(_: Record, batches: Sequence[Tokens]) -> float:
+    """Seconds of all batches up to their first tokens."""
+    return sum(tokens[0] for tokens in batches)
+
+
+def decode_s(_: Record, batches: Sequence[Tokens]) -> float | None:
+    """Seconds of all batches from their first to their last tokens; None where there is but one."""
+    return sum(tokens[-1] - tokens[0] for tokens in batches) if _steps(batches) else None
+
+
+def ttft_s(record: Record, batches: Sequence[Tokens]) -> float:
+    """Mean over the prompts of the seconds from their batch's start to its first token."""
+    return _mean_over_prompts(record, [tokens[0] for tokens in batches])
+
+
+def tpot_s(record: Record, batches: Sequence[Tokens]) -> float | None:
+    """Mean over the prompts of the seconds per token after the first; None where there is but one."""
+    if not _steps(batches):
+        return None
+    return _mean_over_prompts(record, [(tokens[-1] - tokens[0]) / (len(tokens) - 1) for tokens in batches])
+
+
+def decode_tokens_per_s(record: Record, batches: Sequence[Tokens]) -> float | None:
+    """All prompts' tokens after their first / seconds of decode."""
+    seconds = decode_s(record, batches)
+    if not seconds:
+        return None
+    return sum(rows * (len(tokens) - 1) for rows, tokens in zip(record.batch_rows, batches, strict=True)) / seconds
+
+
+def gaps_s(record: Record) -> list[float]:
+    """The seconds between each two tokens that follow each other, of all rounds and batches."""
+    return [after - before for batches in record.tokens_s for tokens in batches for before, after in pairwise(tokens)]
+
+
+def _steps(batches: Sequence[Tokens]) -> int:
+    return sum(len(tokens) - 1 for tokens in batches)
+
+
+def _mean_over_prompts(record: Record, of_batches: Sequence[float]) -> float:
+    total = sum(rows * value for rows, value in zip(record.batch_rows, of_batches, strict=True))
+    return total / sum(record.batch_rows)

@@ -1,0 +1,73 @@
+"""How well repeated measurements determine their value: interval, coefficient of variation, supported percentiles."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.95
+LEAST_FOR_INTERVAL = 3
+BANDS = ((0.05, "excellent"), (0.10, "good"), (0.20, "fair"))  # aiperf's, up to and without the bound
+UNSTABLE = "unstable"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the centre of a quantity lies with 95 % confidence."""
+
+    low: float
+    high: float
+
+    @property
+    def relative_half_width(self) -> float:
+        return (self.high - self.low) / (self.high + self.low)
+
+
+def interval(values: Sequence[float]) -> Interval | None:
+    """Student's t interval of the mean logarithm, taken back: of the geometric mean of positive values.
+
+    Latencies are skewed to the right, their logarithms much less so. None for fewer than three values.
+    It holds for rounds that are independent; in one process they are not quite, and another process differs by more.
+    """
+    if len(values) < LEAST_FOR_INTERVAL:
+        return None
+    from scipy.special import stdtrit
+
+    logs = [math.log(value) for value in values]
+    margin = stdtrit(len(logs) - 1, (1 + CONFIDENCE) / 2) * statistics.stdev(logs) / math.sqrt(len(logs))
+    centre = statistics.fmean(logs)
+    return Interval(math.exp(centre - margin), math.exp(centre + margin))
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float | None:
+    """Sample standard deviation over mean; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    return statistics.stdev(values) / statistics.fmean(values)
+
+
+def stability(variation: float) -> str:
+    """A plain word for a coefficient of variation."""
+    return next((word for bound, word in BANDS if variation < bound), UNSTABLE)
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median and upper quartile; of a single value, that value. Raises ValueError for none."""
+    if len(values) == 1:
+        return (values[0],) * 3
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Linear between the two nearest values; None where there are too few for one to lie beyond: fewer than
+    1 / (1 - share), which is 2 for the median and 100 for the 99th percentile."""
+    if len(values) * (1 - share) < 1 - 1e-9:
+        return None
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

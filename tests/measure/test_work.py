@@ -1,0 +1,345 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import (
+    AutoModelForCausalLM,
+    CompileConfig,
+    GPT2Config,
+    LlamaConfig,
+    MistralConfig,
+    PretrainedConfig,
+    T5Config,
+)
+
+from llm_bench_fixtures.backends import load_variant
+from llm_bench_fixtures.measure.work import (
+    FlopCounter,
+    Observed,
+    RoundFlops,
+    count_work,
+    measure_work,
+    observe_round,
+    roofline_s,
+    watch_forward_passes,
+)
+from llm_bench_fixtures.models import LoadedModel, LoadRequest, ModelSource
+from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Workload
+
+MakeRequest = Callable[..., LoadRequest]
+FlopsOf = Callable[[PretrainedConfig], FlopCounter]
+
+GPT2 = GPT2Config(vocab_size=101, n_positions=64, n_embd=8, n_layer=3, n_head=2)
+LLAMA = LlamaConfig(
+    vocab_size=101,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+    tie_word_embeddings=False,
+)
+SHAPES = [
+    (1, 1, 0),
+    (1, 7, 0),
+    (3, 7, 0),
+    (1, 1, 7),
+    (3, 1, 7),
+    (2, 5, 9),
+]  # rows, new, cached; none larger than a later one
+
+
+def gpt2_flops(config: GPT2Config, rows: int, new: int, cached: int) -> int:
+    """Two a multiply-add. A layer multiplies each new position by 12 x width x width weights (4 for attention, 8 for
+    its MLP), and compares it with, then sums over, all positions attended to: 2 x width each. The output layer comes
+    once a row.
+    """
+    width = config.n_embd
+    weights = rows * new * 12 * width**2
+    attention = rows * new * (cached + new) * 2 * width
+    return 2 * (config.n_layer * (weights + attention) + rows * width * config.vocab_size)
+
+
+def llama_flops(config: LlamaConfig, rows: int, new: int, cached: int) -> int:
+    """As GPT-2's, but keys and values have fewer heads and the MLP has three matrices. In transformers 4 the rotary
+    angles are a matrix product too: of each new position with half a head's width of frequencies, once for all layers.
+    """
+    width, head = config.hidden_size, config.hidden_size // config.num_attention_heads
+    attention_weights = 2 * width**2 + 2 * width * config.num_key_value_heads * head
+    weights = rows * new * (attention_weights + 3 * width * config.intermediate_size)
+    attention = rows * new * (cached + new) * 2 * width
+    angles = rows * new * head // 2 if transformers.__version__ < "5" else 0
+    return 2 * (config.num_hidden_layers * (weights + attention) + rows * width * config.vocab_size + angles)
+
+
+def test_the_flops_of_gpt2_are_those_derived_by_hand() -> None:
+    flops = FlopCounter(GPT2)
+    assert [flops.forward(*shape) for shape in SHAPES] == [gpt2_flops(GPT2, *shape) for shape in SHAPES]
+
+
+def test_the_flops_of_llama_are_those_derived_by_hand() -> None:
+    flops = FlopCounter(LLAMA)
+    assert [flops.forward(*shape) for shape in SHAPES] == [llama_flops(LLAMA, *shape) for shape in SHAPES]
+
+
+def test_a_decode_steps_flops_are_affine_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lengths give every other one: nothing more is counted below what has been counted."""
+    flops = FlopCounter(GPT2)
+    longest = flops.forward(2, 1, 40)
+    monkeypatch.setattr(FlopCounter, "_count", None)
+    shortest = flops.forward(2, 1, 0)
+    assert longest is not None
+    assert shortest is not None
+    for cached in range(41):
+        assert flops.forward(2, 1, cached) == shortest + (longest - shortest) * cached // 40
+        assert flops.forward(2, 1, cached) == gpt2_flops(GPT2, 2, 1, cached)
+
+
+def test_a_model_that_can_not_be_counted_has_no_flops_and_a_reason() -> None:
+    flops = FlopCounter(T5Config())
+    assert flops.forward(1, 1, 0) is None
+    assert flops.round(Workload(((1,),), 1, 1)) is None
+    assert flops.reason.startswith("the FLOPs of t5 can't be counted: Unrecognized configuration class")
+
+
+def real_flops(model: LoadedModel, workload: Workload) -> int:
+    """Of a real round, counted by torch while it runs, with attention that it can count."""
+    with FlopCounterMode(display=False) as counter:
+        observe_round(model, workload)
+    return int(counter.get_total_flops())
+
+
+def counted(flops: FlopCounter, workload: Workload) -> RoundFlops:
+    found = flops.round(workload)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def flops_of() -> Callable[[PretrainedConfig], FlopCounter]:
+    """The counter of a config, the same one each time."""
+    counters: dict[str, FlopCounter] = {}
+    return lambda config: counters.setdefault(config.model_type, FlopCounter(config))
+
+
+def eager(model_around: Callable[[Any], LoadedModel], config: PretrainedConfig) -> LoadedModel:
+    module = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    module.generation_config.pad_token_id = 0
+    module.generation_config.eos_token_id = 0
+    return model_around(module)
+
+
+@pytest.mark.parametrize("cache", CacheKind)
+@pytest.mark.parametrize("config", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_a_rounds_flops_are_what_torch_counts_while_the_model_runs(
+    config: PretrainedConfig, cache: CacheKind, model_around: Callable[[Any], LoadedModel], flops_of: FlopsOf
+) -> None:
+    """Two batches of different widths, the second one smaller."""
+    workload = Workload(((1, 2, 3), (4,), (5, 6, 7, 8, 9)), new_tokens=6, batch_size=2, cache=cache)
+    found = counted(flops_of(config), workload)
+    assert found.prefill + found.decode == real_flops(eager(model_around, config), workload)
+
+
+def test_a_window_that_fills_up_midway_is_counted_as_it_is(model_around: Callable[[Any], LoadedModel]) -> None:
+    """Steps three to five attend to six positions, not to seven, eight and nine."""
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = MistralConfig(vocab_size=101, num_hidden_layers=1, sliding_window=6, **sizes)
+    workload = Workload(((1, 2, 3, 4), (5,)), new_tokens=6, batch_size=2)
+    found = counted(FlopCounter(config), workload)
+    assert found.prefill + found.decode == real_flops(eager(model_around, config), workload)
+    a_position = 2 * 2 * 2 * config.hidden_size
+    without_window = sum(llama_flops(config, 2, 1, cached) for cached in range(4, 9))
+    assert found.decode == without_window - (1 + 2 + 3) * a_position
+
+
+def test_prefill_is_each_batchs_first_pass_and_decode_all_others(flops_of: FlopsOf) -> None:
+    found = counted(flops_of(GPT2), Workload(((1, 2, 3), (4,), (5, 6)), new_tokens=3, batch_size=2))
+    assert found.prefill == gpt2_flops(GPT2, 2, 3, 0) + gpt2_flops(GPT2, 1, 2, 0)
+    steps = [(2, 1, 3), (2, 1, 4), (1, 1, 2), (1, 1, 3)]
+    assert found.decode == sum(gpt2_flops(GPT2, *shape) for shape in steps)
+
+
+def test_without_a_cache_each_step_goes_over_the_whole_prefix(flops_of: FlopsOf) -> None:
+    found = counted(flops_of(GPT2), Workload(((1, 2, 3),), 3, 1, cache=CacheKind.OFF))
+    assert found.decode == gpt2_flops(GPT2, 1, 4, 0) + gpt2_flops(GPT2, 1, 5, 0)
+
+
+def test_a_static_cache_is_attended_to_as_a_whole(flops_of: FlopsOf) -> None:
+    """Three prompt tokens and the first two of three new ones make a buffer of five positions."""
+    found = counted(flops_of(GPT2), Workload(((1, 2, 3),), 3, 1, cache=CacheKind.STATIC))
+    assert found.prefill == gpt2_flops(GPT2, 1, 3, 2)
+    assert found.decode == 2 * gpt2_flops(GPT2, 1, 1, 4)
+
+
+@pytest.mark.parametrize("cache", CacheKind)
+def test_a_single_new_token_has_no_decode(cache: CacheKind, flops_of: FlopsOf) -> None:
+    assert counted(flops_of(GPT2), Workload(((1, 2, 3),), 1, 1, cache=cache)).decode == 0
+
+
+# The embedded GPT-2: width 256, four layers; for each position a key and a value of 256 float32 a layer.
+POSITION = 4 * 2 * 256 * 4
+PAIR = Workload(((1, 2, 3, 4, 5, 6), (7, 8, 9)), new_tokens=5, batch_size=2)
+LONGER = Workload((tuple(range(1, 21)), (7, 8, 9)), new_tokens=9, batch_size=2, cache=CacheKind.STATIC)
+
+
+@pytest.fixture(scope="module")
+def tiny_flops(tiny_source: ModelSource) -> FlopCounter:
+    return FlopCounter(tiny_source.load_config())
+
+
+@pytest.mark.parametrize(
+    ("cache", "held", "read"),
+    [
+        (CacheKind.DYNAMIC, 10, 7 + 8 + 9 + 10),
+        (CacheKind.STATIC, 10, 4 * 10),
+        (CacheKind.OFF, 0, 0),
+    ],
+)
+def test_the_work_of_a_round(
+    cache: CacheKind, held: int, read: int, tiny_fp32: LoadedModel, tiny_flops: FlopCounter
+) -> None:
+    """Six columns and five new tokens: after prefill, four steps attend to 7 to 10 positions of two rows."""
+    work = measure_work(tiny_fp32, replace(PAIR, cache=cache), tiny_flops)
+    assert (work.batches, work.forward_passes, work.decode_passes) == (1, 5, 4)
+    assert (work.prompt_tokens, work.new_tokens) == (9, 10)
+    assert (work.cache_bytes, work.cache_bytes_read) == (2 * held * POSITION, 2 * read * POSITION)
+    assert work.weight_bytes_read == tiny_fp32.weight_bytes_read
+    assert work.flops_reason == ""
+
+
+@pytest.mark.parametrize("variant", ["fp32", "bnb-nf4"])
+@pytest.mark.parametrize("cache", CacheKind)
+def test_the_same_workload_is_the_same_work(
+    variant: str, cache: CacheKind, make_request: MakeRequest, tiny_flops: FlopCounter
+) -> None:
+    """Whatever ran between: transformers would take the longer one's static cache again."""
+    if variant.startswith("bnb"):
+        pytest.importorskip("bitsandbytes")
+    model = load_variant(make_request(variant))
+    workload = replace(PAIR, cache=cache)
+    first = measure_work(model, workload, tiny_flops)
+    measure_work(model, LONGER, tiny_flops)
+    assert measure_work(model, workload, tiny_flops) == first
+
+
+def test_forgetting_the_static_cache_makes_the_next_one_fit(tiny_fp32: LoadedModel) -> None:
+    """Transformers' next one is as large as the largest before it."""
+    ids = torch.tensor([[1, 2]])
+
+    def bytes_of_cache(new_tokens: int) -> int:
+        with watch_forward_passes(tiny_fp32.module) as held:
+            tiny_fp32.generate(ids, torch.ones_like(ids), new_tokens, CacheKind.STATIC)
+        return held[-1]
+
+    tiny_fp32.forget_static_cache()
+    assert bytes_of_cache(9) == bytes_of_cache(3) == 10 * POSITION
+    tiny_fp32.forget_static_cache()
+    assert bytes_of_cache(3) == 4 * POSITION
+
+
+def test_an_exported_model_does_the_work_of_the_one_it_is_made_from(
+    make_request: MakeRequest, tiny_fp32: LoadedModel, tiny_flops: FlopCounter
+) -> None:
+    pytest.importorskip("optimum.onnxruntime")
+    exported = load_variant(make_request("ort-fp32"))
+    for cache in (CacheKind.DYNAMIC, CacheKind.OFF):
+        workload = replace(PAIR, cache=cache)
+        assert measure_work(exported, workload, tiny_flops) == measure_work(tiny_fp32, workload, tiny_flops)
+
+
+def test_the_digest_is_of_the_new_tokens_not_of_batching_or_padding(
+    tiny_fp32: LoadedModel, tiny_flops: FlopCounter, prompts: Prompts
+) -> None:
+    plain = Workload(prompts.varied(4), new_tokens=8, batch_size=1)
+    digests = {
+        measure_work(tiny_fp32, workload, tiny_flops).output_digest
+        for workload in (plain, replace(plain, batch_size=4, padding=Padding(multiple_of=32)))
+    }
+    assert len(digests) == 1
+    fewer = replace(plain, new_tokens=7)
+    assert measure_work(tiny_fp32, fewer, tiny_flops).output_digest not in digests
+
+
+def test_work_without_flops_has_the_reason() -> None:
+    flops = FlopCounter(T5Config())
+    work = count_work(PAIR, Observed(5, 0, 0, ""), flops, None)
+    assert (work.prefill_flops, work.decode_flops) == (None, None)
+    assert work.flops_reason == flops.reason != ""
+
+
+def test_watching_leaves_a_torch_module_as_it_was(tiny_fp32: LoadedModel) -> None:
+    before = set(vars(tiny_fp32.module))
+    with pytest.raises(ZeroDivisionError), watch_forward_passes(tiny_fp32.module):
+        _ = 1 / 0
+    assert set(vars(tiny_fp32.module)) == before
+    assert not tiny_fp32.module._forward_hooks
+
+
+def test_watching_leaves_another_object_as_it_was() -> None:
+    class Model:
+        def forward(self) -> str:
+            return "output"
+
+    model = Model()
+    with watch_forward_passes(model) as held:
+        assert (model.forward(), model.forward()) == ("output", "output")
+    assert (held, vars(model)) == ([0, 0], {})
+
+
+def test_watching_gives_back_a_forward_of_the_objects_own() -> None:
+    model = SimpleNamespace(forward=len)
+    with watch_forward_passes(model):
+        assert model.forward is not len
+    assert model.forward is len
+
+
+def test_a_model_without_forward_is_not_seen_to_do_anything() -> None:
+    with watch_forward_passes(SimpleNamespace()) as held:
+        pass
+    assert held == []
+
+
+@pytest.fixture
+def compiling(tiny_fp32: LoadedModel) -> Iterator[LoadedModel]:
+    """As on an accelerator: `generate` compiles the decode steps of a static cache; here without making code."""
+    config = CompileConfig(backend="eager")
+    config._compile_all_devices = True
+    module = tiny_fp32.module
+    module.generation_config.compile_config = config
+    yield tiny_fp32
+    module.generation_config.compile_config = None
+    module.__dict__.pop("_compiled_call", None)
+    torch.compiler.reset()
+
+
+def test_compiled_passes_are_seen_once_each(compiling: LoadedModel, tiny_flops: FlopCounter) -> None:
+    workload = replace(PAIR, cache=CacheKind.STATIC)
+    compiled = [measure_work(compiling, workload, tiny_flops) for _ in range(2)]
+    assert "_compiled_call" in vars(compiling.module)
+    assert [work.forward_passes for work in compiled] == [5, 5]
+    assert [work.cache_bytes_read for work in compiled] == [2 * 40 * POSITION] * 2
+
+
+@pytest.mark.parametrize(("flops", "moved", "seconds"), [(100, 10, 10), (100, 80, 16), (0, 0, 0)])
+def test_the_roofline_is_the_slower_of_computing_and_moving(flops: float, moved: float, seconds: float) -> None:
+    assert roofline_s(flops, moved, flops_per_s=10, bytes_per_s=5) == seconds
+
+
+@pytest.mark.parametrize("config", [GPT2, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("cache", CacheKind)
+def test_a_prompt_that_fills_the_context_is_counted_too(config: PretrainedConfig, cache: CacheKind) -> None:
+    """60 tokens and four new ones in a context of 64; a probe longer than that once ended all counting."""
+    flops = FlopCounter(config)
+    counts = flops.round(Workload((tuple(range(60)),), new_tokens=4, batch_size=1, cache=cache))
+    assert flops.reason == ""
+    assert counts is not None
+    assert counts.prefill > 0
+    assert counts.decode > 0

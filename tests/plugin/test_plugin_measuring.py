@@ -1,0 +1,121 @@
+"""Options of how it is measured: in a process of its own, how exactly, beside which limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+KILLED = """
+import os, signal
+
+def test_mine(llm_benchmark, llm_model):
+    if llm_model.variant.id == "fp32":
+        llm_model.call(os_kill)
+    llm_benchmark("Hello")
+
+def os_kill(model):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_in_a_process_of_its_own_a_variant_has_a_truly_first_generate(own_suite: Bench) -> None:
+    assert own_suite.run("--llm-isolate").ret == 0
+    assert own_suite.results()["provenance"]["isolated"] is True
+    variant, (record,) = own_suite.variants()["fp32"], own_suite.records()
+    assert variant["first_generate_s"] > 0
+    assert variant["quality"]["perplexity"] > 1
+    assert record["metrics"]["peak_rss_bytes"] > 0
+    assert record["metrics"]["ttft_s"] < record["metrics"]["latency_s"]
+    assert "each variant in a process of its own" in own_suite.markdown()
+
+
+def test_in_one_process_there_is_no_first_generate(own_suite: Bench) -> None:
+    assert own_suite.run().ret == 0
+    assert own_suite.variants()["fp32"]["first_generate_s"] is None
+
+
+def test_a_killed_process_is_an_error_row_and_the_next_variant_runs(bench: Bench) -> None:
+    bench.write(test_own=KILLED)
+    result = bench.run("--llm-isolate", "--llm-variants", "fp32,bf16", "--import-mode=prepend")
+    result.assert_outcomes(passed=1, failed=1)
+    killed, other = bench.records()
+    assert killed["status"] == "error"
+    assert killed["reason"].endswith(
+        "fp32: the process that it ran in was killed by SIGKILL, perhaps for lack of memory"
+    )
+    assert other["status"] == "measured"
+
+
+def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench) -> None:
+    """Two rounds have no interval, and of three the interval is narrower than 100 times the latency."""
+    bench.write(
+        test_own="""
+        def test_mine(llm_benchmark):
+            assert len(llm_benchmark("Hello").rounds_s) == 3
+        """
+    )
+    assert bench.run("--llm-precision=10000%").ret == 0
+
+
+def test_no_round_is_added_once_the_time_is_spent(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_mine(llm_benchmark):
+            assert len(llm_benchmark("Hello").rounds_s) == 2
+        """
+    )
+    assert bench.run("--llm-precision=0.0001%", "--llm-max-time=0.000001").ret == 0
+
+
+def test_the_machines_limits_reach_every_record_and_the_report(own_suite: Bench) -> None:
+    assert own_suite.run("--llm-limits-time=0.05", "--llm-new-tokens=4").ret == 0
+    (record,) = own_suite.records()
+    assert {"mbu", "mfu", "roofline_ttft_s", "roofline_tpot_s"} <= record["metrics"].keys()
+    provenance = own_suite.results()["provenance"]
+    assert provenance["read_bytes_per_s"] > 1e8
+    assert provenance["matmul_flops_per_s"]["float32"] > 1e8
+    assert "- Limits, measured: memory " in own_suite.markdown()
+    assert "## Phases and limits" in own_suite.markdown()
+    assert "Decode of fp32 r" in own_suite.markdown()
+
+
+def test_nothing_is_probed_where_nothing_is_timed(own_suite: Bench) -> None:
+    assert own_suite.run("--llm-limits-time=0.05", "--benchmark-disable").ret == 0
+    assert own_suite.results()["provenance"]["read_bytes_per_s"] is None
+
+
+def test_what_taking_the_times_costs_is_told(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_overhead(llm_overhead, llm_prompts):
+            assert len(llm_overhead(llm_prompts.exact(8), pairs=4)) == 4
+        """
+    )
+    result = bench.run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["Taking each token's time changed the latency by * (95 % interval *"])
+    assert len(bench.results()["instrumentation_ratios"]) == 4
+
+
+def test_what_it_costs_is_not_measured_where_nothing_is_timed(bench: Bench) -> None:
+    bench.write(test_own="def test_overhead(llm_overhead): raise AssertionError")
+    bench.run("--benchmark-disable").assert_outcomes(skipped=1)
+
+
+def test_the_continuations_are_compared_with_the_references(own_suite: Bench) -> None:
+    assert own_suite.run("--llm-variants", "fp32,fp16").ret == 0
+    reference, same = (record["metrics"] for record in own_suite.records())
+    assert "first_divergent_token" not in reference
+    assert (same["first_divergent_token"], same["divergent_share"]) == (2, 0)
+
+
+def test_work_is_counted_and_the_same_each_time(own_suite: Bench) -> None:
+    work = []
+    for _ in range(2):
+        assert own_suite.run().ret == 0
+        work.append(own_suite.records()[0]["work"])
+    assert work[0] == work[1]
+    assert (work[0]["forward_passes"], work[0]["new_tokens"]) == (2, 2)
+    assert work[0]["prefill_flops"] > work[0]["decode_flops"] > 0

@@ -1,0 +1,71 @@
+"""The quality metrics of a run: of each variant by itself, and against the reference."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from llm_bench_fixtures.models import TINY, TINY_FOLDER, ModelSource
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+ALONE = {"loss", "perplexity", "bits_per_byte", "byte_perplexity", "word_perplexity", "scored_tokens"}
+COMPARED = {
+    *("ppl_ratio", "ppl_ratio_error", "kld_mean", "kld_error", "kld_p50", "kld_max"),
+    *("top1_agreement", "mean_dp", "rms_dp"),
+}
+
+
+def test_every_variant_but_the_reference_is_compared_with_it(own_suite: Bench) -> None:
+    assert own_suite.run("--llm-variants", "fp32,bf16,fp16").ret == 0
+    quality = {name: variant["quality"] for name, variant in own_suite.variants().items()}
+    assert set(quality["fp32"]) == ALONE
+    assert set(quality["bf16"]) == set(quality["fp16"]) == ALONE | COMPARED
+    assert 0 < quality["bf16"]["kld_mean"] < 0.01
+    assert quality["bf16"]["ppl_ratio"] == pytest.approx(quality["bf16"]["perplexity"] / quality["fp32"]["perplexity"])
+    assert quality["fp16"]["kld_max"] == 0.0  # on a CPU it is fp32 again
+    assert own_suite.records()[1]["metrics"]["kld_mean"] == quality["bf16"]["kld_mean"]
+
+
+def test_without_the_reference_there_is_nothing_to_compare_with(own_suite: Bench) -> None:
+    assert own_suite.run("--llm-variants", "bf16").ret == 0
+    assert set(own_suite.variants()["bf16"]["quality"]) == ALONE
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words", "scored"),
+    [
+        ("strided", "windows of 8 tokens, 4 apart", lambda tokens: tokens - 1),
+        ("rolling", "rolling windows of 8 tokens", lambda tokens: tokens),
+        ("llama", "llama windows of 8 tokens", lambda tokens: tokens // 8 * 3),  # the last three of each eight
+    ],
+)
+def test_each_scheme_of_windows_scores_its_tokens_and_says_so(
+    own_suite: Bench, scheme: str, words: str, scored: Callable[[int], int]
+) -> None:
+    text = own_suite.corpus.read_text(encoding="utf-8")
+    tokens = len(ModelSource(TINY, TINY_FOLDER).load_tokenizer()(text)["input_ids"])
+    assert own_suite.run("--llm-windows", scheme, "--llm-window", "8", "--llm-variants", "fp32,bf16").ret == 0
+    assert own_suite.results()["provenance"]["corpus"].endswith(f", in {words}")
+    assert own_suite.variants()["bf16"]["quality"]["scored_tokens"] == scored(tokens)
+
+
+def test_a_corpus_too_short_for_the_windows_is_an_error_with_both_numbers(own_suite: Bench) -> None:
+    result = own_suite.run("--llm-windows", "llama", "--llm-window", "500")
+    assert result.ret == 1
+    reason = own_suite.variants()["fp32"]["reason"]
+    assert "llama windows of 500 tokens need a corpus of at least 1000, and this one has" in reason
+
+
+def test_the_references_distributions_are_gone_after_the_run(
+    own_suite: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert own_suite.run("--llm-variants", "fp32,bf16").ret == 0
+    assert "kld_mean" in own_suite.variants()["bf16"]["quality"]
+    assert not list(tmp_path.glob("llm-bench-*"))
