@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from llm_bench_fixtures.options import OPTIONS
 from llm_bench_fixtures.report.sections import SCENARIOS
-from llm_bench_fixtures.settings import OPTIONS
 from llm_bench_fixtures.variants import CATALOGUE
 
 ROOT = Path(__file__).resolve().parent.parent

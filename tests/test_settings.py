@@ -6,7 +6,8 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.measure.windows import WindowPlan
-from llm_bench_fixtures.settings import OPTIONS, LoadFormat, Settings, WindowScheme, parse_settings
+from llm_bench_fixtures.options import OPTIONS, LoadFormat, WindowScheme
+from llm_bench_fixtures.settings import Settings, parse_settings
 from llm_bench_fixtures.variants import SPELLINGS, Precision
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from llm_bench_fixtures.options import OPTIONS
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import markdown_table
 from llm_bench_fixtures.results.metrics import METRICS, Kind
-from llm_bench_fixtures.settings import OPTIONS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"

@@ -9,7 +9,7 @@ import pytest
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError
 from llm_bench_fixtures.identity import variant_of
-from llm_bench_fixtures.state import SETTINGS, bench_session, is_timing
+from llm_bench_fixtures.state import bench_session, is_timing, settings_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.benchmarking import LlmBenchmark
@@ -54,7 +54,7 @@ def llm_corpus(llm_session: BenchSession) -> Corpus:
 @pytest.fixture(scope="session")
 def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
     """All values of --llm-batch-sizes; `llm_batch_size` is one of them."""
-    return request.config.stash[SETTINGS].batch_sizes
+    return settings_of(request.config).batch_sizes
 
 
 @pytest.fixture(scope="session")

@@ -30,9 +30,11 @@ class Identity:
 
 def variant_of(item: pytest.Item) -> Variant | None:
     """The variant that the item is parametrized with, if it is."""
+    parameter = _parameters(item).get("llm_model")
+    if parameter is None:
+        return None
     from llm_bench_fixtures.variants import Variant
 
-    parameter = _parameters(item).get("llm_model")
     return parameter if isinstance(parameter, Variant) else None
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from llm_bench_fixtures.artifacts import ArtifactStore, folder_digest
 from llm_bench_fixtures.device import Device, ResolvedPrecision
 from llm_bench_fixtures.errors import CandidateFailed, NoCandidateLoaded, first_line
+from llm_bench_fixtures.options import LoadFormat
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.quiet import quiet_libraries
-from llm_bench_fixtures.settings import LoadFormat, Settings
 from llm_bench_fixtures.variants import Precision, Variant, is_plain
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+    from llm_bench_fixtures.settings import Settings
     from llm_bench_fixtures.workloads import Batch, Workload
 
 P = ParamSpec("P")

@@ -20,15 +20,16 @@ from llm_bench_fixtures.fixtures import (  # noqa: F401  # pytest finds fixtures
     llm_session,
 )
 from llm_bench_fixtures.identity import identify, variant_of
-from llm_bench_fixtures.settings import OPTIONS
+from llm_bench_fixtures.options import OPTIONS
 from llm_bench_fixtures.state import (
     METRICS,
     RUN,
     SESSION,
-    SETTINGS,
+    any_given,
     bench_session,
-    keep_settings,
+    check_settings,
     selected_variants,
+    settings_of,
     write_results,
 )
 
@@ -61,21 +62,21 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    keep_settings(config)
+    check_settings(config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Refuse an unknown variant before any file is collected."""
-    selected_variants(session.config)
+    if any_given(session.config):
+        selected_variants(session.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `llm_model` once for each variant, and one that takes a sweep's value once for each."""
-    settings = metafunc.config.stash[SETTINGS]
-    for name, values in (("llm_batch_size", settings.batch_sizes), ("llm_prompt_length", settings.prompt_lengths)):
+    for name, setting in (("llm_batch_size", "batch_sizes"), ("llm_prompt_length", "prompt_lengths")):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, values)
+            metafunc.parametrize(name, getattr(settings_of(metafunc.config), setting))
     if "llm_model" in metafunc.fixturenames:
         names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
         try:
@@ -138,7 +139,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         from llm_bench_fixtures.report.terminal import summary_lines
 
         for line in summary_lines(
-            config.stash[RUN], config.stash[METRICS], config.stash[SETTINGS].report, terminalreporter._tw.fullwidth
+            config.stash[RUN], config.stash[METRICS], settings_of(config).report, terminalreporter._tw.fullwidth
         ):
             terminalreporter.write_line(line)
 
@@ -148,7 +149,7 @@ def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) 
     from llm_bench_fixtures.measure.quality import score_corpus
 
     keep, compare_with = bench_session(config).reference_folders(model.variant)
-    return model.call(score_corpus, corpus, config.stash[SETTINGS].window_plan, keep=keep, compare_with=compare_with)
+    return model.call(score_corpus, corpus, settings_of(config).window_plan, keep=keep, compare_with=compare_with)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

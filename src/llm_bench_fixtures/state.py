@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.settings import OPTIONS, Settings, parse_settings
-from llm_bench_fixtures.variants import CATALOGUE, Variant, narrow, select_variants
+from llm_bench_fixtures.options import OPTIONS
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
     from llm_bench_fixtures.session import BenchSession
+    from llm_bench_fixtures.settings import Settings
+    from llm_bench_fixtures.variants import Variant
 
 T = TypeVar("T")
 
@@ -25,10 +26,28 @@ METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the regist
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once the report is written
 
 
-def keep_settings(config: pytest.Config) -> None:
-    """Parse the options and ini values. UsageError for what can't be used."""
-    given = {option.name: config.getoption(option.ini) or config.getini(option.ini) or None for option in OPTIONS}
-    config.stash[SETTINGS] = or_usage_error(lambda: parse_settings(given))
+def settings_of(config: pytest.Config) -> Settings:
+    """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
+    if SETTINGS not in config.stash:
+        from llm_bench_fixtures.settings import parse_settings
+
+        config.stash[SETTINGS] = or_usage_error(lambda: parse_settings(_given(config)))
+    return config.stash[SETTINGS]
+
+
+def check_settings(config: pytest.Config) -> None:
+    """UsageError for an option or ini value that can't be used, before anything runs."""
+    if any_given(config):
+        settings_of(config)
+
+
+def any_given(config: pytest.Config) -> bool:
+    """Whether this run sets any of the options; the defaults need no check."""
+    return any(_given(config).values())
+
+
+def _given(config: pytest.Config) -> Mapping[str, str | None]:
+    return {option.name: config.getoption(option.ini) or config.getini(option.ini) or None for option in OPTIONS}
 
 
 def or_usage_error(compute: Callable[[], T]) -> T:
@@ -51,8 +70,9 @@ def _new_session(config: pytest.Config) -> BenchSession:
     from llm_bench_fixtures.progress import Progress
     from llm_bench_fixtures.session import BenchSession
     from llm_bench_fixtures.terminal_progress import TerminalProgress
+    from llm_bench_fixtures.variants import select_variants
 
-    settings = config.stash[SETTINGS]
+    settings = settings_of(config)
     if not is_timing(config):
         settings = replace(settings, limits_time=0.0)
     (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
@@ -80,13 +100,17 @@ def _registry(config: pytest.Config) -> Mapping[str, Metric]:
 
 def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
     """Every variant that this project knows: the package's, then those that its hooks add."""
+    from llm_bench_fixtures.variants import CATALOGUE
+
     added = config.hook.pytest_llm_bench_variants(config=config)
     return (*CATALOGUE, *(variant for group in added for variant in group))
 
 
 def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
     """The variants that this run is to measure, the reference first; `names` narrows them to a test's marker."""
-    settings = config.stash[SETTINGS]
+    from llm_bench_fixtures.variants import narrow, select_variants
+
+    settings = settings_of(config)
     return or_usage_error(
         lambda: narrow(names or [], select_variants(settings.variants, catalogue(config), settings.reference))
     )

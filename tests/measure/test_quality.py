@@ -27,7 +27,7 @@ from llm_bench_fixtures.measure.quality import (
 from llm_bench_fixtures.measure.reference import divergence_metrics
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
 from llm_bench_fixtures.models import LoadedModel
-from llm_bench_fixtures.settings import WindowScheme
+from llm_bench_fixtures.options import WindowScheme
 from llm_bench_fixtures.workloads import Corpus, Prompts, TokenIds, read_corpus
 
 ModelAround = Callable[[Any], LoadedModel]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from llm_bench_fixtures.models import TINY_FOLDER
-from llm_bench_fixtures.settings import OPTIONS
+from llm_bench_fixtures.options import OPTIONS
 from llm_bench_fixtures.variants import CATALOGUE
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def test_the_options_of_bitsandbytes(own_suite: Bench) -> None:
     pytest.importorskip("bitsandbytes")
     options = ("--llm-bnb-compute-dtype", "bf16", "--llm-bnb-double-quant")
     assert own_suite.run("--llm-variants", "bnb-nf4", *options).ret == 0
-    assert own_suite.variants()["bnb-nf4"]["label"] == "bitsandbytes nf4, bfloat16 compute, double quantization"
+    assert own_suite.variants()["bnb-nf4"]["label"] == "bitsandbytes nf4, computes in bfloat16, double quantization"
 
 
 def test_the_reports_folder(own_suite: Bench) -> None:

@@ -24,7 +24,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import CorpusTooShort, InvalidSetting
-from llm_bench_fixtures.settings import WindowScheme
+from llm_bench_fixtures.options import WindowScheme
 from llm_bench_fixtures.workloads import TokenIds
 
 if TYPE_CHECKING:
