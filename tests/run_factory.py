@@ -146,7 +146,7 @@ def full_run(**changes: Any) -> Run:
         make_variant(
             "bnb-nf4",
             backend="bitsandbytes",
-            label="bitsandbytes nf4, float32 compute",
+            label="bitsandbytes nf4, computes in float32",
             base="fp32",
             quantized=True,
             weight_bytes=1_320_000,

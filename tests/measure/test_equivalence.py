@@ -283,6 +283,12 @@ def test_what_fell_back_to_float32_has_its_tolerance(model_around: ModelAround) 
     assert arithmetic(replace(model_around(None), variant=fp16, precision=precision)) is Arithmetic.FLOAT32
 
 
+def test_products_that_the_backend_rounds_to_bfloat16_have_its_tolerance(model_around: ModelAround) -> None:
+    (nf4,) = (item for item in CATALOGUE if item.id == "bnb-nf4")
+    model = replace(model_around(None), variant=nf4, compute=Precision.BFLOAT16)
+    assert arithmetic(model) is Arithmetic.BFLOAT16
+
+
 def test_every_arithmetic_has_a_tolerance() -> None:
     assert set(TOLERANCES) == set(Arithmetic)
     assert TOLERANCES[Arithmetic.FLOAT32] == min(TOLERANCES.values())

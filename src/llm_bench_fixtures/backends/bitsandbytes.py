@@ -1,4 +1,8 @@
-"""bitsandbytes: weights in int8 (LLM.int8()) or 4 bits (NF4, FP4), on CPU and CUDA."""
+"""bitsandbytes: weights in int8 (LLM.int8()) or 4 bits (NF4, FP4), on CPU and CUDA.
+
+On a processor with AVX512-BF16, bitsandbytes repacks 4-bit weights before their first use, rounds their scales to
+bfloat16, and multiplies in bfloat16 whatever dtype was asked for.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,8 @@ def prepare(request: LoadRequest) -> None:
 
 
 def load(request: LoadRequest) -> LoadedModel:
-    precision = _compute_precision(request)
+    precision = _asked_precision(request)
+    compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
     module = load_pretrained(
         request,
@@ -47,26 +52,51 @@ def load(request: LoadRequest) -> LoadedModel:
         quantization_config=_quantization_config(request, precision),
         device_map={"": request.device.name},
     )
+    if request.device.kind is DeviceKind.CPU:
+        _repack(module)
     scales = _scales(module)
     return LoadedModel(
         request.variant,
         request.source,
         request.device,
         precision,
-        _label(request, precision),
+        _label(request, precision, compute),
         module,
         prepare_for_greedy(module, request.source.load_tokenizer()),
         weight_bytes=storage_bytes([*module.parameters(), *module.buffers(), *scales]),
         weight_bytes_read=bytes_read_by_forward(module, scales),
-        compute=None if request.variant.quantization is Quantization.BNB_INT8 else precision.actual,
+        compute=compute.actual if compute else None,
         cache_kinds=supported_caches(module),
     )
 
 
-def _compute_precision(request: LoadRequest) -> ResolvedPrecision:
+def _asked_precision(request: LoadRequest) -> ResolvedPrecision:
+    """Of all that isn't quantized, and of the products as far as bitsandbytes has a choice."""
     asked = request.settings.bnb_compute_dtype
     usual = Precision.FLOAT32 if request.device.kind is DeviceKind.CPU else Precision.BFLOAT16
     return resolve_precision(asked or usual, request.device)
+
+
+def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrecision | None:
+    """The dtype that matrices are multiplied in; None for integers."""
+    from bitsandbytes.functional import has_avx512bf16
+
+    if request.variant.quantization is Quantization.BNB_INT8:
+        return None
+    if request.device.kind is DeviceKind.CPU and has_avx512bf16():
+        return ResolvedPrecision(Precision.BFLOAT16, precision.requested, "AVX512-BF16")
+    return precision
+
+
+def _repack(module: torch.nn.Module) -> None:
+    """Run each 4-bit layer once, so that its weights are what they will be in every later pass."""
+    import torch
+    from bitsandbytes.nn import Linear4bit
+
+    with torch.inference_mode():
+        for layer in module.modules():
+            if isinstance(layer, Linear4bit):
+                layer(torch.zeros(1, layer.in_features, dtype=layer.compute_dtype))
 
 
 def _quantization_config(request: LoadRequest, precision: ResolvedPrecision) -> Any:
@@ -85,11 +115,11 @@ def _quantization_config(request: LoadRequest, precision: ResolvedPrecision) -> 
     )
 
 
-def _label(request: LoadRequest, precision: ResolvedPrecision) -> str:
-    if request.variant.quantization is Quantization.BNB_INT8:
+def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None) -> str:
+    if compute is None:
         return f"bitsandbytes int8, {precision.label} elsewhere"
     double = ", double quantization" if request.settings.bnb_double_quant else ""
-    return f"bitsandbytes {request.variant.quantization}, {precision.label} compute{double}"
+    return f"bitsandbytes {request.variant.quantization}, computes in {compute.label}{double}"
 
 
 def _scales(module: torch.nn.Module) -> list[torch.Tensor]:

@@ -278,7 +278,7 @@ def _finite(number: float) -> float | None:
 
 
 def arithmetic(model: LoadedModel) -> Arithmetic:
-    """Quantized activations decide; else the dtype that products are computed in, which 4-bit weights leave alone."""
+    """Quantized activations decide; else the dtype that products are computed in."""
     quantized = {
         Quantization.ORT_INT8_DYNAMIC: Arithmetic.INT8_PER_BATCH,
         Quantization.BNB_INT8: Arithmetic.INT8,
@@ -291,7 +291,7 @@ def arithmetic(model: LoadedModel) -> Arithmetic:
         Precision.FLOAT16: Arithmetic.FLOAT16,
         Precision.BFLOAT16: Arithmetic.BFLOAT16,
     }
-    return dtypes[model.variant.autocast or model.precision.actual]
+    return dtypes[model.compute or model.variant.autocast or model.precision.actual]
 
 
 def logit_scale(logits: torch.Tensor) -> torch.Tensor:
