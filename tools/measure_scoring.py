@@ -2,9 +2,10 @@
 
 In each round the embedded model, in float32, runs over the embedded corpus: bare forward passes on tensors made
 beforehand; the loss alone; the loss with the distributions kept as the reference; and compared with those. The order
-changes from round to round. Prints, for each of the last three, the median over the rounds of (bare seconds / its
-seconds), which is the share of the bare passes' tokens per second, with a 95 % interval. Beside it the same of the
-processor's seconds, which other work on the machine disturbs less; with several threads their waiting is in them.
+changes from round to round. As in a session, the reference is kept in new files; removing them is not timed. Prints,
+for each of the last three, the median over the rounds of (bare seconds / its seconds), which is the share of the bare
+passes' tokens per second, with a 95 % interval. Beside it the same of the processor's seconds, which other work on
+the machine disturbs less; with several threads their waiting is in them.
 
     python tools/measure_scoring.py [ROUNDS] [THREADS]
 """
@@ -12,6 +13,7 @@ processor's seconds, which other work on the machine disturbs less; with several
 from __future__ import annotations
 
 import itertools
+import shutil
 import sys
 import tempfile
 import time
@@ -84,13 +86,17 @@ def main(arguments: list[str]) -> None:
         ways: dict[str, Callable[[], object]] = {
             "bare": lambda: bare(model, batches),
             "loss only": lambda: score_corpus(model, corpus, PLAN),
-            "keeping the reference": lambda: score_corpus(model, corpus, PLAN, keep=folder / "kept"),
+            "keeping the reference": lambda: score_corpus(model, corpus, PLAN, keep=folder / "round"),
             "compared with it": lambda: score_corpus(model, corpus, PLAN, compare_with=folder / "kept"),
         }
+        score_corpus(model, corpus, PLAN, keep=folder / "kept")
         for work in ways.values():
             work()
+        taken = []
         orders = itertools.cycle(itertools.permutations(ways))
-        taken = [{way: seconds(ways[way]) for way in order} for order in itertools.islice(orders, 0, 5 * rounds, 5)]
+        for order in itertools.islice(orders, 0, 5 * rounds, 5):
+            shutil.rmtree(folder / "round")
+            taken.append({way: seconds(ways[way]) for way in order})
     bare_s = float(np.median([round_["bare"][0] for round_ in taken]))
     tokens = sum(int(batch.attention_mask.sum()) for batch in batches)
     print(f"bare forward passes: {tokens / bare_s:,.0f} tokens/s; threads: {threads}; rounds: {rounds}")

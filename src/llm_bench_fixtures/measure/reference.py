@@ -1,7 +1,7 @@
 """A reference model's distributions, kept in files, and how another model's differ from them, position by position.
 
 The files hold either every probability or, where those would be too many bytes, for each position the largest ones and
-a sample of the others. They are written and read through memory maps, a chunk of positions at a time.
+a sample of the others. They are written, and read through memory maps, a chunk of positions at a time.
 
 Sources: llama-perplexity for what is compared; for the sampled tail of the Kullback-Leibler divergence, importance
 sampling with a control variate (A. B. Owen, "Monte Carlo theory, methods and examples", chapters 8 and 9).
@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
 
 from llm_bench_fixtures.errors import ReferenceMismatch
 
@@ -94,6 +95,28 @@ def plan_layout(positions: int, vocabulary: int, digest: str, budget_bytes: int 
     return Layout(positions, vocabulary, digest, top, max(pairs - top, LEAST_SAMPLES))
 
 
+class ArrayFile:
+    """A .npy file of a known shape that is written a few rows at a time, in any order.
+
+    Written, not mapped: mapping a new file costs a page fault every 4 KiB, and where the disk is full, the process.
+    """
+
+    def __init__(self, file: BinaryIO, dtype: str, shape: tuple[int, ...]) -> None:
+        import numpy as np
+
+        self._file = file
+        self._dtype = np.dtype(dtype)
+        self._row_bytes = self._dtype.itemsize * math.prod(shape[1:])
+        described = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, described)
+        self._start = file.tell()
+
+    def put(self, first: int, rows: torch.Tensor) -> None:
+        """Write rows; the first of them is number `first`."""
+        self._file.seek(self._start + first * self._row_bytes)
+        self._file.write(rows.cpu().numpy().astype(self._dtype, order="C", copy=False).data)
+
+
 class ReferenceWriter:
     """Keeps a model's distributions in a folder, as an observer of its scoring.
 
@@ -103,23 +126,21 @@ class ReferenceWriter:
     def __init__(self, folder: Path, layout: Layout) -> None:
         self._folder = folder
         self._layout = layout
-        self._maps: dict[str, torch.Tensor] = {}
+        self._files: dict[str, ArrayFile] = {}
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
-        import numpy as np
-        import torch
-
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / LAYOUT_FILE).unlink(missing_ok=True)
         for name, (dtype, shape) in self._layout.arrays.items():
-            kept = np.lib.format.open_memmap(self._folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
-            self._maps[name] = torch.from_numpy(kept)
+            file = self._opened.enter_context((self._folder / f"{name}.npy").open("wb"))
+            self._files[name] = ArrayFile(file, dtype, shape)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._maps.clear()
+        self._opened.close()
         if kind is None:
             (self._folder / LAYOUT_FILE).write_text(json.dumps(asdict(self._layout)), encoding="utf-8")
 
@@ -132,7 +153,7 @@ class ReferenceWriter:
 
     def _put(self, first: int, **values: torch.Tensor) -> None:
         for name, value in values.items():
-            self._maps[name][first : first + len(value)] = value
+            self._files[name].put(first, value)
 
     def _put_all(self, first: int, chunk: Chunk) -> None:
         import torch
