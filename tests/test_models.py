@@ -5,6 +5,7 @@ import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,6 +156,15 @@ def test_weights_that_lack_a_layer_are_never_loaded_as_if_whole(
     save_file(weights, path, metadata={"format": "pt"})
     with pytest.raises(LlmBenchError):
         load_variant(make_request("fp32", source=find(folder)))
+    assert find(folder, "tiny").name == "tiny"
+
+
+def test_a_candidate_that_the_memory_can_not_hold_gives_way_to_the_next(
+    find: Find, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    assert find(folder, "tiny").name == "tiny"
+    assert find("tiny", folder).folder == folder
 
 
 def test_a_model_that_does_not_continue_text_fails_the_candidate(find: Find, folder: Path) -> None:

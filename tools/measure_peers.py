@@ -4,9 +4,10 @@ One prompt of 64 tokens, 16 new ones, greedy, batch 1, float32 on the CPU, from 
 is a process of its own; they take turns, in the other order every second time. Prints the median over the turns of each
 one's own median, in milliseconds, and its ratio to the bare loop's of the same turn.
 
-    prefill   a `generate` of one token; for optimum-benchmark, what it reports as prefill: the time to the first token
     latency   a `generate` of all tokens
-    decode    latency - prefill
+    prefill   the bare loop: a `generate` of one token; this package: the time to the first token within the `generate`
+              of all; optimum-benchmark: what it reports as prefill
+    decode    latency - prefill; of this package within each `generate`, of the others between the medians
 
 optimum-benchmark is not a dependency; this combination installs:
 
@@ -42,9 +43,6 @@ WIDTH = 512
 VARIABLES = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "LOG_LEVEL": "ERROR", "LOG_TO_FILE": "0"}
 
 SUITE = """
-def test_prefill(llm_benchmark, llm_prompts):
-    llm_benchmark(llm_prompts.exact({prompt_tokens}), new_tokens=1)
-
 def test_latency(llm_benchmark, llm_prompts):
     llm_benchmark(llm_prompts.exact({prompt_tokens}), new_tokens={new_tokens})
 """
@@ -55,11 +53,12 @@ class Times:
     """Medians in seconds."""
 
     prefill_s: float
+    decode_s: float
     latency_s: float
 
-    @property
-    def decode_s(self) -> float:
-        return self.latency_s - self.prefill_s
+
+def between_medians(prefill_s: float, latency_s: float) -> Times:
+    return Times(prefill_s, latency_s - prefill_s, latency_s)
 
 
 def measure_bare(model: str, rounds: int) -> Times:
@@ -86,7 +85,7 @@ def measure_bare(model: str, rounds: int) -> Times:
             seconds.append(time.perf_counter() - started)
         return statistics.median(seconds[WARMUP_ROUNDS:])
 
-    return Times(median_s(1), median_s(NEW_TOKENS))
+    return between_medians(median_s(1), median_s(NEW_TOKENS))
 
 
 def measure_ours(model: str, rounds: int) -> Times:
@@ -111,9 +110,11 @@ def measure_ours(model: str, rounds: int) -> Times:
         ]
         if pytest.main([str(suite), *options]):
             sys.exit("pytest failed")
-        records = json.loads((Path(folder) / "report" / "results.json").read_text())["records"]
-    medians = {record["case"].rpartition("_")[-1]: statistics.median(record["rounds_s"]) for record in records}
-    return Times(medians["prefill"], medians["latency"])
+        (record,) = json.loads((Path(folder) / "report" / "results.json").read_text())["records"]
+    latencies = record["rounds_s"]
+    first_tokens = [tokens[0] for (tokens,) in record["tokens_s"]]  # of each round's one batch
+    decodes = [latency - first for latency, first in zip(latencies, first_tokens, strict=True)]
+    return Times(statistics.median(first_tokens), statistics.median(decodes), statistics.median(latencies))
 
 
 def measure_optimum(model: str, rounds: int, launcher: Any) -> Times:
@@ -136,7 +137,7 @@ def measure_optimum(model: str, rounds: int, launcher: Any) -> Times:
     )
     config = BenchmarkConfig(name="peers", launcher=launcher, scenario=scenario, backend=backend)
     report = Benchmark.launch(config)
-    return Times(report.prefill.latency.p50, report.generate.latency.p50)
+    return between_medians(report.prefill.latency.p50, report.generate.latency.p50)
 
 
 def measure_inline(model: str, rounds: int) -> Times:

@@ -68,7 +68,7 @@ class LlmOverhead:
         self._model = model
         self._session = session
 
-    def __call__(self, prompt: TokenIds, *, pairs: int = 60, budget_s: float = 20.0) -> tuple[float, ...]:
+    def __call__(self, prompt: TokenIds, *, pairs: int = 150, budget_s: float = 20.0) -> tuple[float, ...]:
         """Ratios of alternated pairs: seconds of `generate` with the times taken / without.
 
         pairs: at most; once `budget_s` seconds are spent no more begin.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from llm_bench_fixtures.artifacts import ArtifactStore, folder_digest
 from llm_bench_fixtures.device import Device, ResolvedPrecision
-from llm_bench_fixtures.errors import CandidateFailed, NoCandidateLoaded, first_line
+from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, NoCandidateLoaded, first_line
 from llm_bench_fixtures.options import LoadFormat
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.quiet import quiet_libraries
@@ -21,7 +21,7 @@ from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from llm_bench_fixtures.settings import Settings
     from llm_bench_fixtures.workloads import Batch, Workload
@@ -72,10 +72,32 @@ class ModelSource:
 
         return AutoConfig.from_pretrained(self.folder, trust_remote_code=self.trust_remote_code, local_files_only=True)
 
+    def load_model(self, **how: Any) -> PreTrainedModel:
+        """The model in evaluation mode. Safetensors where there are any; a pickle only as weights.
+
+        Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers.
+        """
+        from transformers import AutoModelForCausalLM
+
+        model, info = AutoModelForCausalLM.from_pretrained(
+            self.folder,
+            trust_remote_code=self.trust_remote_code,
+            local_files_only=True,
+            use_safetensors=bool(safetensors_files(self.folder)),
+            weights_only=True,
+            output_loading_info=True,
+            **how,
+        )
+        if info["missing_keys"]:
+            raise IncompleteWeights(sorted(info["missing_keys"]))
+        loaded: PreTrainedModel = model.eval()
+        return loaded
+
 
 def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
     """The first candidate of `settings.model` that has a usable tokenizer, config and weights.
 
+    One that others stand behind is loaded once to see: only then is it certain that it can be.
     Raises NoCandidateLoaded with the reason of each.
     """
     failures = []
@@ -84,6 +106,8 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
             with quiet_libraries():
                 source = _candidate(name, settings, store)
                 _check_usable(source)
+                if name != settings.model[-1]:
+                    _check_loads(source)
             return source
         except CandidateFailed as error:
             failures.append((name, str(error)))
@@ -238,6 +262,20 @@ def _check_usable(source: ModelSource) -> None:
         raise CandidateFailed("its weights are quantized already; give the model that they were made from")
     check_architecture(config, source.trust_remote_code)
     check_weights(source.folder)
+
+
+def _check_loads(source: ModelSource) -> None:
+    """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
+    import psutil
+
+    needed = sum(path.stat().st_size for path in safetensors_files(source.folder))
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise CandidateFailed(f"out of memory: {needed / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB free")
+    try:
+        source.load_model(dtype="auto")
+    except Exception as error:  # what transformers and remote code raise has no narrower base
+        raise CandidateFailed(f"it can't be loaded: {first_line(error)}") from error
 
 
 def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> None:

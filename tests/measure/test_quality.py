@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch
 from llm_bench_fixtures.measure import quality
+from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.quality import (
     Chunk,
     Score,
@@ -25,10 +26,11 @@ from llm_bench_fixtures.measure.quality import (
     text_metrics,
 )
 from llm_bench_fixtures.measure.reference import divergence_metrics
+from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
 from llm_bench_fixtures.models import LoadedModel
 from llm_bench_fixtures.options import WindowScheme
-from llm_bench_fixtures.workloads import Corpus, Prompts, TokenIds, read_corpus
+from llm_bench_fixtures.workloads import Corpus, Prompts, TokenIds, Workload, read_corpus
 
 ModelAround = Callable[[Any], LoadedModel]
 STRIDED, ROLLING, LLAMA = WindowScheme.STRIDED, WindowScheme.ROLLING, WindowScheme.LLAMA
@@ -435,6 +437,28 @@ def test_more_damage_to_the_weights_moves_the_metrics_further(
         assert values == sorted(set(values)), name
     agreement = [run["top1_agreement"] for run in runs]
     assert agreement == sorted(set(agreement), reverse=True)
+
+
+def test_more_damage_moves_the_outermost_thousandth_and_the_generated_text_further(
+    tiny_fp32: LoadedModel, prompts: Prompts, tmp_path: Path
+) -> None:
+    """A thousandth takes a thousand positions."""
+    corpus = read_corpus(None)
+    corpus = Corpus("beginnings", tuple(text[:1200] for text in corpus.texts))
+    plan = WindowPlan(window=64, stride=64)
+    score_corpus(tiny_fp32, corpus, plan, keep=tmp_path)
+    workload = Workload(prompts.varied(8), new_tokens=12, batch_size=8)
+    undamaged = run_round(tiny_fp32, workload).continuations
+    kld_p999, shares, firsts = [], [], []
+    for size in (0.0, 0.25, 1.0):
+        other = damaged(tiny_fp32, size)
+        kld_p999.append(score_corpus(other, corpus, plan, compare_with=tmp_path)["kld_p999"])
+        texts = list(zip(undamaged, run_round(other, workload).continuations, strict=True))
+        shares.append(sum(divergent_share(*pair) for pair in texts))
+        firsts.append(sum(first_divergence(*pair) for pair in texts))
+    assert kld_p999 == sorted(set(kld_p999))
+    assert shares == sorted(set(shares))
+    assert firsts == sorted(set(firsts), reverse=True)
 
 
 def test_much_damage_lowers_the_mean_probability_of_the_true_token(

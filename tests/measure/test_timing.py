@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Protocol, cast
 
 import pytest
@@ -143,6 +145,21 @@ def test_a_step_that_sleeps_shows_in_the_gaps_and_not_before_the_first_token(
     assert (slow[-1] - slow[0]) / 3 - (usual[-1] - usual[0]) / 3 == pytest.approx(0.002)
 
 
+def test_a_real_step_that_sleeps_is_in_every_gap(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+    """A sleep is never shorter than it was asked to be; the first pass, over the whole prompt, has none."""
+
+    def sleep(module: torch.nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
+        if given["input_ids"].shape[1] == 1:
+            time.sleep(0.002)
+
+    hook = tiny_fp32.module.register_forward_pre_hook(sleep, with_kwargs=True)
+    try:
+        (batch,) = run_round(tiny_fp32, Workload((prompts.exact(8),), new_tokens=6, batch_size=1)).batches
+    finally:
+        hook.remove()
+    assert all(after - before >= 0.002 for before, after in pairwise(batch.tokens_s))
+
+
 def test_generate_is_asked_for_exactly_the_new_tokens_and_the_mask(model_around: ModelAround) -> None:
     module = CountingModel()
     run_round(model_around(module), WORKLOAD)
@@ -184,11 +201,13 @@ def greedy(model: LoadedModel, workload: Workload) -> tuple[TokenIds, ...]:
     return run_round(model, workload).continuations
 
 
-@pytest.mark.parametrize("variant", ["fp32", "bf16", "autocast-bf16", "bnb-nf4"])
+@pytest.mark.parametrize("variant", ["fp32", "bf16", "autocast-bf16", "bnb-int8", "bnb-nf4", "ort-fp32"])
 @pytest.mark.parametrize("cache", list(CacheKind))
 def test_every_token_has_its_time_within_the_call(
     variant: str, cache: CacheKind, make_request: MakeRequest, prompts: Prompts
 ) -> None:
+    if variant.startswith("ort"):
+        pytest.importorskip("optimum.onnxruntime")
     model = load_variant(make_request(variant))
     if cache not in model.cache_kinds:
         pytest.skip("no such cache")

@@ -93,8 +93,8 @@ VARIANT = make_variant(
         ("mfu", 0.5),  # 2400 / 1.2 s / 4000
         ("roofline_ttft_s", 0.3),  # two batches: max(2400 / 4000, 2 x 4000 / 20 000) / 2
         ("roofline_tpot_s", 0.3),  # two steps of each: max(1200 / 4000, 24 000 / 20 000) / 4
-        ("energy_j", 7.0),
-        ("tokens_per_joule", 12 / 7),
+        ("energy_j", 7.5),
+        ("tokens_per_joule", 12 / 7.5),
         ("new_tokens", 12),
         ("prompt_tokens", 30),
         ("padded_tokens", 10),

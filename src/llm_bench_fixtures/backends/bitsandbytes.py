@@ -13,7 +13,6 @@ from llm_bench_fixtures.backends import require
 from llm_bench_fixtures.backends import torch as torch_backend
 from llm_bench_fixtures.backends.torch import (
     check_memory,
-    load_pretrained,
     prepare_for_greedy,
     supported_caches,
 )
@@ -46,8 +45,7 @@ def load(request: LoadRequest) -> LoadedModel:
     precision = _asked_precision(request)
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
-    module = load_pretrained(
-        request,
+    module = request.source.load_model(
         dtype=precision.torch_dtype,
         quantization_config=_quantization_config(request, precision),
         device_map={"": request.device.name},

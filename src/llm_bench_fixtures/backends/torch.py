@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.device import DeviceKind, resolve_precision
-from llm_bench_fixtures.errors import BackendUnavailable, IncompleteWeights, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.models import (
     LoadedModel,
     bytes_read_by_forward,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
     from llm_bench_fixtures.device import Device
     from llm_bench_fixtures.models import LoadRequest
@@ -39,7 +39,7 @@ def prepare(request: LoadRequest) -> None:
 def load(request: LoadRequest) -> LoadedModel:
     precision = resolve_precision(request.variant.precision, request.device)
     check_memory(request, precision.torch_dtype.itemsize)
-    module = load_pretrained(request, dtype=precision.torch_dtype).to(request.device.name)
+    module = request.source.load_model(dtype=precision.torch_dtype).to(request.device.name)
     label = precision.label
     caches = supported_caches(module)
     running = {}
@@ -70,29 +70,6 @@ def _autocast(request: LoadRequest) -> Any:
         request.variant.autocast or Precision.BFLOAT16
     ]
     return lambda: torch.autocast(request.device.kind.value, dtype=dtype)
-
-
-def load_pretrained(request: LoadRequest, **how: Any) -> PreTrainedModel:
-    """The model in its folder, in evaluation mode. Safetensors where there are any; a pickle only as weights.
-
-    Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers.
-    """
-    from transformers import AutoModelForCausalLM
-
-    folder = request.source.folder
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder,
-        trust_remote_code=request.source.trust_remote_code,
-        local_files_only=True,
-        use_safetensors=bool(safetensors_files(folder)),
-        weights_only=True,
-        output_loading_info=True,
-        **how,
-    )
-    if info["missing_keys"]:
-        raise IncompleteWeights(sorted(info["missing_keys"]))
-    loaded: PreTrainedModel = model.eval()
-    return loaded
 
 
 def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:

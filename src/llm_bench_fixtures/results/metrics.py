@@ -114,7 +114,7 @@ def _per_prefill_second(count: Callable[[WorkloadFacts], int]) -> Value:
 
 
 def _energy(record: Record, _: VariantResult) -> float | None:
-    return statistics.median(record.energy_j) if record.energy_j else None
+    return statistics.fmean(record.energy_j) if record.energy_j else None
 
 
 def _tokens_per_joule(record: Record, variant: VariantResult) -> float | None:
@@ -412,8 +412,8 @@ METRICS: tuple[Metric, ...] = (
         Unit.JOULES,
         LOWER,
         Kind.TIMING,
-        "median over the rounds of the joules that the machine's own counters add during a round, all that runs "
-        "on it included",
+        "mean over the rounds of the joules that the machine's own counters add during a round, all that runs on it "
+        "included. A mean, because a GPU's counter moves in steps of up to 0.1 s: a short round may see none or two",
         "RAPL, NVML",
         _energy,
     ),
