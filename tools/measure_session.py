@@ -41,10 +41,12 @@ def run_suite(options: list[str], report: Path) -> tuple[float, int]:
 
 
 def resident_bytes(process: psutil.Process) -> int:
-    """Of the process and its children."""
+    """Of the process and its children; what they share, as a child just forked does all, is counted once."""
     try:
-        family = [process, *process.children(recursive=True)]
-        return sum(member.memory_info().rss for member in family)
+        children = process.children(recursive=True)
+        if not children:
+            return process.memory_info().rss
+        return sum(member.memory_full_info().pss for member in [process, *children])
     except psutil.NoSuchProcess:
         return 0
 

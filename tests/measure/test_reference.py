@@ -16,6 +16,7 @@ from llm_bench_fixtures.measure.reference import (
     BUDGET_BYTES,
     LEAST_SAMPLES,
     LEAST_TOP,
+    ArrayFile,
     Comparison,
     Layout,
     ReferenceWriter,
@@ -82,12 +83,12 @@ def keep(folder: Path, layout: Layout, logits: torch.Tensor, rows: int = 64) -> 
 
 
 def compare(folder: Path, logits: torch.Tensor, rows: int = 64) -> dict[str, float]:
-    comparison = Comparison(folder, POSITIONS, VOCABULARY, "digest")
     nll = []
-    for chunk in score_chunks(logits, Window((0, *targets()), unscored=1), rows):
-        comparison.take(sum(map(len, nll)), chunk)
-        nll.append(chunk.nll.numpy().copy())
-    return dict(comparison.metrics(np.concatenate(nll)))
+    with Comparison(folder, POSITIONS, VOCABULARY, "digest") as comparison:
+        for chunk in score_chunks(logits, Window((0, *targets()), unscored=1), rows):
+            comparison.take(sum(map(len, nll)), chunk)
+            nll.append(chunk.nll.numpy().copy())
+        return dict(comparison.metrics(np.concatenate(nll)))
 
 
 def layout_of(top: int, samples: int) -> Layout:
@@ -173,12 +174,12 @@ def test_samples_come_from_outside_the_top_and_in_proportion(tmp_path: Path) -> 
     with ReferenceWriter(tmp_path, Layout(POSITIONS, 4, "digest", 1, 100)) as writer:
         (chunk,) = score_chunks(logits, Window((0,) * (POSITIONS + 1), unscored=1), POSITIONS)
         writer.take(0, chunk)
-    drawn = np.load(tmp_path / "tail_ids.npy")
-    shares = np.bincount(drawn.ravel(), minlength=4) / drawn.size
+    drawn = np.fromfile(tmp_path / "tail_ids", np.int32)
+    shares = np.bincount(drawn, minlength=4) / drawn.size
     assert shares[0] == 0
     assert shares[1:] == pytest.approx([0.5, 0.25, 0.25], abs=0.015)  # four standard errors of 20,000 draws
-    assert np.load(tmp_path / "tail_mass.npy") == pytest.approx(0.5)
-    assert np.load(tmp_path / "top_ids.npy").tolist() == [[0]] * POSITIONS
+    assert np.fromfile(tmp_path / "tail_mass", np.float32) == pytest.approx(0.5)
+    assert np.fromfile(tmp_path / "top_ids", np.int32).tolist() == [0] * POSITIONS
 
 
 def test_the_control_variate_takes_its_share_of_the_noise_away() -> None:
@@ -201,11 +202,19 @@ def test_the_files_are_what_the_layout_says(tmp_path: Path) -> None:
     for layout in (EXACT, layout_of(20, 30)):
         folder = tmp_path / str(layout.top)
         keep(folder, layout, random_logits(1))
-        for name, (dtype, shape) in layout.arrays.items():
-            array = np.load(folder / f"{name}.npy", mmap_mode="r")
-            assert (array.dtype.name, array.shape) == (dtype, shape)
-        headers = 128 * len(layout.arrays)
-        assert sum(path.stat().st_size for path in folder.glob("*.npy")) == layout.file_bytes + headers
+        sizes = {name: (folder / name).stat().st_size for name in layout.arrays}
+        assert sizes == {name: 4 * math.prod(shape) for name, (_, shape) in layout.arrays.items()}
+        assert sum(sizes.values()) == layout.file_bytes
+
+
+def test_rows_are_read_as_they_were_written_in_whatever_order(tmp_path: Path) -> None:
+    with (tmp_path / "rows").open("w+b") as file:
+        array = ArrayFile(file, "float32", (2,))
+        array.put(2, torch.tensor([[4.0, 5.0]]))
+        array.put(0, torch.tensor([[0.0, 1.0], [2.0, 3.0]]))
+        assert array.get(1, 2).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+        with pytest.raises(ReferenceMismatch, match="rows was cut short"):
+            array.get(2, 2)
 
 
 def test_a_comparison_leaves_the_files_as_they_were(tmp_path: Path) -> None:

@@ -103,9 +103,9 @@ def score_corpus(
             observers.append(opened.enter_context(ReferenceWriter(keep, layout)))
         if compare_with is not None:
             comparison = Comparison(compare_with, cut.tokens, model.vocabulary, cut.digest)
-            observers.append(comparison)
+            observers.append(opened.enter_context(comparison))
         score = score_windows(model, cut.windows, observers)
-    return {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
+        return {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
 
 
 def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:

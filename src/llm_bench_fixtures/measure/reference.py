@@ -1,7 +1,7 @@
 """A reference model's distributions, kept in files, and how another model's differ from them, position by position.
 
 The files hold either every probability or, where those would be too many bytes, for each position the largest ones and
-a sample of the others. They are written, and read through memory maps, a chunk of positions at a time.
+a sample of the others. They are written and read a chunk of positions at a time.
 
 Sources: llama-perplexity for what is compared; for the sampled tail of the Kullback-Leibler divergence, importance
 sampling with a control variate (A. B. Owen, "Monte Carlo theory, methods and examples", chapters 8 and 9).
@@ -16,11 +16,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from llm_bench_fixtures.errors import ReferenceMismatch
 
 if TYPE_CHECKING:
+    from io import BufferedRandom
+
     import numpy as np
     import torch
     from numpy.typing import NDArray
@@ -79,7 +81,7 @@ class Layout:
 
     @property
     def file_bytes(self) -> int:
-        """Of all files together, without their headers."""
+        """Of all files together."""
         return sum(BYTES * math.prod(shape) for _, shape in self.arrays.values())
 
 
@@ -96,25 +98,35 @@ def plan_layout(positions: int, vocabulary: int, digest: str, budget_bytes: int 
 
 
 class ArrayFile:
-    """A .npy file of a known shape that is written a few rows at a time, in any order.
+    """An array in a file of nothing else, written and read a few rows at a time, in any order.
 
-    Written, not mapped: mapping a new file costs a page fault every 4 KiB, and where the disk is full, the process.
+    Not mapped: a new file's map costs a page fault every 4 KiB, and where the disk is full, the process.
     """
 
-    def __init__(self, file: BinaryIO, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, file: BufferedRandom, dtype: str, row: tuple[int, ...]) -> None:
+        """row: the shape of one."""
         import numpy as np
 
         self._file = file
         self._dtype = np.dtype(dtype)
-        self._row_bytes = self._dtype.itemsize * math.prod(shape[1:])
-        described = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, described)
-        self._start = file.tell()
+        self._row = row
+        self._row_bytes = self._dtype.itemsize * math.prod(row)
 
     def put(self, first: int, rows: torch.Tensor) -> None:
         """Write rows; the first of them is number `first`."""
-        self._file.seek(self._start + first * self._row_bytes)
+        self._file.seek(first * self._row_bytes)
         self._file.write(rows.cpu().numpy().astype(self._dtype, order="C", copy=False).data)
+
+    def get(self, first: int, count: int) -> torch.Tensor:
+        """That many rows from number `first` on. Raises ReferenceMismatch where the file ends before."""
+        import numpy as np
+        import torch
+
+        self._file.seek(first * self._row_bytes)
+        rows = np.empty((count, *self._row), self._dtype)
+        if self._file.readinto(rows.data.cast("B")) != rows.nbytes:
+            raise ReferenceMismatch(f"{self._file.name} was cut short: score the reference again")
+        return torch.from_numpy(rows)
 
 
 class ReferenceWriter:
@@ -132,9 +144,9 @@ class ReferenceWriter:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / LAYOUT_FILE).unlink(missing_ok=True)
-        for name, (dtype, shape) in self._layout.arrays.items():
-            file = self._opened.enter_context((self._folder / f"{name}.npy").open("wb"))
-            self._files[name] = ArrayFile(file, dtype, shape)
+        for name, (dtype, (_, *row)) in self._layout.arrays.items():
+            file = self._opened.enter_context((self._folder / name).open("w+b"))
+            self._files[name] = ArrayFile(file, dtype, tuple(row))
         return self
 
     def __exit__(
@@ -219,27 +231,33 @@ def _draw(below: torch.Tensor, samples: int, first: int) -> torch.Tensor:
 class Comparison:
     """Compares a model with a kept reference, as an observer of its scoring.
 
-    Raises ReferenceMismatch where that was kept of other windows or over another vocabulary.
+    A context manager. Raises ReferenceMismatch where that was kept of other windows or over another vocabulary.
     """
 
     def __init__(self, folder: Path, positions: int, vocabulary: int, digest: str) -> None:
         import numpy as np
-        import torch
 
+        self._folder = folder
         self._layout = _read_layout(folder)
         _check_same(folder, self._layout, positions, vocabulary, digest)
-        self._maps = {
-            # "c": the file stays as it is, and torch takes no read-only arrays
-            name: torch.from_numpy(np.load(folder / f"{name}.npy", mmap_mode="c"))
-            for name in self._layout.arrays
-        }
+        self._files: dict[str, ArrayFile] = {}
+        self._opened = ExitStack()
         self._same_top = np.zeros(positions, np.bool_)
         self._kld = np.zeros(positions, np.float32)  # without what is known of the tail from samples only
         self._tail = np.zeros((positions, len(TailSums.__dataclass_fields__)), np.float32)
 
+    def __enter__(self) -> Self:
+        for name, (dtype, (_, *row)) in self._layout.arrays.items():
+            file = self._opened.enter_context((self._folder / name).open("r+b"))
+            self._files[name] = ArrayFile(file, dtype, tuple(row))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
     def take(self, first: int, chunk: Chunk) -> None:
         here = slice(first, first + len(chunk.nll))
-        kept = {name: kept[here].to(chunk.shifted.device) for name, kept in self._maps.items()}
+        kept = {name: file.get(first, len(chunk.nll)).to(chunk.shifted.device) for name, file in self._files.items()}
         at_top = chunk.shifted.gather(-1, kept["argmax"].long().unsqueeze(-1)).squeeze(-1)
         self._same_top[here] = (at_top == 0).cpu().numpy()
         if self._layout.is_exact:
@@ -251,7 +269,7 @@ class Comparison:
 
     def metrics(self, nll: NDArray[np.float32]) -> Mapping[str, float]:
         """The comparison's metrics by name, once every position was taken. nll: the model's own."""
-        reference = self._maps["nll"].numpy()
+        reference = self._files["nll"].get(0, self._layout.positions).numpy()
         return {
             **ratio_metrics(nll, reference),
             **divergence_metrics(*self._divergences()),
