@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -348,6 +348,21 @@ class Deaf:
 
 def verdicts(model: LoadedModel, prompts: Sequence[TokenIds]) -> dict[Way, Verdict]:
     return {item.way: item.verdict for item in check_equivalence(model, prompts, NEW_TOKENS)}
+
+
+@dataclass
+class OwnGenerate(LoadedModel):
+    """Of a backend that doesn't generate by its module."""
+
+    def generate(self, input_ids: torch.Tensor, *_: object, **how: object) -> torch.Tensor:
+        return torch.cat([input_ids, torch.ones(len(input_ids), NEW_TOKENS, dtype=torch.long)], dim=1)
+
+
+def test_where_no_logits_are_seen_nothing_is_said(tiny_fp32: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:
+    model = OwnGenerate(**{item.name: getattr(tiny_fp32, item.name) for item in fields(tiny_fp32) if item.init})
+    found = check_equivalence(model, unequal, NEW_TOKENS)
+    assert {item.verdict for item in found} == {Verdict.NOT_SUPPORTED}
+    assert found[0].reason == "fp32 shows no logits while it generates"
 
 
 @each(VARIANTS)

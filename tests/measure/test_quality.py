@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from llm_bench_fixtures.measure.quality import (
     score_windows,
     text_metrics,
 )
-from llm_bench_fixtures.measure.reference import divergence_metrics
+from llm_bench_fixtures.measure.reference import Divergences, divergence_metrics, plan_layout
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
 from llm_bench_fixtures.models import LoadedModel
@@ -380,7 +381,7 @@ def test_a_variant_whose_most_likely_tokens_include_the_references_agrees(
 
 def test_percentiles_that_the_positions_cannot_support_are_left_out() -> None:
     found = [
-        sorted(name for name in divergence_metrics(np.zeros(positions), 0.0) if name.startswith("kld_p"))
+        sorted(name for name in divergence_metrics(Divergences(*np.zeros((2, positions)))) if name.startswith("kld_p"))
         for positions in (1, 2, 99, 100, 999, 1000)
     ]
     assert found == [[], ["kld_p50"], ["kld_p50"], *[["kld_p50", "kld_p99"]] * 2, ["kld_p50", "kld_p99", "kld_p999"]]
@@ -459,6 +460,30 @@ def test_more_damage_moves_the_outermost_thousandth_and_the_generated_text_furth
     assert kld_p999 == sorted(set(kld_p999))
     assert shares == sorted(set(shares))
     assert firsts == sorted(set(firsts), reverse=True)
+
+
+@pytest.mark.parametrize("size", [0.02, 0.25, 1.0])
+def test_every_sampled_figure_is_exact_to_its_stated_error(
+    size: float,
+    tiny_fp32: LoadedModel,
+    short_corpus_of_four: Corpus,
+    kept: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The embedded model's 4096 probabilities of a position against 16 + 16 of them."""
+    plan = WindowPlan(window=64)
+    monkeypatch.setattr(quality, "plan_layout", partial(plan_layout, budget_bytes=1))
+    score_corpus(tiny_fp32, short_corpus_of_four, plan, keep=tmp_path)
+    exact, sampled = (
+        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, plan, compare_with=folder)
+        for folder in (kept, tmp_path)
+    )
+    assert abs(sampled["kld_mean"] - exact["kld_mean"]) <= 2 * sampled["kld_error"]
+    for name in ("kld_p50", "kld_p99", "kld_max"):
+        assert sampled[f"{name}_error"] > 0
+        assert abs(sampled[name] - exact[name]) <= sampled[f"{name}_error"]
+        assert f"{name}_error" not in exact
 
 
 def test_much_damage_lowers_the_mean_probability_of_the_true_token(

@@ -18,6 +18,7 @@ from llm_bench_fixtures.measure.reference import (
     LEAST_TOP,
     ArrayFile,
     Comparison,
+    Divergences,
     Layout,
     ReferenceWriter,
     TailSums,
@@ -141,9 +142,12 @@ def test_a_sampled_divergence_is_exact_to_its_stated_error(distance: float, tmp_
     p = random_logits(1, peakedness=1.0)
     q = p + distance * random_logits(2)
     keep(tmp_path, layout_of(40, 40), p)
-    metrics, expected = compare(tmp_path, q), float(divergences(p, q).mean())
+    metrics, exact = compare(tmp_path, q), divergences(p, q).numpy()
+    expected = float(exact.mean())
     assert abs(metrics["kld_mean"] - expected) <= 2 * metrics["kld_error"] + 1e-6
     assert metrics["kld_error"] <= 0.05 * expected + 1e-6
+    for name, share in {"kld_p50": 0.5, "kld_p99": 0.99, "kld_max": 1.0}.items():
+        assert abs(metrics[name] - np.quantile(exact, share)) <= metrics.get(f"{name}_error", 0.0) + 1e-6
 
 
 def test_sampling_is_unbiased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,16 +190,16 @@ def test_the_control_variate_takes_its_share_of_the_noise_away() -> None:
     """Where the excess is the negative of the part's error, all of it."""
     truth, noise = np.full(4, 0.5), np.array([0.1, -0.2, 0.05, 0.05])
     ones = np.ones(4)
-    kld, error = TailSums(truth + noise, -noise, ones, ones, -ones).added_to(np.zeros(4, np.float32))
-    assert kld == pytest.approx(truth)
-    assert error == 0.0
+    found = TailSums(truth + noise, -noise, ones, ones, -ones).added_to(np.zeros(4, np.float32))
+    assert found.kld == pytest.approx(truth)
+    assert found.noise.tolist() == [0.0] * 4
 
 
 def test_without_noise_in_the_excess_it_is_left_alone() -> None:
     zeros = np.zeros(2)
-    kld, error = TailSums(np.array([0.1, 0.2]), zeros, np.full(2, 0.5), zeros, zeros).added_to(zeros.astype("float32"))
-    assert kld.tolist() == [0.1, 0.2]
-    assert error == pytest.approx(1.96 * math.sqrt(2 * 0.5) / 2, rel=1e-3)
+    found = TailSums(np.array([0.1, 0.2]), zeros, np.full(2, 0.25), zeros, zeros).added_to(zeros.astype("float32"))
+    assert found.kld.tolist() == [0.1, 0.2]
+    assert found.noise.tolist() == [0.5, 0.5]
 
 
 def test_the_files_are_what_the_layout_says(tmp_path: Path) -> None:
@@ -282,7 +286,16 @@ def test_the_change_of_probability_by_hand() -> None:
 
 
 def test_the_percentiles_of_a_thousand_divergences() -> None:
-    metrics = divergence_metrics(np.arange(1001) / 1000, 0.25)
+    metrics = divergence_metrics(Divergences(np.arange(1001) / 1000, np.zeros(1001)))
     assert metrics == pytest.approx(
-        {"kld_mean": 0.5, "kld_error": 0.25, "kld_p50": 0.5, "kld_p99": 0.99, "kld_p999": 0.999, "kld_max": 1.0}
+        {"kld_mean": 0.5, "kld_error": 0.0, "kld_p50": 0.5, "kld_p99": 0.99, "kld_p999": 0.999, "kld_max": 1.0}
     )
+
+
+def test_the_noise_of_samples_is_an_error_of_each_figure() -> None:
+    """Of two positions: 1.96 sqrt(0.01 + 0.01) / 2 for their mean; 2.24 x 0.1, the normal law's 1 - 0.025 / 2 quantile
+    times the noise, for what all of them could have moved by.
+    """
+    metrics = divergence_metrics(Divergences(np.array([1.0, 2.0]), np.array([0.1, 0.1])))
+    assert metrics["kld_error"] == pytest.approx(0.1386, abs=1e-4)
+    assert metrics["kld_p50_error"] == metrics["kld_max_error"] == pytest.approx(0.2241, abs=1e-4)

@@ -146,18 +146,20 @@ def test_a_step_that_sleeps_shows_in_the_gaps_and_not_before_the_first_token(
 
 
 def test_a_real_step_that_sleeps_is_in_every_gap(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
-    """A sleep is never shorter than it was asked to be; the first pass, over the whole prompt, has none."""
+    """A sleep is never shorter than it was asked to be, and this one is many times a step of the embedded model; the
+    first pass, over the whole prompt, has none.
+    """
 
     def sleep(module: torch.nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
         if given["input_ids"].shape[1] == 1:
-            time.sleep(0.002)
+            time.sleep(0.1)
 
     hook = tiny_fp32.module.register_forward_pre_hook(sleep, with_kwargs=True)
     try:
         (batch,) = run_round(tiny_fp32, Workload((prompts.exact(8),), new_tokens=6, batch_size=1)).batches
     finally:
         hook.remove()
-    assert all(after - before >= 0.002 for before, after in pairwise(batch.tokens_s))
+    assert all(after - before >= 0.1 for before, after in pairwise(batch.tokens_s))
 
 
 def test_generate_is_asked_for_exactly_the_new_tokens_and_the_mask(model_around: ModelAround) -> None:

@@ -196,6 +196,8 @@ class Comparison:
         scored = WithLogits(self._model.module)
         model = replace(self._model, module=scored)
         output = model.generate(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
+        if scored.logits is None:
+            raise WorkloadUnsupported(f"{self._model.variant.id} shows no logits while it generates")
         texts = output[:, width:].tolist()
         return [Answer(tuple(text), logits) for text, logits in zip(texts, scored.logits, strict=True)]
 
@@ -230,9 +232,12 @@ class Comparison:
 
 
 class WithLogits:
-    """Stands in for a model's module, to keep the logits of `LoadedModel.generate`: (B, new tokens, V) float32."""
+    """Stands in for a model's module, to keep the logits of `LoadedModel.generate`: (B, new tokens, V) float32.
 
-    logits: torch.Tensor
+    None of them where that doesn't call the module's own `generate`, as a backend is free not to.
+    """
+
+    logits: torch.Tensor | None = None
 
     def __init__(self, module: Any) -> None:
         self._module = module

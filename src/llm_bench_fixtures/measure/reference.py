@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import NormalDist
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -272,15 +273,16 @@ class Comparison:
         reference = self._files["nll"].get(0, self._layout.positions).numpy()
         return {
             **ratio_metrics(nll, reference),
-            **divergence_metrics(*self._divergences()),
+            **divergence_metrics(self._divergences()),
             "top1_agreement": float(self._same_top.mean()),
             **probability_metrics(nll, reference),
         }
 
-    def _divergences(self) -> tuple[NDArray[Any], float]:
-        """Each position's, and the half-width of a 95 % interval of their mean."""
+    def _divergences(self) -> Divergences:
+        import numpy as np
+
         if self._layout.is_exact:
-            return self._kld, 0.0
+            return Divergences(self._kld, np.zeros_like(self._kld))
         return TailSums(*self._tail.T.astype("float64")).added_to(self._kld)
 
 
@@ -305,6 +307,14 @@ def _check_same(folder: Path, layout: Layout, positions: int, vocabulary: int, d
 
 
 @dataclass(frozen=True, eq=False)
+class Divergences:
+    """kld: each position's, (N,) nats. noise: the standard error of each, (N,); 0 where nothing was sampled."""
+
+    kld: NDArray[Any]
+    noise: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
 class TailSums:
     """Of each position, what its samples say of the tail's part of the divergence, float64 (N,) each.
 
@@ -319,8 +329,8 @@ class TailSums:
     excess_variance: NDArray[np.float64]
     covariance: NDArray[np.float64]
 
-    def added_to(self, kld: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-        """Each position's divergence, and the half-width of a 95 % interval of their mean.
+    def added_to(self, kld: NDArray[np.float32]) -> Divergences:
+        """The divergences of which `kld` is all but the tail's part.
 
         `excess` is a control variate: of like distributions, where log(p/q) is about 1 - q/p, it takes away nearly all
         of the noise. Its weight is the one that leaves the least variance over all positions together.
@@ -331,8 +341,7 @@ class TailSums:
         excess = self.excess_variance[finite].sum()
         weight = -self.covariance[finite].sum() / excess if excess > 0 else 0.0
         variance = self.part_variance + 2 * weight * self.covariance + weight**2 * self.excess_variance
-        error = NORMAL_95 * math.sqrt(max(float(variance.sum()), 0.0)) / len(kld)
-        return kld + self.part + weight * self.excess, error
+        return Divergences(kld + self.part + weight * self.excess, np.sqrt(np.maximum(variance, 0.0)))
 
 
 def _sampled_divergence(kept: Mapping[str, torch.Tensor], chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
@@ -368,16 +377,34 @@ def ratio_metrics(nll: NDArray[np.float32], reference: NDArray[np.float32]) -> d
     return {"ppl_ratio": ratio, "ppl_ratio_error": ratio * float(gap.std(ddof=1)) / math.sqrt(len(gap))}
 
 
-def divergence_metrics(kld: NDArray[Any], error: float) -> dict[str, float]:
-    """Mean, percentiles and largest of the divergences; a percentile that has no position beyond it is left out."""
+def divergence_metrics(found: Divergences) -> dict[str, float]:
+    """Mean, percentiles and largest of the divergences; a percentile that has no position beyond it is left out.
+
+    Where they are sampled, each has the half-width of a 95 % interval beside it. For a percentile it is how far that
+    moves when all positions move up, or down, by as many standard errors as are passed by none of them in 95 % of
+    cases (Bonferroni's bound, of normal errors).
+    """
     import numpy as np
 
+    kld, noise = found.kld, found.noise
     mean = float(kld.mean(dtype=np.float64))  # below zero only by rounding, or by the noise of the samples
-    metrics = {"kld_mean": max(mean, 0.0), "kld_error": error}
-    for name, share in PERCENTILES.items():
-        if len(kld) * (1 - share) >= 1 - 1e-9:
-            metrics[name] = float(np.quantile(kld, share))
-    return {**metrics, "kld_max": float(kld.max())}
+    spread = float(np.square(noise, dtype=np.float64).sum())
+    metrics = {"kld_mean": max(mean, 0.0), "kld_error": NORMAL_95 * math.sqrt(spread) / len(kld)}
+    shown = {name: share for name, share in PERCENTILES.items() if len(kld) * (1 - share) >= 1 - 1e-9}
+    reach = NormalDist().inv_cdf(1 - 0.025 / len(kld)) * noise
+    for name, share in {**shown, "kld_max": 1.0}.items():
+        low, middle, high = (_quantile(values, share) for values in (kld - reach, kld, kld + reach))
+        metrics[name] = middle
+        if noise.any():
+            metrics[f"{name}_error"] = max(high - middle, middle - low)
+    return metrics
+
+
+def _quantile(values: NDArray[Any], share: float) -> float:
+    """Also the largest of values of which some are infinite."""
+    import numpy as np
+
+    return float(values.max() if share == 1 else np.quantile(values, share))
 
 
 def probability_metrics(nll: NDArray[np.float32], reference: NDArray[np.float32]) -> dict[str, float]:

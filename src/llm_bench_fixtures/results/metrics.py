@@ -734,6 +734,24 @@ METRICS: tuple[Metric, ...] = (
         "the largest of them",
         "llama-perplexity",
     ),
+    *(
+        Metric(
+            f"{name}_error",
+            f"Error of the {what} divergence",
+            f"{column} ±",
+            Unit.NATS_PER_TOKEN,
+            NEITHER,
+            Kind.QUALITY,
+            f"half-width of a 95 % interval of {name}, where the reference's p were sampled",
+            "own",
+        )
+        for name, what, column in (
+            ("kld_p50", "median", "KLD p50"),
+            ("kld_p99", "99th percentile of the", "KLD p99"),
+            ("kld_p999", "99.9th percentile of the", "KLD p99.9"),
+            ("kld_max", "largest", "KLD max"),
+        )
+    ),
     Metric(
         "top1_agreement",
         "Agreement on the most likely token",
