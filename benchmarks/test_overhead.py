@@ -5,6 +5,6 @@ import pytest
 PROMPT_TOKENS = 64
 
 
-@pytest.mark.llm_variants("fp32")
+@pytest.mark.llm_variants("reference")
 def test_overhead(llm_overhead, llm_prompts):
     llm_overhead(llm_prompts.exact(PROMPT_TOKENS))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -93,6 +95,19 @@ def sleep(_: LoadedModel, seconds: float) -> None:
 def test_a_failure_comes_back_with_its_traceback_and_ends_nothing(isolated: IsolatedModel) -> None:
     with pytest.raises(WorkerFailed, match=r"(?s)in fail.*ZeroDivisionError: on purpose"):
         isolated.call(fail, "on purpose")
+    assert isolated.call(process_of)
+
+
+class ComesApart:
+    """Travels as a call that fails on arrival, as a function of a module does that the process can't import."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return importlib.import_module, ("no_such_module",)
+
+
+def test_a_request_that_cannot_be_read_is_an_error_and_ends_nothing(isolated: IsolatedModel) -> None:
+    with pytest.raises(WorkerFailed, match="No module named 'no_such_module'"):
+        isolated.call(sleep, cast(float, ComesApart()))
     assert isolated.call(process_of)
 
 

@@ -100,7 +100,10 @@ def test_of_a_list_the_first_that_loads_is_used(find: Find, folder: Path) -> Non
 
 
 def test_the_list_falls_to_the_second_where_the_first_fails(find: Find, tmp_path: Path) -> None:
-    assert find(tmp_path / "nowhere", "tiny").name == "tiny"
+    source = find(tmp_path / "nowhere", "tiny")
+    assert source.name == "tiny"
+    assert source.passed_over == ((str(tmp_path / "nowhere"), "no such folder"),)
+    assert find("tiny").passed_over == ()
 
 
 def test_where_none_loads_each_is_listed_with_its_reason(find: Find, folder: Path, offline: None) -> None:
@@ -156,15 +159,26 @@ def test_weights_that_lack_a_layer_are_never_loaded_as_if_whole(
     save_file(weights, path, metadata={"format": "pt"})
     with pytest.raises(LlmBenchError):
         load_variant(make_request("fp32", source=find(folder)))
-    assert find(folder, "tiny").name == "tiny"
+    source = find(folder, "tiny")
+    assert source.name == "tiny"
+    assert source.passed_over[0][1].startswith("it can't be loaded: ")
 
 
-def test_a_candidate_that_the_memory_can_not_hold_gives_way_to_the_next(
+def test_a_last_candidate_that_can_not_be_loaded_is_listed_like_the_others(find: Find, folder: Path) -> None:
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    del weights["transformer.h.0.mlp.c_fc.weight"]
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(NoCandidateLoaded, match=r"(?s)nowhere  +no such folder\n.*it can't be loaded"):
+        find("./nowhere", folder)
+
+
+def test_a_candidate_of_several_that_the_memory_can_not_hold_is_not_tried(
     find: Find, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    assert find(folder, "tiny").name == "tiny"
-    assert find("tiny", folder).folder == folder
+    with pytest.raises(NoCandidateLoaded, match=r"(?s)out of memory: .* GB of weights.*out of memory"):
+        find(folder, "tiny")
 
 
 def test_a_model_that_does_not_continue_text_fails_the_candidate(find: Find, folder: Path) -> None:

@@ -99,8 +99,14 @@ def test_the_group_of_precisions_is_the_torch_model_in_each_dtype_and_under_auto
     assert named == ["fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"]
 
 
+def test_the_group_of_the_reference_is_the_first_alone() -> None:
+    assert [variant.id for variant in narrow(("reference",), select_variants("fp32,bf16", CATALOGUE, "bf16"))] == [
+        "bf16"
+    ]
+
+
 def test_narrowing_to_an_unknown_name_is_refused_with_groups_and_ids() -> None:
-    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, autocast-bf16, "):
+    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, autocast-bf16, "):
         narrow(("int4",), CATALOGUE)
 
 

@@ -13,26 +13,19 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import torch
+from embedded import load_embedded
 from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import bits_per_byte, weighted_perplexity
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks.wikitext.preprocess_wikitext import process_results
 
-from llm_bench_fixtures.artifacts import ArtifactStore
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.device import resolve_device
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS, score_corpus
 from llm_bench_fixtures.measure.windows import WindowPlan, WindowScheme
-from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
-from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.settings import parse_settings
-from llm_bench_fixtures.variants import CATALOGUE
+from llm_bench_fixtures.models import LoadedModel
 from llm_bench_fixtures.workloads import Corpus, read_corpus
 
 WINDOW = 512
@@ -43,14 +36,6 @@ AGGREGATIONS = {
     "byte_perplexity": weighted_perplexity,
     "word_perplexity": weighted_perplexity,
 }
-
-
-def load_tiny() -> LoadedModel:
-    source = ModelSource(TINY, TINY_FOLDER)
-    with tempfile.TemporaryDirectory() as folder:
-        store = ArtifactStore(Path(folder))
-        request = LoadRequest(CATALOGUE[0], source, resolve_device("cpu"), parse_settings({}), store, Progress())
-        return load_variant(request)
 
 
 def harness(model: LoadedModel, window: int) -> HFLM:
@@ -82,7 +67,7 @@ def seconds(work: Callable[[], object]) -> float:
 def main(arguments: list[str]) -> None:
     window, rounds, threads = map(int, [*arguments, *(WINDOW, ROUNDS, THREADS)[len(arguments) :]])
     torch.set_num_threads(threads)
-    model, corpus = load_tiny(), read_corpus(None)
+    model, corpus = load_embedded(), read_corpus(None)
     plan = WindowPlan(WindowScheme.ROLLING, window)
     evaluated = harness(model, window)
     ways: dict[str, Callable[[], Mapping[str, float]]] = {

@@ -22,29 +22,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from embedded import load_embedded
 from scipy import stats
 
-from llm_bench_fixtures.artifacts import ArtifactStore
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.device import resolve_device
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS, BATCH_TOKENS, group_windows, score_corpus
 from llm_bench_fixtures.measure.windows import WindowPlan, cut_corpus
-from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
-from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.settings import parse_settings
-from llm_bench_fixtures.variants import CATALOGUE, select_variants
+from llm_bench_fixtures.models import LoadedModel
 from llm_bench_fixtures.workloads import Batch, Corpus, Side, pad_batch, read_corpus
 
 ROUNDS = 21
 THREADS = 2
 PLAN = WindowPlan()
-
-
-def load_tiny(variant: str, folder: Path) -> LoadedModel:
-    (chosen,) = select_variants(variant, CATALOGUE, variant)
-    source = ModelSource(TINY, TINY_FOLDER)
-    store = ArtifactStore(folder / "artifacts")
-    return load_variant(LoadRequest(chosen, source, resolve_device("cpu"), parse_settings({}), store, Progress()))
 
 
 def scored_batches(model: LoadedModel, corpus: Corpus) -> list[Batch]:
@@ -81,7 +69,7 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = load_tiny("fp32", folder)
+        model = load_embedded()
         batches = scored_batches(model, corpus)
         ways: dict[str, Callable[[], object]] = {
             "bare": lambda: bare(model, batches),

@@ -62,8 +62,8 @@ class LlmBenchmark:
         rows = self._encode(prompts)
         workload = Workload(
             prompts=rows,
-            new_tokens=new_tokens or self._session.settings.new_tokens,
-            batch_size=batch_size or len(rows),
+            new_tokens=self._session.settings.new_tokens if new_tokens is None else new_tokens,
+            batch_size=len(rows) if batch_size is None else batch_size,
             padding=padding or Padding(),
             cache=CacheKind(cache),
         )
@@ -114,11 +114,15 @@ class LlmBenchmark:
 
         self._benchmark.pedantic(measure, rounds=settings.rounds, warmup_rounds=warmup_rounds)
         stats = self._benchmark.stats
-        while stats and self._wants_more([done.latency_s for done in rounds[warmup_rounds:]]):
+        if not stats:
+            return rounds
+        del rounds[warmup_rounds + settings.rounds :]  # those that --benchmark-cprofile ran
+        del rounds[:warmup_rounds]
+        while self._wants_more([done.latency_s for done in rounds]):
             started = time.perf_counter()
             measure()
             stats.update(time.perf_counter() - started)
-        return rounds[warmup_rounds:] if stats else rounds
+        return rounds
 
     def _wants_more(self, rounds_s: Sequence[float]) -> bool:
         from llm_bench_fixtures.results.spread import interval
@@ -166,8 +170,10 @@ class LlmBenchmark:
 
     def _count(self, workload: Workload, observed: Observed) -> Work:
         from llm_bench_fixtures.measure.work import count_work
+        from llm_bench_fixtures.progress import Phase
 
-        return count_work(workload, observed, self._session.flops, self._model.facts.weight_bytes_read)
+        with self._session.progress.activity(Phase.COUNTING, "counting the model's operations"):
+            return count_work(workload, observed, self._session.flops, self._model.facts.weight_bytes_read)
 
     def _memory_facts(self, observation: Observation) -> MemoryFacts:
         from llm_bench_fixtures.results.record import MemoryFacts
@@ -177,6 +183,7 @@ class LlmBenchmark:
             peak_resident_bytes=peak.rise_over(self._model.facts.resident_before_load_bytes),
             cuda_allocated_bytes=peak.cuda_allocated_bytes,
             cuda_reserved_bytes=peak.cuda_reserved_bytes,
+            method=peak.method.value,
         )
 
     def _add(self, record: Record) -> Record:

@@ -94,5 +94,5 @@ class LlmOverhead:
             raise pytest.skip.Exception(str(error)) from None
         except LlmBenchError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
-        self._session.results.instrumentation_ratios = ratios
+        self._session.results.add_instrumentation(self._model.variant.id, ratios)
         return ratios

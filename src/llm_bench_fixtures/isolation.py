@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
+import pickle
 import signal
 import sys
 import traceback
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FAREWELL = b"farewell"
 FAREWELL_S = 10.0  # for a process to end by itself before it is ended
 
 
@@ -129,7 +131,7 @@ class IsolatedModel:
     def close(self) -> None:
         """End the process."""
         with contextlib.suppress(OSError):
-            self._connection.send(None)
+            self._connection.send_bytes(FAREWELL)
         self._connection.close()
         self._process.join(FAREWELL_S)
         if self._process.is_alive():
@@ -211,11 +213,14 @@ def _serve(connection: Connection[Any, Any], assignment: Assignment) -> None:
         )
         return model.facts
 
+    def run(request: bytes) -> object:
+        function, args, kwargs = pickle.loads(request)  # noqa: S301  # the parent's own
+        return function(model, *args, **kwargs)
+
     with contextlib.suppress(EOFError, OSError):  # the other side is gone
         answer(load)
-        while model is not None and (request := connection.recv()) is not None:
-            function, args, kwargs = request
-            answer(functools.partial(function, model, *args, **kwargs))
+        while model is not None and (request := connection.recv_bytes()) != FAREWELL:
+            answer(functools.partial(run, request))
 
 
 def _describe_error(error: Exception) -> tuple[type[LlmBenchError], str]:

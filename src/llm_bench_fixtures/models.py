@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -39,7 +39,7 @@ class ModelSource:
     """A folder that holds weights, config and tokenizer of one model.
 
     name: what the user typed. random_weights: whether the weights mean nothing.
-    notes: how the folder came to be, for the report.
+    notes: how the folder came to be, for the report. passed_over: the candidates before it, and why each wasn't used.
     """
 
     name: str
@@ -47,6 +47,7 @@ class ModelSource:
     random_weights: bool = False
     trust_remote_code: bool = False
     notes: tuple[str, ...] = ()
+    passed_over: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -97,18 +98,18 @@ class ModelSource:
 def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
     """The first candidate of `settings.model` that has a usable tokenizer, config and weights.
 
-    One that others stand behind is loaded once to see: only then is it certain that it can be.
+    Of several, each is loaded once to see: only then is it certain that it can be.
     Raises NoCandidateLoaded with the reason of each.
     """
-    failures = []
+    failures: list[tuple[str, str]] = []
     for name in settings.model:
         try:
             with quiet_libraries():
                 source = _candidate(name, settings, store)
                 _check_usable(source)
-                if name != settings.model[-1]:
+                if len(settings.model) > 1:
                     _check_loads(source)
-            return source
+            return replace(source, passed_over=tuple(failures))
         except CandidateFailed as error:
             failures.append((name, str(error)))
     raise NoCandidateLoaded(failures)
@@ -178,7 +179,7 @@ def _dummy(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
     artifact = store.get(
         "dummy-weights", key, lambda folder: _write_dummy(config, settings.seed, settings.trust_remote_code, folder)
     )
-    return ModelSource(name, artifact.folder, random_weights=True, notes=(artifact.note,))
+    return ModelSource(name, artifact.folder, True, settings.trust_remote_code, (artifact.note,))
 
 
 def _dummy_config(name: str, settings: Settings) -> PretrainedConfig:
@@ -195,7 +196,7 @@ def _dummy_config(name: str, settings: Settings) -> PretrainedConfig:
         )
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
-        except Exception as error:  # as above
+        except Exception as error:  # what transformers and remote code raise has no narrower base
             raise CandidateFailed(f"no usable config: {first_line(error)}") from error
     check_architecture(config, settings.trust_remote_code)
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):

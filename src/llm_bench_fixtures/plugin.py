@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Corpus
 
 MARKERS = (
-    "llm_variants(*names): run the test on these variants only: ids, or the groups 'precision' and 'quantization'",
+    "llm_variants(*names): run the test on these variants only: ids, or the groups precision, quantization, reference",
     "llm_scenario(name): the scenario that the test belongs to in the report; default: its file's name",
 )
 
@@ -133,8 +133,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         write_results(session.config, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> Generator[None]:
+    """Below pytest-benchmark's table, also where that ends in a failed comparison, which it raises."""
+    try:
+        yield
+    finally:
+        _show_summary(terminalreporter, config)
+
+
+def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     if RUN in config.stash:
         from llm_bench_fixtures.report.terminal import summary_lines
 

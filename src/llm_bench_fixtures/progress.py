@@ -24,6 +24,7 @@ class Phase(StrEnum):
     QUANTIZING = "quantizing"
     CALIBRATING = "calibrating"
     SCORING = "scoring"
+    COUNTING = "counting"
     GENERATING = "generating"
     REPORTING = "reporting"
 

@@ -189,7 +189,7 @@ class BenchSession:
             return model.call(run_round, workload).latency_s
 
     def _quality(self, model: Model) -> tuple[dict[str, float], str]:
-        """Quality metrics by name, and why there are none where there are none."""
+        """Quality metrics by name, and why some or all are missing."""
         if self.source.random_weights:
             return {}, "random weights"
         text = f"scoring {model.variant.id} on the {self.corpus.name}"
@@ -273,6 +273,7 @@ class BenchSession:
             command=" ".join(["pytest", *map(shlex.quote, sys.argv[1:])]),
             isolated=self.settings.isolate,
             energy=self._energy,
+            passed_over=tuple(f"{name}: {reason}" for name, reason in self.source.passed_over),
             read_bytes_per_s=ceilings.read_bytes_per_s if ceilings else None,
             matmul_flops_per_s={dtype.value: rate for dtype, rate in ceilings.matmul_flops_per_s.items()}
             if ceilings

@@ -120,13 +120,15 @@ def is_plain(variant: Variant) -> bool:
 
 def narrow(names: Sequence[str], variants: Sequence[Variant]) -> tuple[Variant, ...]:
     """Those of `variants` that are named, by id or as a group: "precision" for the torch model in each dtype and under
-    autocast, "quantization" for quantized variants and what they are made from. No names: all.
+    autocast, "quantization" for quantized variants and what they are made from, "reference" for the first one. No
+    names: all.
 
     Raises UnknownName for a name that is neither a group nor an id of the catalogue or of `variants`.
     """
     if not names:
         return tuple(variants)
     groups = {"precision": _precisions(variants), "quantization": _quantized_and_bases(variants)}
+    groups["reference"] = {variant.id for variant in variants[:1]}
     known = {variant.id for variant in (*CATALOGUE, *variants)}
     for name in names:
         if name not in known and name not in groups:

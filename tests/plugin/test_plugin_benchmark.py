@@ -96,6 +96,39 @@ def test_grouping(bench: Bench, how: str, groups: list[str]) -> None:
     assert len(headings) == len(groups)
 
 
+def test_a_slowdown_fails_the_comparison_that_was_asked_for(bench: Bench) -> None:
+    """A real one, of the generate itself."""
+    test = """
+        import time
+
+        def test_mine(llm_benchmark, llm_model, monkeypatch):
+            generate = llm_model.generate
+            slow = lambda *args, **how: time.sleep({seconds}) or generate(*args, **how)
+            monkeypatch.setattr(llm_model, "generate", slow)
+            llm_benchmark("Hello")
+        """
+    bench.write(test_own=test.format(seconds=0))
+    assert bench.run("--benchmark-save=before").ret == 0
+    bench.write(test_own=test.format(seconds=1))
+    result = bench.run_apart("--benchmark-compare", "--benchmark-compare-fail=min:100%")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["Report: llm-bench-report*"])
+    result.stderr.fnmatch_lines(["*Performance has regressed*"])
+
+
+def test_profiled_rounds_are_not_among_the_timed_ones(own_suite: Bench) -> None:
+    result = own_suite.run("--benchmark-cprofile=tottime", "--llm-rounds=2", "--llm-precision=0")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*ncalls*tottime*"])
+    assert [len(record["rounds_s"]) for record in own_suite.records()] == [2]
+
+
+def test_a_histogram(own_suite: Bench) -> None:
+    pytest.importorskip("pygal")
+    assert own_suite.run("--benchmark-histogram=times").ret == 0
+    assert list(own_suite.pytester.path.glob("times*.svg"))
+
+
 def test_a_tests_own_group_is_kept(bench: Bench) -> None:
     bench.write(
         test_own="""

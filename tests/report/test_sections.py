@@ -22,7 +22,7 @@ from llm_bench_fixtures.report.document import Document, Section
 from llm_bench_fixtures.report.sections import build_document, header_line
 from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
-from llm_bench_fixtures.results.record import Run, Status
+from llm_bench_fixtures.results.record import MemoryFacts, Run, Status
 
 
 def document_of(run: Run) -> Document:
@@ -122,6 +122,42 @@ def test_random_weights_stand_where_the_perplexity_would() -> None:
     assert row(document.summary, "fp32")["perplexity"] == "random weights"
     assert row(section(document, "Precision"), "fp32")["perplexity"] == "random weights"
     assert ("Quality", "random weights") in document.baseline
+
+
+def test_what_is_not_finite_hides_no_perplexity_that_is() -> None:
+    variant = make_variant(quality_note="not finite: kld_max")
+    document = document_of(make_run([make_record()], [variant]))
+    assert row(document.summary, "fp32")["perplexity"] == "20.000"
+    assert row(section(document, "Precision"), "fp32")["perplexity"] == "20.000"
+    assert "fp32: not finite: kld_max." in document.footnotes
+
+
+def test_texts_that_depart_from_the_references_are_told_of_every_variant() -> None:
+    """The mean over a variant's benchmarks, whatever they were; also where random weights have no other quality."""
+    records = [
+        make_record("fp32"),
+        make_record("bf16", extra={"first_divergent_token": 2.0, "divergent_share": 0.5}),
+        make_record("bf16", case="another", extra={"first_divergent_token": 5.0, "divergent_share": 0.25}),
+    ]
+    quality = section(document_of(make_run(records)), "Quality")
+    columns = [registry()[name].column for name in ("first_divergent_token", "divergent_share")]
+    assert [row(quality, "bf16")[column] for column in columns] == ["3.5000", "37.5 %"]
+    assert [row(quality, "fp32")[column] for column in columns] == ["–", "–"]
+    none = [make_variant(name, quality={}, quality_note="random weights") for name in ("fp32", "bf16")]
+    note = section(document_of(make_run(records, none)), "Quality").note
+    assert note.startswith("Against fp32; ")
+
+
+def test_candidates_that_were_not_used_are_a_warning() -> None:
+    document = document_of(make_run([make_record()], provenance=make_provenance(passed_over=("mine: no such folder",))))
+    assert "Not used: mine: no such folder." in document.warnings
+
+
+def test_memory_that_was_sampled_says_so() -> None:
+    sampled = MemoryFacts(12_000_000, method="sampled every 2 ms")
+    notes = document_of(make_run([make_record(memory=sampled)])).footnotes
+    assert "The resident memory was sampled every 2 ms: a shorter peak may have escaped." in notes
+    assert not any("sampled" in note for note in document_of(make_run([make_record()])).footnotes)
 
 
 def test_one_prompt_token_is_one_token() -> None:

@@ -6,7 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_factory import FALLBACK, absent_variant, full_run, make_provenance, make_run, make_variant, skipped_record
+from run_factory import (
+    FALLBACK,
+    absent_variant,
+    full_run,
+    make_provenance,
+    make_record,
+    make_run,
+    make_variant,
+    skipped_record,
+)
 
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.terminal import fit_table, summary_lines
@@ -96,6 +105,11 @@ def test_a_run_that_measured_nothing(width: int, interrupted: bool) -> None:
     text = "\n".join(lines_of(run, width))
     assert "Nothing was timed." in text
     assert "skipped: no reason" in text
+
+
+def test_candidates_that_were_not_used_stand_below_the_one_that_was() -> None:
+    lines = lines_of(make_run([make_record()], provenance=make_provenance(passed_over=("mine: no such folder",))), 80)
+    assert lines[3] == "Not used: mine: no such folder"
 
 
 def test_a_run_interrupted_before_its_first_variant() -> None:

@@ -9,6 +9,7 @@ from llm_bench_fixtures.results.formatting import (
     five_digits,
     format_bytes,
     format_change,
+    format_change_and_error,
     format_metric,
     format_seconds,
     format_value,
@@ -52,6 +53,20 @@ def test_five_digits(value: float, text: str) -> None:
 @pytest.mark.parametrize(("ratio", "text"), [(1.013, "+1.3 %"), (1.0, "+0.0 %"), (0.5, "-50.0 %")])
 def test_change(ratio: float, text: str) -> None:
     assert format_change(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "error", "text"),
+    [
+        (1.0004, 0.0002, "+0.04 % ± 0.02 %"),
+        (1.0042, 0.0015, "+0.4 % ± 0.1 %"),
+        (0.9, 0.03, "-10.0 % ± 3.0 %"),
+        (1.0, 0.00000001, "+0.0000 % ± 0.0000 %"),
+        (1.0, 0.0, "+0.0 %"),
+    ],
+)
+def test_change_has_the_digits_of_its_error(ratio: float, error: float, text: str) -> None:
+    assert format_change_and_error(ratio, error) == text
 
 
 @pytest.mark.parametrize("unit", Unit)

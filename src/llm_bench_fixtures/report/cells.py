@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_metric, format_seconds
 from llm_bench_fixtures.results.metrics import METRICS, Metric
@@ -47,17 +47,18 @@ def latency_cell(record: Record | None) -> str:
     return f"{median} ± {format_seconds((high - low) / 2)}"
 
 
-def instrumentation_sentence(run: Run) -> str:
-    """What taking the tokens' times costs; empty where that wasn't measured."""
-    found = interval(run.instrumentation_ratios)
-    if found is None:
-        return ""
-    ratio = statistics.geometric_mean(run.instrumentation_ratios)
-    return (
-        f"Taking each token's time changed the latency by {format_change(ratio)} (95 % interval "
-        f"{format_change(found.low)} to {format_change(found.high)}, {len(run.instrumentation_ratios)} alternated "
-        "pairs)."
-    )
+def instrumentation_sentences(run: Run) -> Iterator[str]:
+    """What taking the tokens' times costs, of each variant for which that was measured."""
+    for variant, ratios in run.instrumentation_ratios.items():
+        found = interval(ratios)
+        if found is None:
+            yield f"What taking each token's time costs {variant} is not known from {_count(len(ratios), 'pair')}."
+        else:
+            yield (
+                f"Taking each token's time changed the latency of {variant} by "
+                f"{format_change(statistics.geometric_mean(ratios))} (95 % interval {format_change(found.low)} to "
+                f"{format_change(found.high)}, {len(ratios)} alternated pairs)."
+            )
 
 
 def added_metrics(run: Run, metrics: Mapping[str, Metric]) -> list[Metric]:

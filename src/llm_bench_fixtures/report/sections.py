@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.equivalence import Way
+from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.cells import (
     added_metrics,
     describe_workload,
-    instrumentation_sentence,
+    instrumentation_sentences,
     latency_cell,
     metric_cell,
 )
@@ -103,6 +104,8 @@ def header_line(run: Run) -> str:
 def _warnings(run: Run) -> Iterator[str]:
     if run.interrupted:
         yield "The run was interrupted: what had finished by then is here."
+    for candidate in run.provenance.passed_over:
+        yield f"Not used: {candidate}."
     if run.provenance.random_weights:
         yield "The weights are random: speed and memory are real, the generated text means nothing."
     if run.reference not in [variant.id for variant in run.variants]:
@@ -193,7 +196,8 @@ def _scenario_row(run: Run, record: Record, metrics: Sequence[Metric]) -> tuple[
     cells = [metric_cell(metric, record, variant) for metric in metrics]
     if variant and variant.quality_note:
         named = zip(metrics, cells, strict=True)
-        cells = [variant.quality_note if metric.name == "perplexity" else cell for metric, cell in named]
+        missing = {"perplexity"} - variant.quality.keys()
+        cells = [variant.quality_note if metric.name in missing else cell for metric, cell in named]
     label = variant.label if variant else ""
     return (record.case, record.variant, label, latency_cell(record), *cells, "; ".join(remarks))
 
@@ -252,17 +256,19 @@ def _footnotes(run: Run) -> Iterator[str]:
     how = measured if floor.pairs >= ENOUGH_PAIRS else few
     yield f"Noise of the median latency: {floor.percent:.0f} %, {how}. Smaller differences mean nothing."
     yield "Latency is the median of the rounds ± half the distance between the quartiles; the prefill is in it."
-    if cost := instrumentation_sentence(run):
-        yield cost
+    yield from instrumentation_sentences(run)
     if not run.provenance.random_weights:
         yield f"Quality is over the {run.provenance.corpus}."
         yield "A perplexity's change stands with its standard error, from the tokens' paired differences."
+    if any(record.memory and record.memory.method == MemoryMethod.SAMPLED for record in run.records):
+        yield f"The resident memory was {MemoryMethod.SAMPLED}: a shorter peak may have escaped."
     for reason in dict.fromkeys(record.work.flops_reason for record in run.records if record.work):
         if reason:
             yield f"FLOPs are not counted: {reason}."
     for variant in run.variants:
-        if variant.notes:
-            yield f"{variant.id}: {'; '.join(variant.notes)}."
+        notes = [*variant.notes, *([variant.quality_note] if variant.quality_note and variant.quality else [])]
+        if notes:
+            yield f"{variant.id}: {'; '.join(notes)}."
     phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in _by_size(run.phase_s.items()) if seconds)
     yield f"The session took {run.session_s:.0f} s: {phases}."
 

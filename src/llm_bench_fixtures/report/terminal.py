@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from llm_bench_fixtures.report.cells import instrumentation_sentence
+from llm_bench_fixtures.report.cells import instrumentation_sentences
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.sections import header_line
 from llm_bench_fixtures.report.variants import summary_section
@@ -26,6 +26,8 @@ def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: 
     yield ""
     yield f" llm-bench: {run.provenance.model} "[:width].center(width, "=")
     yield from _wrap(header_line(run), width)
+    for candidate in run.provenance.passed_over:
+        yield from _wrap(f"Not used: {candidate}", width, indent="  ")
     section = summary_section(run, metrics)
     yield from _wrap(section.note, width)
     yield ""
@@ -35,7 +37,7 @@ def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: 
         yield ""
         for sentence in sentences:
             yield from _wrap(f"- {sentence}", width, indent="  ")
-    if cost := instrumentation_sentence(run):
+    for cost in instrumentation_sentences(run):
         yield ""
         yield from _wrap(cost, width)
     yield ""

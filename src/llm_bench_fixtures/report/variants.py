@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.errors import first_line
@@ -9,7 +10,7 @@ from llm_bench_fixtures.report.cells import added_metrics, describe_workload, la
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.plots import SUMMARY
 from llm_bench_fixtures.results.flags import variant_flags
-from llm_bench_fixtures.results.formatting import MISSING, format_change
+from llm_bench_fixtures.results.formatting import MISSING, format_change, format_change_and_error, format_metric
 from llm_bench_fixtures.results.metrics import Kind, Metric
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.spread import coefficient_of_variation, stability
@@ -44,7 +45,7 @@ MEMORY = (
     "prefill_flops",
     "decode_flops",
 )
-NOT_OF_THE_CORPUS = ("first_divergent_token", "divergent_share")
+OF_THE_TEXTS = ("first_divergent_token", "divergent_share")
 
 Cell = Callable[[VariantResult, Record | None], str]
 
@@ -106,7 +107,12 @@ def _value_cell(metric: Metric, record: Record | None, variant: VariantResult) -
 
 def _or_note(cell: Cell) -> Cell:
     """The cell, or why the variant has no quality."""
-    return lambda variant, record: variant.quality_note or cell(variant, record)
+
+    def noted(variant: VariantResult, record: Record | None) -> str:
+        missing = "perplexity" not in variant.quality
+        return variant.quality_note if missing and variant.quality_note else cell(variant, record)
+
+    return noted
 
 
 def _change(variant: VariantResult) -> str:
@@ -115,7 +121,7 @@ def _change(variant: VariantResult) -> str:
     if ratio is None:
         return MISSING
     error = variant.quality.get("ppl_ratio_error")
-    return format_change(ratio) if error is None else f"{format_change(ratio)} ± {error * 100:.1g} %"
+    return format_change(ratio) if error is None else format_change_and_error(ratio, error)
 
 
 def variant_sections(run: Run, metrics: Mapping[str, Metric]) -> Iterator[Section]:
@@ -138,13 +144,29 @@ def variant_sections(run: Run, metrics: Mapping[str, Metric]) -> Iterator[Sectio
         if records and table is not None:
             yield Section(title, table, note)
     quality = [metric for metric in metrics.values() if _is_of_the_corpus(run, metric)]
-    table = _table(run, records, _metric_columns(quality))
-    if quality and table is not None:
-        yield Section("Quality", table, f"Over the {run.provenance.corpus}; against {run.reference}.")
+    texts = [metrics[name] for name in OF_THE_TEXTS]
+    of_texts = {metric.column: _mean_over_records(run, metric) for metric in texts}
+    table = _table(run, records, {**_metric_columns(quality), **of_texts})
+    if table is not None:
+        over = f"Over the {run.provenance.corpus}. " if quality else ""
+        columns = " and ".join(of_texts)
+        note = f"{over}Against {run.reference}; {columns}: the mean over the generated texts of all benchmarks."
+        yield Section("Quality", table, note)
+
+
+def _mean_over_records(run: Run, metric: Metric) -> Cell:
+    """Over all of the variant's benchmarks that have a value."""
+
+    def cell(variant: VariantResult, _: Record | None) -> str:
+        found = [metric.of(record, variant) for record in run.records if record.variant == variant.id]
+        values = [value for value in found if value is not None]
+        return format_metric(statistics.fmean(values) if values else None, metric)
+
+    return cell
 
 
 def _is_of_the_corpus(run: Run, metric: Metric) -> bool:
-    is_quality = metric.kind is Kind.QUALITY and metric.name not in NOT_OF_THE_CORPUS
+    is_quality = metric.kind is Kind.QUALITY and metric.name not in OF_THE_TEXTS
     return is_quality and any(metric.name in variant.quality for variant in run.variants)
 
 

@@ -22,7 +22,7 @@ class RunBuilder:
         self._started = time.perf_counter()
         self._variants: dict[str, VariantResult] = {}
         self._records: dict[str, Record] = {}
-        self.instrumentation_ratios: tuple[float, ...] = ()
+        self._instrumentation_ratios: dict[str, tuple[float, ...]] = {}
 
     @property
     def has_variants(self) -> bool:
@@ -40,6 +40,10 @@ class RunBuilder:
         """What became of one way to run the variant. Raises KeyError for one that never began to load."""
         variant = self._variants[identifier]
         self.add_variant(replace(variant, equivalence=(*variant.equivalence, found)))
+
+    def add_instrumentation(self, identifier: str, ratios: tuple[float, ...]) -> None:
+        """What taking the tokens' times costs the variant."""
+        self._instrumentation_ratios[identifier] = ratios
 
     def add_record(self, record: Record) -> None:
         self._records[record.test] = record
@@ -61,5 +65,5 @@ class RunBuilder:
             time.perf_counter() - self._started,
             {phase.value: seconds for phase, seconds in phase_s.items()},
             interrupted,
-            self.instrumentation_ratios,
+            dict(self._instrumentation_ratios),
         )

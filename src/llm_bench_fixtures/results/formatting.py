@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from llm_bench_fixtures.results.metrics import Kind, Metric, Unit
 
 MISSING = "–"
+MOST_DIGITS = 4  # after the point of a percentage
 UNIT_IN_COLUMN = (
     Unit.TOKENS_PER_SECOND,
     Unit.MILLISECONDS_PER_TOKEN,
@@ -95,3 +97,14 @@ def format_change(ratio: float) -> str:
     """A ratio as a signed percentage: 1.013 is "+1.3 %"."""
     percent = round((ratio - 1) * 100, 1) + 0.0  # no "-0.0"
     return f"{percent:+.1f} %"
+
+
+def format_change_and_error(ratio: float, error: float) -> str:
+    """A ratio and its standard error as percentages, as many digits as the error's first: 1.0004 and 0.0002 are
+    "+0.04 % ± 0.02 %". Without an error, the change alone.
+    """
+    if not error:
+        return format_change(ratio)
+    digits = min(max(-math.floor(math.log10(error * 100)), 1), MOST_DIGITS)
+    percent = round((ratio - 1) * 100, digits) + 0.0  # no "-0.0"
+    return f"{percent:+.{digits}f} % ± {error * 100:.{digits}f} %"

@@ -368,7 +368,7 @@ METRICS: tuple[Metric, ...] = (
         Kind.TIMING,
         "bytes of weights and cache that the decode reads / its seconds / this machine's measured read bandwidth; "
         "only with a cache",
-        "nanochat",
+        "Databricks, LLM inference performance engineering, 2023",
         limits.mbu,
     ),
     Metric(

@@ -44,12 +44,14 @@ class WorkloadFacts:
 class MemoryFacts:
     """Peaks of memory during one round, measured in a pass of its own.
 
-    peak_resident_bytes: of the process, as a rise over before the load. The CUDA peaks are torch's, None elsewhere.
+    peak_resident_bytes: of the process, as a rise over before the load; method: how that was found. The CUDA peaks are
+    torch's, None elsewhere.
     """
 
     peak_resident_bytes: int
     cuda_allocated_bytes: int | None = None
     cuda_reserved_bytes: int | None = None
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class VariantResult:
     """What is known of a variant apart from its benchmarks.
 
     label: what actually ran, for people. configuration: the same for two variants that ran the same thing, whatever
-    was asked for. quality: metrics over the corpus by name; quality_note says why there are none.
+    was asked for. quality: metrics over the corpus by name; quality_note says why some or all are missing.
     first_generate_s: the first `generate` of a fresh process, None where the variant had none of its own.
     matmul_flops_per_s: what this machine reaches in the dtype that the variant computes in; None where it was not
     measured. read_bytes_per_s: at which it reads memory.
@@ -131,7 +133,8 @@ class Provenance:
     """Where a run's numbers come from.
 
     started: ISO 8601 in UTC. isolated: each variant ran in a process of its own. energy: where joules were read, or why
-    they weren't. read_bytes_per_s, matmul_flops_per_s (by dtype): the machine's limits as measured in this run.
+    they weren't. passed_over: candidates for the model that were not used, with the reason. read_bytes_per_s,
+    matmul_flops_per_s (by dtype): the machine's limits as measured in this run.
     """
 
     started: str
@@ -150,6 +153,7 @@ class Provenance:
     command: str = ""
     isolated: bool = False
     energy: str = ""
+    passed_over: tuple[str, ...] = ()
     read_bytes_per_s: float | None = None
     matmul_flops_per_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -158,8 +162,8 @@ class Provenance:
 class Run:
     """The records of one session.
 
-    phase_s: seconds by what the session spent them on. instrumentation_ratios: of pairs of the same `generate`, seconds
-    with its tokens' times taken / without.
+    phase_s: seconds by what the session spent them on. instrumentation_ratios: by variant, of pairs of the same
+    `generate`, seconds with its tokens' times taken / without.
     """
 
     provenance: Provenance
@@ -169,7 +173,7 @@ class Run:
     session_s: float = 0.0
     phase_s: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
-    instrumentation_ratios: tuple[float, ...] = ()
+    instrumentation_ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def variant(self, identifier: str) -> VariantResult | None:
         return next((variant for variant in self.variants if variant.id == identifier), None)

@@ -79,14 +79,14 @@ def read_results(path: str | Path) -> pd.DataFrame:
 
 def _run_from_json(data: Json) -> Run:
     return Run(
-        provenance=_build(Provenance, data["provenance"]),
+        provenance=_build(Provenance, {**data["provenance"], "passed_over": tuple(data["provenance"]["passed_over"])}),
         reference=data["reference"],
         variants=tuple(_variant_from_json(item) for item in data["variants"]),
         records=tuple(_record_from_json(item) for item in data["records"]),
         session_s=data["session_s"],
         phase_s=data["phase_s"],
         interrupted=data["interrupted"],
-        instrumentation_ratios=tuple(data["instrumentation_ratios"]),
+        instrumentation_ratios={name: tuple(ratios) for name, ratios in data["instrumentation_ratios"].items()},
     )
 
 

@@ -1,0 +1,24 @@
+"""The embedded model, loaded for the scripts beside this file."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from llm_bench_fixtures.artifacts import ArtifactStore
+from llm_bench_fixtures.backends import load_variant
+from llm_bench_fixtures.device import resolve_device
+from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.quiet import quiet_libraries
+from llm_bench_fixtures.settings import parse_settings
+from llm_bench_fixtures.variants import CATALOGUE, select_variants
+
+
+def load_embedded(variant: str = "fp32", source: ModelSource | None = None) -> LoadedModel:
+    """The model on the CPU. What it has to be exported or quantized to is made anew and not kept."""
+    (chosen,) = select_variants(variant, CATALOGUE, variant)
+    source = source or ModelSource(TINY, TINY_FOLDER)
+    with tempfile.TemporaryDirectory() as folder, quiet_libraries():
+        store = ArtifactStore(Path(folder))
+        return load_variant(LoadRequest(chosen, source, resolve_device("cpu"), parse_settings({}), store, Progress()))
