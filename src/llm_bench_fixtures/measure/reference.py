@@ -112,6 +112,7 @@ class ArrayFile:
         self._dtype = np.dtype(dtype)
         self._row = row
         self._row_bytes = self._dtype.itemsize * math.prod(row)
+        self._buffer = np.empty((0, *row), self._dtype)
 
     def put(self, first: int, rows: torch.Tensor) -> None:
         """Write rows; the first of them is number `first`."""
@@ -119,12 +120,17 @@ class ArrayFile:
         self._file.write(rows.cpu().numpy().astype(self._dtype, order="C", copy=False).data)
 
     def get(self, first: int, count: int) -> torch.Tensor:
-        """That many rows from number `first` on. Raises ReferenceMismatch where the file ends before."""
+        """That many rows from number `first` on, of use until the next are asked for: they share their memory.
+
+        Raises ReferenceMismatch where the file ends before.
+        """
         import numpy as np
         import torch
 
         self._file.seek(first * self._row_bytes)
-        rows = np.empty((count, *self._row), self._dtype)
+        if len(self._buffer) < count:
+            self._buffer = np.empty((count, *self._row), self._dtype)
+        rows = self._buffer[:count]
         if self._file.readinto(rows.data.cast("B")) != rows.nbytes:
             raise ReferenceMismatch(f"{self._file.name} was cut short: score the reference again")
         return torch.from_numpy(rows)

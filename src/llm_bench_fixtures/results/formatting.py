@@ -101,9 +101,9 @@ def format_change(ratio: float) -> str:
 
 def format_change_and_error(ratio: float, error: float) -> str:
     """A ratio and its standard error as percentages, as many digits as the error's first: 1.0004 and 0.0002 are
-    "+0.04 % ± 0.02 %". Without an error, the change alone.
+    "+0.04 % ± 0.02 %". The change alone where the error is nothing, or next to it.
     """
-    if not error:
+    if error * 100 < 10**-MOST_DIGITS:
         return format_change(ratio)
     digits = min(max(-math.floor(math.log10(error * 100)), 1), MOST_DIGITS)
     percent = round((ratio - 1) * 100, digits) + 0.0  # no "-0.0"
