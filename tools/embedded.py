@@ -15,10 +15,10 @@ from llm_bench_fixtures.settings import parse_settings
 from llm_bench_fixtures.variants import CATALOGUE, select_variants
 
 
-def load_embedded(variant: str = "fp32", source: ModelSource | None = None) -> LoadedModel:
+def load_embedded(variant: str = "fp32") -> LoadedModel:
     """The model on the CPU. What it has to be exported or quantized to is made anew and not kept."""
     (chosen,) = select_variants(variant, CATALOGUE, variant)
-    source = source or ModelSource(TINY, TINY_FOLDER)
+    source = ModelSource(TINY, TINY_FOLDER)
     with tempfile.TemporaryDirectory() as folder, quiet_libraries():
         store = ArtifactStore(Path(folder))
         return load_variant(LoadRequest(chosen, source, resolve_device("cpu"), parse_settings({}), store, Progress()))

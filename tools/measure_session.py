@@ -46,7 +46,8 @@ def resident_bytes(process: psutil.Process) -> int:
         children = process.children(recursive=True)
         if not children:
             return process.memory_info().rss
-        return sum(member.memory_full_info().pss for member in [process, *children])
+        family = [member.memory_full_info() for member in [process, *children]]
+        return sum(getattr(member, "pss", member.rss) for member in family)  # Linux alone counts shares
     except psutil.NoSuchProcess:
         return 0
 

@@ -269,7 +269,8 @@ def _check_loads(source: ModelSource) -> None:
     """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
     import psutil
 
-    needed = sum(path.stat().st_size for path in safetensors_files(source.folder))
+    files = safetensors_files(source.folder) or source.folder.glob("pytorch_model*.bin")
+    needed = sum(path.stat().st_size for path in files)
     free = psutil.virtual_memory().available
     if needed > free:
         raise CandidateFailed(f"out of memory: {needed / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB free")

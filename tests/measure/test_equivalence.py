@@ -354,8 +354,14 @@ def verdicts(model: LoadedModel, prompts: Sequence[TokenIds]) -> dict[Way, Verdi
 class OwnGenerate(LoadedModel):
     """Of a backend that doesn't generate by its module."""
 
-    def generate(self, input_ids: torch.Tensor, *_: object, **how: object) -> torch.Tensor:
-        return torch.cat([input_ids, torch.ones(len(input_ids), NEW_TOKENS, dtype=torch.long)], dim=1)
+    def generate(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, *_: object, **how: object
+    ) -> torch.Tensor:
+        for _step in range(NEW_TOKENS):
+            token = self.module(input_ids, attention_mask=attention_mask).logits[:, -1:].argmax(-1)
+            input_ids = torch.cat([input_ids, token.to(self.module.device)], dim=1)
+            attention_mask = torch.cat([attention_mask, torch.ones_like(token)], dim=1)
+        return input_ids
 
 
 def test_where_no_logits_are_seen_nothing_is_said(tiny_fp32: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:

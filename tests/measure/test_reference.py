@@ -190,14 +190,30 @@ def test_the_control_variate_takes_its_share_of_the_noise_away() -> None:
     """Where the excess is the negative of the part's error, all of it."""
     truth, noise = np.full(4, 0.5), np.array([0.1, -0.2, 0.05, 0.05])
     ones = np.ones(4)
-    found = TailSums(truth + noise, -noise, ones, ones, -ones).added_to(np.zeros(4, np.float32))
+    found = TailSums(truth + noise, -noise, ones, ones, -ones).added_to(np.zeros(4, np.float32), 20)
     assert found.kld == pytest.approx(truth)
     assert found.noise.tolist() == [0.0] * 4
 
 
+def test_an_infinite_divergence_takes_no_error_away_from_the_others() -> None:
+    part, variance = np.array([0.1, 0.2, math.inf]), np.array([0.01, 0.01, math.nan])
+    found = TailSums(part, np.zeros(3), variance, np.zeros(3), np.zeros(3)).added_to(np.zeros(3, np.float32), 20)
+    assert found.noise == pytest.approx([0.1, 0.1, 0.0])
+    metrics = divergence_metrics(found)
+    assert metrics["kld_max"] == math.inf
+    assert metrics["kld_p50_error"] > 0
+
+
+def test_few_samples_reach_further_than_many() -> None:
+    """Student's distribution of one degree of freedom has its 1 - 0.025 / 2 quantile at 25.45, where the normal law's
+    is at 2.24."""
+    metrics = divergence_metrics(Divergences(np.array([1.0, 2.0]), np.array([0.1, 0.1]), samples=2))
+    assert metrics["kld_max_error"] == pytest.approx(2.545, abs=1e-3)
+
+
 def test_without_noise_in_the_excess_it_is_left_alone() -> None:
     zeros = np.zeros(2)
-    found = TailSums(np.array([0.1, 0.2]), zeros, np.full(2, 0.25), zeros, zeros).added_to(zeros.astype("float32"))
+    found = TailSums(np.array([0.1, 0.2]), zeros, np.full(2, 0.25), zeros, zeros).added_to(zeros.astype("float32"), 20)
     assert found.kld.tolist() == [0.1, 0.2]
     assert found.noise.tolist() == [0.5, 0.5]
 
@@ -296,6 +312,6 @@ def test_the_noise_of_samples_is_an_error_of_each_figure() -> None:
     """Of two positions: 1.96 sqrt(0.01 + 0.01) / 2 for their mean; 2.24 x 0.1, the normal law's 1 - 0.025 / 2 quantile
     times the noise, for what all of them could have moved by.
     """
-    metrics = divergence_metrics(Divergences(np.array([1.0, 2.0]), np.array([0.1, 0.1])))
+    metrics = divergence_metrics(Divergences(np.array([1.0, 2.0]), np.array([0.1, 0.1]), samples=10**6))
     assert metrics["kld_error"] == pytest.approx(0.1386, abs=1e-4)
     assert metrics["kld_p50_error"] == metrics["kld_max_error"] == pytest.approx(0.2241, abs=1e-4)

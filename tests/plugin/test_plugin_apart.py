@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,8 +23,9 @@ IMPORTS_CONFTEST = """
 """
 
 
-def heavy_imports(bench: Bench) -> set[str]:
-    return set(json.loads((bench.pytester.path / "modules.json").read_text())).intersection(HEAVY)
+def imports(bench: Bench, names: Iterable[str]) -> set[str]:
+    """Those of the modules that the run imported."""
+    return set(json.loads((bench.pytester.path / "modules.json").read_text())).intersection(names)
 
 
 def test_a_suite_that_has_nothing_to_do_with_it_pays_nothing(bench: Bench) -> None:
@@ -45,10 +47,12 @@ def test_a_suite_that_has_nothing_to_do_with_it_pays_nothing(bench: Bench) -> No
             benchmark.pedantic(sum, args=([1, 2],), rounds=2)
         """,
     )
-    result = bench.run_apart()
+    result = bench.pytester.runpytest_subprocess("-p", "no:cacheprovider")  # none of the plugin's options is given
     result.assert_outcomes(passed=2, skipped=1, failed=1)
     assert "llm-bench:" not in result.stdout.str()
-    assert heavy_imports(bench) == set(), result.stdout.str()
+    assert imports(bench, HEAVY) == set(), result.stdout.str()
+    assert imports(bench, ["llm_bench_fixtures.options"])
+    assert imports(bench, [f"llm_bench_fixtures.{name}" for name in ("settings", "variants", "device")]) == set()
     assert not bench.report.exists()
 
 
@@ -57,7 +61,7 @@ def test_skipped_benchmarks_load_nothing(own_suite: Bench) -> None:
     result = own_suite.run_apart("--benchmark-skip")
     assert result.ret == 0
     result.assert_outcomes(passed=1, skipped=1)
-    assert heavy_imports(own_suite) == set()
+    assert imports(own_suite, HEAVY) == set()
     assert not own_suite.report.exists()
 
 

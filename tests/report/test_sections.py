@@ -145,7 +145,7 @@ def test_texts_that_depart_from_the_references_are_told_of_every_variant() -> No
     assert [row(quality, "fp32")[column] for column in columns] == ["–", "–"]
     none = [make_variant(name, quality={}, quality_note="random weights") for name in ("fp32", "bf16")]
     note = section(document_of(make_run(records, none)), "Quality").note
-    assert note.startswith("Against fp32; ")
+    assert note == f"{' and '.join(columns)}: of the generated texts against fp32's, the mean of the benchmarks' means."
 
 
 def test_candidates_that_were_not_used_are_a_warning() -> None:

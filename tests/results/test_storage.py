@@ -159,8 +159,14 @@ def test_a_file_that_lacks_a_field_is_refused(tmp_path: Path, field: str) -> Non
 
 @pytest.mark.parametrize(
     "fields",
-    [{"records": [3]}, {"records": None}, {"variants": [{"status": "odd"}]}, {"provenance": [1]}],
-    ids=["a record that is none", "no list", "a status that is none", "a list for a table"],
+    [
+        {"records": [3]},
+        {"records": None},
+        {"variants": [{"status": "odd"}]},
+        {"provenance": [1]},
+        {"instrumentation_ratios": [1.0]},
+    ],
+    ids=["a record that is none", "no list", "a status that is none", "a list for a table", "a list for a mapping"],
 )
 def test_a_file_with_a_field_of_another_kind_is_refused(tmp_path: Path, fields: dict[str, object]) -> None:
     refuses(changed(tmp_path, **fields), "is damaged")

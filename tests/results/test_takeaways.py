@@ -120,6 +120,20 @@ def test_no_win_is_claimed_with_two_rounds() -> None:
     assert takeaways(run)[0].startswith("No variant was faster than fp32")
 
 
+def test_a_faster_one_that_scatters_too_widely_is_named_beside_the_winner() -> None:
+    records = [
+        make_record("fp32", 1.0),
+        make_record("bf16", 0.5),
+        make_record("fp16", rounds_s=(0.1, 0.2, 0.9)),
+    ]
+    sentence = takeaways(make_run(records))[0]
+    assert sentence.startswith("bf16 is the fastest beyond the noise on ")
+    assert sentence.endswith(
+        " fp16 (5.00×): faster still, but with rounds too far apart to claim it; raise --llm-rounds."
+    )
+    assert "beyond the noise" not in takeaways(make_run(records[:2]))[0]
+
+
 def test_a_slower_variant_is_no_win() -> None:
     assert takeaways(two(1.0, 2.0))[0].startswith("No variant was faster than fp32")
 

@@ -50,7 +50,7 @@ def load(request: LoadRequest) -> LoadedModel:
         quantization_config=_quantization_config(request, precision),
         device_map={"": request.device.name},
     )
-    if request.device.kind is DeviceKind.CPU:
+    if _repacks(request):
         _repack(module)
     scales = _scales(module)
     return LoadedModel(
@@ -77,13 +77,17 @@ def _asked_precision(request: LoadRequest) -> ResolvedPrecision:
 
 def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrecision | None:
     """The dtype that matrices are multiplied in; None for integers."""
-    from bitsandbytes.functional import has_avx512bf16
-
     if request.variant.quantization is Quantization.BNB_INT8:
         return None
-    if request.device.kind is DeviceKind.CPU and has_avx512bf16():
+    if _repacks(request):
         return ResolvedPrecision(Precision.BFLOAT16, precision.requested, "AVX512-BF16")
     return precision
+
+
+def _repacks(request: LoadRequest) -> bool:
+    from bitsandbytes.functional import has_avx512bf16
+
+    return request.device.kind is DeviceKind.CPU and bool(has_avx512bf16())
 
 
 def _repack(module: torch.nn.Module) -> None:

@@ -250,6 +250,12 @@ class WithLogits:
         sequences: torch.Tensor = output.sequences
         return sequences
 
+    def __call__(self, *args: Any, **how: Any) -> Any:
+        return self._module(*args, **how)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
 
 def compare(prompt: int, plain: Answer, other: Answer) -> Change:
     """Compare an answer to one prompt with the plain one, over as many steps as the shorter one has."""

@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import NormalDist
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from llm_bench_fixtures.errors import ReferenceMismatch
 
 if TYPE_CHECKING:
-    from io import BufferedRandom
+    from io import BufferedRandom, BufferedReader
 
     import numpy as np
     import torch
@@ -104,7 +103,7 @@ class ArrayFile:
     Not mapped: a new file's map costs a page fault every 4 KiB, and where the disk is full, the process.
     """
 
-    def __init__(self, file: BufferedRandom, dtype: str, row: tuple[int, ...]) -> None:
+    def __init__(self, file: BufferedRandom | BufferedReader, dtype: str, row: tuple[int, ...]) -> None:
         """row: the shape of one."""
         import numpy as np
 
@@ -255,7 +254,7 @@ class Comparison:
 
     def __enter__(self) -> Self:
         for name, (dtype, (_, *row)) in self._layout.arrays.items():
-            file = self._opened.enter_context((self._folder / name).open("r+b"))
+            file = self._opened.enter_context((self._folder / name).open("rb"))
             self._files[name] = ArrayFile(file, dtype, tuple(row))
         return self
 
@@ -289,7 +288,7 @@ class Comparison:
 
         if self._layout.is_exact:
             return Divergences(self._kld, np.zeros_like(self._kld))
-        return TailSums(*self._tail.T.astype("float64")).added_to(self._kld)
+        return TailSums(*self._tail.T.astype("float64")).added_to(self._kld, self._layout.samples)
 
 
 def _read_layout(folder: Path) -> Layout:
@@ -314,10 +313,13 @@ def _check_same(folder: Path, layout: Layout, positions: int, vocabulary: int, d
 
 @dataclass(frozen=True, eq=False)
 class Divergences:
-    """kld: each position's, (N,) nats. noise: the standard error of each, (N,); 0 where nothing was sampled."""
+    """kld: each position's, (N,) nats. noise: the standard error of each, (N,), estimated from so many samples; 0 where
+    nothing was sampled, and where the divergence is infinite.
+    """
 
     kld: NDArray[Any]
     noise: NDArray[Any]
+    samples: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,8 +337,8 @@ class TailSums:
     excess_variance: NDArray[np.float64]
     covariance: NDArray[np.float64]
 
-    def added_to(self, kld: NDArray[np.float32]) -> Divergences:
-        """The divergences of which `kld` is all but the tail's part.
+    def added_to(self, kld: NDArray[np.float32], samples: int) -> Divergences:
+        """The divergences of which `kld` is all but the tail's part, from so many samples each.
 
         `excess` is a control variate: of like distributions, where log(p/q) is about 1 - q/p, it takes away nearly all
         of the noise. Its weight is the one that leaves the least variance over all positions together.
@@ -347,7 +349,8 @@ class TailSums:
         excess = self.excess_variance[finite].sum()
         weight = -self.covariance[finite].sum() / excess if excess > 0 else 0.0
         variance = self.part_variance + 2 * weight * self.covariance + weight**2 * self.excess_variance
-        return Divergences(kld + self.part + weight * self.excess, np.sqrt(np.maximum(variance, 0.0)))
+        noise = np.sqrt(np.maximum(np.where(finite, variance, 0.0), 0.0))
+        return Divergences(kld + self.part + weight * self.excess, noise, samples)
 
 
 def _sampled_divergence(kept: Mapping[str, torch.Tensor], chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
@@ -387,17 +390,18 @@ def divergence_metrics(found: Divergences) -> dict[str, float]:
     """Mean, percentiles and largest of the divergences; a percentile that has no position beyond it is left out.
 
     Where they are sampled, each has the half-width of a 95 % interval beside it. For a percentile it is how far that
-    moves when all positions move up, or down, by as many standard errors as are passed by none of them in 95 % of
-    cases (Bonferroni's bound, of normal errors).
+    moves when all positions move up, or down, by as many standard errors as are passed by none of them in about 95 %
+    of cases (Bonferroni's bound, with Student's distribution because the errors are estimates themselves).
     """
     import numpy as np
+    from scipy.special import stdtrit
 
     kld, noise = found.kld, found.noise
     mean = float(kld.mean(dtype=np.float64))  # below zero only by rounding, or by the noise of the samples
     spread = float(np.square(noise, dtype=np.float64).sum())
     metrics = {"kld_mean": max(mean, 0.0), "kld_error": NORMAL_95 * math.sqrt(spread) / len(kld)}
     shown = {name: share for name, share in PERCENTILES.items() if len(kld) * (1 - share) >= 1 - 1e-9}
-    reach = NormalDist().inv_cdf(1 - 0.025 / len(kld)) * noise
+    reach = stdtrit(max(found.samples - 1, 1), 1 - 0.025 / len(kld)) * noise
     for name, share in {**shown, "kld_max": 1.0}.items():
         low, middle, high = (_quantile(values, share) for values in (kld - reach, kld, kld + reach))
         metrics[name] = middle
@@ -407,10 +411,12 @@ def divergence_metrics(found: Divergences) -> dict[str, float]:
 
 
 def _quantile(values: NDArray[Any], share: float) -> float:
-    """Also the largest of values of which some are infinite."""
+    """As numpy's, which has no answer where one of the two values that it is between is infinite."""
     import numpy as np
 
-    return float(values.max() if share == 1 else np.quantile(values, share))
+    index = share * (len(values) - 1)
+    below, above = np.partition(values, (math.floor(index), math.ceil(index)))[[math.floor(index), math.ceil(index)]]
+    return float(below if below == above or index.is_integer() else below + (above - below) * (index % 1))
 
 
 def probability_metrics(nll: NDArray[np.float32], reference: NDArray[np.float32]) -> dict[str, float]:

@@ -148,10 +148,10 @@ def variant_sections(run: Run, metrics: Mapping[str, Metric]) -> Iterator[Sectio
     of_texts = {metric.column: _mean_over_records(run, metric) for metric in texts}
     table = _table(run, records, {**_metric_columns(quality), **of_texts})
     if table is not None:
-        over = f"Over the {run.provenance.corpus}. " if quality else ""
-        columns = " and ".join(of_texts)
-        note = f"{over}Against {run.reference}; {columns}: the mean over the generated texts of all benchmarks."
-        yield Section("Quality", table, note)
+        over = [f"Over the {run.provenance.corpus}; against {run.reference}."] if quality else []
+        columns = " and ".join(title for title in of_texts if title in table.header)
+        of_what = f"of the generated texts against {run.reference}'s, the mean of the benchmarks' means."
+        yield Section("Quality", table, " ".join([*over, *([f"{columns}: {of_what}"] if columns else [])]))
 
 
 def _mean_over_records(run: Run, metric: Metric) -> Cell:

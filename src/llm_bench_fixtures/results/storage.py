@@ -68,7 +68,7 @@ def read_run(path: str | Path) -> Run:
         raise UnreadableResults(f"{path} is of schema version {data.get('version')}; this reads {SCHEMA_VERSION}")
     try:
         return _run_from_json(data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnreadableResults(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 

@@ -39,10 +39,21 @@ def _speed(run: Run, floor: NoiseFloor) -> Iterator[str]:
     if best is None or gain is None:
         yield f"No variant was faster than {run.reference} {where} beyond the noise{_floor_text(floor)}."
         return
+    unproven = _faster_still(others, reference, floor, gain)
     yield (
-        f"{best.variant} is the fastest {where}: {_times(gain)} as fast as {run.reference} "
-        f"({_tokens_per_s(run, best)} against {_tokens_per_s(run, reference)} tokens/s); {_quality(run, best.variant)}."
+        f"{best.variant} is the fastest{' beyond the noise' if unproven else ''} {where}: {_times(gain)} as fast as "
+        f"{run.reference} ({_tokens_per_s(run, best)} against {_tokens_per_s(run, reference)} tokens/s); "
+        f"{_quality(run, best.variant)}.{unproven}"
     )
+
+
+def _faster_still(others: Sequence[Record], reference: Record, floor: NoiseFloor, gain: Speedup) -> str:
+    """Variants whose median beats the claimed gain, but whose rounds scatter too widely to claim theirs."""
+    gains = [(record, speedup(record, reference, floor)) for record in others]
+    names = [f"{record.variant} ({_times(more)})" for record, more in gains if more.ratio > gain.ratio]
+    if not names:
+        return ""
+    return f" {', '.join(names)}: faster still, but with rounds too far apart to claim it; raise --llm-rounds."
 
 
 def _slower(run: Run, floor: NoiseFloor) -> Iterator[str]:
