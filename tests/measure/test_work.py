@@ -24,8 +24,8 @@ from llm_bench_fixtures.measure.work import (
     FlopCounter,
     Observed,
     RoundFlops,
+    Work,
     count_work,
-    measure_work,
     observe_round,
     roofline_s,
     watch_forward_passes,
@@ -193,6 +193,11 @@ LONGER = Workload((tuple(range(1, 21)), (7, 8, 9)), new_tokens=9, batch_size=2, 
 @pytest.fixture(scope="module")
 def tiny_flops(tiny_source: ModelSource) -> FlopCounter:
     return FlopCounter(tiny_source.load_config())
+
+
+def measure_work(model: LoadedModel, workload: Workload, flops: FlopCounter) -> Work:
+    """Run the workload once, watched and not timed, and count. `flops` is of the model's config."""
+    return count_work(workload, observe_round(model, workload), flops, model.weight_bytes_read)
 
 
 @pytest.mark.parametrize(

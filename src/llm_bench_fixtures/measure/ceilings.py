@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.device import DeviceKind, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.measure.timing import Clock
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.device import Device
     from llm_bench_fixtures.variants import Precision
-
-Clock = Callable[[], float]
 
 CPU_BUFFER_BYTES = 512 << 20  # many times the last-level cache
 ACCELERATOR_BUFFER_BYTES = 4 << 30  # so that starting the kernel takes a small part of the time

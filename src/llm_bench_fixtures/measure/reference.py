@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from llm_bench_fixtures.errors import ReferenceMismatch
 
@@ -135,6 +135,17 @@ class ArrayFile:
         return torch.from_numpy(rows)
 
 
+def open_arrays(folder: Path, layout: Layout, mode: Literal["w+b", "rb"], opened: ExitStack) -> dict[str, ArrayFile]:
+    """The layout's files by name, which `opened` closes; where one can't be opened, none is left open."""
+    with ExitStack() as opening:
+        files = {
+            name: ArrayFile(cast("BufferedReader", opening.enter_context((folder / name).open(mode))), dtype, shape[1:])
+            for name, (dtype, shape) in layout.arrays.items()
+        }
+        opened.push(opening.pop_all())
+    return files
+
+
 class ReferenceWriter:
     """Keeps a model's distributions in a folder, as an observer of its scoring.
 
@@ -150,9 +161,7 @@ class ReferenceWriter:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / LAYOUT_FILE).unlink(missing_ok=True)
-        for name, (dtype, (_, *row)) in self._layout.arrays.items():
-            file = self._opened.enter_context((self._folder / name).open("w+b"))
-            self._files[name] = ArrayFile(file, dtype, tuple(row))
+        self._files = open_arrays(self._folder, self._layout, "w+b", self._opened)
         return self
 
     def __exit__(
@@ -253,9 +262,7 @@ class Comparison:
         self._tail = np.zeros((positions, len(TailSums.__dataclass_fields__)), np.float32)
 
     def __enter__(self) -> Self:
-        for name, (dtype, (_, *row)) in self._layout.arrays.items():
-            file = self._opened.enter_context((self._folder / name).open("rb"))
-            self._files[name] = ArrayFile(file, dtype, tuple(row))
+        self._files = open_arrays(self._folder, self._layout, "rb", self._opened)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -263,7 +270,8 @@ class Comparison:
 
     def take(self, first: int, chunk: Chunk) -> None:
         here = slice(first, first + len(chunk.nll))
-        kept = {name: file.get(first, len(chunk.nll)).to(chunk.shifted.device) for name, file in self._files.items()}
+        compared = [name for name in self._files if name != "nll"]  # those are compared in the end, all at once
+        kept = {name: self._files[name].get(first, len(chunk.nll)).to(chunk.shifted.device) for name in compared}
         at_top = chunk.shifted.gather(-1, kept["argmax"].long().unsqueeze(-1)).squeeze(-1)
         self._same_top[here] = (at_top == 0).cpu().numpy()
         if self._layout.is_exact:

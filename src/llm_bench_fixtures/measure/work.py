@@ -75,11 +75,6 @@ class Work:
         return self.forward_passes - self.batches
 
 
-def measure_work(model: LoadedModel, workload: Workload, flops: FlopCounter) -> Work:
-    """Run a workload once, watched and not timed, and count. `flops` is of the model's config."""
-    return count_work(workload, observe_round(model, workload), flops, model.weight_bytes_read)
-
-
 def count_work(workload: Workload, observed: Observed, flops: FlopCounter, weight_bytes_read: int | None) -> Work:
     counts = flops.round(workload)
     return Work(
