@@ -35,7 +35,7 @@ def main(variants: str) -> None:
         for variant in variants.split(","):
             model = load_embedded(variant)
             for budget in BUDGETS:
-                found = quality.score_corpus(model, corpus, plan, compare_with=Path(name) / str(budget))
+                found = quality.score_corpus(model, corpus, plan, compare_with=Path(name) / str(budget)).metrics
                 cells = [f"{value} {found[value]:.3g} ± {found.get(error, 0.0):.2g}" for value, error in SHOWN]
                 print(f"{variant:8s} {budget >> 20:4d} MiB   " + "   ".join(cells), flush=True)
 

@@ -187,19 +187,12 @@ class LlmBenchmark:
         )
 
     def _add(self, record: Record) -> Record:
-        """Put the record, with what other plugins measure, into the report and into pytest-benchmark's JSON."""
-        from llm_bench_fixtures.results.storage import record_to_json, variant_to_json
-
+        """Put the record, with what other plugins measure, into the report."""
         config = self._item.config
         added = config.hook.pytest_llm_bench_measure(config=config, model=self._model, record=record)
         extra = {name: float(value) for part in added for name, value in part.items() if math.isfinite(value)}
         record = replace(record, extra={**record.extra, **extra})
         self._session.results.add_record(record)
-        variant = self._session.results.variant(record.variant)
-        self._benchmark.extra_info["llm_bench"] = {
-            **record_to_json(record, variant),
-            "variant_result": variant_to_json(variant),
-        }
         return record
 
 

@@ -87,3 +87,7 @@ class QualityCollapsed(LlmBenchError):
 
 class UnreadableResults(LlmBenchError, ValueError):
     """A results file that isn't one of ours, or is of another schema version, or is damaged."""
+
+
+class DamagedResults(UnreadableResults):
+    """JSON that has not the shape of a run: a field is missing or of another type."""

@@ -126,11 +126,17 @@ def _reason(call: pytest.CallInfo[None]) -> str:
     return f"{type(error).__name__}: {str(error).strip()}"
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Write the report of what was measured, however the session ended."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
+    """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run."""
     if not hasattr(session.config, "workerinput"):  # pytest-xdist's workers measure nothing
-        write_results(session.config, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or _was_stopped(session))
+    yield
+
+
+def _was_stopped(session: pytest.Session) -> bool:
+    """By -x, --maxfail or a plugin, before all tests had run."""
+    return bool(session.shouldstop or session.shouldfail)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -156,8 +162,20 @@ def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) 
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
     from llm_bench_fixtures.measure.quality import score_corpus
 
-    keep, compare_with = bench_session(config).reference_folders(model.variant)
-    return model.call(score_corpus, corpus, settings_of(config).window_plan, keep=keep, compare_with=compare_with)
+    session = bench_session(config)
+    keep, compare_with = session.reference_folders(model.variant)
+    plan = settings_of(config).window_plan
+    score = model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
+    session.note_loss_blocks(model.variant, score.loss_blocks)
+    return score.metrics
+
+
+def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
+    """The run's results go into whatever pytest-benchmark writes, so that its storage is a history of ours."""
+    if RUN in config.stash:
+        from llm_bench_fixtures.history.saved import to_stored
+
+        to_stored(output_json, config.stash[RUN])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -68,6 +68,7 @@ class BenchSession:
         self._ask_commit = commit
         self._started = datetime.now(UTC)
         self._windows: WindowPlan | None = None
+        self._loss_blocks: dict[str, tuple[float, ...]] = {}
         self._reference_texts: dict[str, tuple[TokenIds, ...]] = {}
 
     @cached_property
@@ -163,6 +164,7 @@ class BenchSession:
             matmul_flops_per_s=ceilings.matmul_flops_per_s.get(facts.compute) if ceilings and facts.compute else None,
             quality=quality,
             quality_note=quality_note,
+            loss_blocks=self._loss_blocks.get(model.variant.id, ()),
             notes=(*self.source.notes, *facts.notes),
         )
 
@@ -237,6 +239,10 @@ class BenchSession:
         if variant.id == self.results.reference:
             return folder, None
         return None, folder if is_kept(folder) else None
+
+    def note_loss_blocks(self, variant: Variant, blocks: tuple[float, ...]) -> None:
+        """What its loss was along the corpus, in nats per token; none where it isn't finite everywhere."""
+        self._loss_blocks[variant.id] = blocks if all(map(math.isfinite, blocks)) else ()
 
     def close(self) -> None:
         """Remove the session's temporary files."""

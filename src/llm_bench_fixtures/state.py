@@ -116,16 +116,39 @@ def selected_variants(config: pytest.Config, names: list[str] | None = None) -> 
     )
 
 
-def write_results(config: pytest.Config, *, interrupted: bool) -> None:
+def selection_of(config: pytest.Config) -> tuple[str, ...]:
+    """What of the command line decides which tests run, and on which variants; the same for the same selection."""
+    paths = (_from_root(config, argument) for argument in config.args)
+    narrowing = {
+        "-k": config.getoption("keyword", ""),
+        "-m": config.getoption("markexpr", ""),
+        "--deselect": ",".join(config.getoption("deselect", None) or ()),
+        "--last-failed": config.getoption("lf", False),
+        "--llm-variants": settings_of(config).variants,
+    }
+    return (*sorted(paths), *(f"{flag} {value}" for flag, value in narrowing.items() if value))
+
+
+def _from_root(config: pytest.Config, argument: str) -> str:
+    """A path or node id of the command line as seen from the project's root."""
+    path, separator, rest = argument.partition("::")
+    absolute = (config.invocation_params.dir / path).resolve()
+    if absolute.is_relative_to(config.rootpath):
+        path = absolute.relative_to(config.rootpath).as_posix()
+    return path + separator + rest
+
+
+def write_results(session: pytest.Session, *, interrupted: bool) -> None:
     """Write the report of what this run measured, and show it to the hooks; nothing where no model was asked for."""
+    config = session.config
     if SESSION not in config.stash or not config.stash[SESSION].results.has_variants:
         return
     from llm_bench_fixtures.progress import Phase
     from llm_bench_fixtures.report import write_report
 
-    session = config.stash[SESSION]
-    run = session.run(interrupted=interrupted)
-    with session.progress.activity(Phase.REPORTING, "writing the report"):
-        write_report(run, config.stash[METRICS], session.settings.report)
+    bench = config.stash[SESSION]
+    run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
+    with bench.progress.activity(Phase.REPORTING, "writing the report"):
+        write_report(run, config.stash[METRICS], bench.settings.report)
     config.stash[RUN] = run
-    config.hook.pytest_llm_bench_finish(run=run, report=session.settings.report)
+    config.hook.pytest_llm_bench_finish(run=run, report=bench.settings.report)

@@ -80,7 +80,7 @@ def test_a_uniform_model_has_that_perplexity_at_every_window_and_stride(
 def test_a_uniform_model_has_that_perplexity_in_every_scheme(plan: WindowPlan, model_around: ModelAround) -> None:
     """And ln(4096) nats, 12 bits, for each token of a text with as many bytes as there are."""
     corpus = Corpus("some", read_corpus(None).texts[:2])
-    metrics = score_corpus(model_around(ConstantModel(*[1 / 4096] * 4096)), corpus, plan)
+    metrics = score_corpus(model_around(ConstantModel(*[1 / 4096] * 4096)), corpus, plan).metrics
     assert metrics["perplexity"] == pytest.approx(4096)
     scored_bytes = 12 * metrics["scored_tokens"] / metrics["bits_per_byte"]
     assert scored_bytes == pytest.approx(round(scored_bytes), abs=1e-3)
@@ -190,7 +190,7 @@ def test_a_long_text_scores_as_window_by_window(tiny_fp32: LoadedModel, prompts:
 def test_a_corpus_scores_as_its_strided_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
     texts = ("Once upon a time there was a fox.", "The report is due on Friday.")
     expected = score_texts(tiny_fp32, [prompts.encode(text) for text in texts], 512, 256)
-    assert score_corpus(tiny_fp32, Corpus("two sentences", texts), WindowPlan())["loss"] == expected.loss
+    assert score_corpus(tiny_fp32, Corpus("two sentences", texts), WindowPlan()).metrics["loss"] == expected.loss
 
 
 def test_a_corpus_scores_as_its_rolling_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
@@ -200,7 +200,7 @@ def test_a_corpus_scores_as_its_rolling_windows(tiny_fp32: LoadedModel, prompts:
     assert 64 < len(ids) < 128
     total = window_nll(tiny_fp32, (0, *ids[:63]), ids[:64])
     total += window_nll(tiny_fp32, ids[-65:-1], ids[64:])
-    metrics = score_corpus(tiny_fp32, Corpus("one", (text,)), WindowPlan(ROLLING, 64))
+    metrics = score_corpus(tiny_fp32, Corpus("one", (text,)), WindowPlan(ROLLING, 64)).metrics
     assert metrics["loss"] == pytest.approx(total / len(ids), rel=1e-5)
     assert metrics["bits_per_byte"] == pytest.approx(total / math.log(2) / 400, rel=1e-5)
 
@@ -212,7 +212,7 @@ def test_a_corpus_scores_as_its_llama_windows(tiny_fp32: LoadedModel, prompts: P
     assert 96 <= len(ids) < 144
     chunks = [ids[:48], ids[48:96]]
     total = sum(window_nll(tiny_fp32, chunk[:-1], chunk[25:]) for chunk in chunks)
-    metrics = score_corpus(tiny_fp32, Corpus("one", (text,)), WindowPlan(LLAMA, 48))
+    metrics = score_corpus(tiny_fp32, Corpus("one", (text,)), WindowPlan(LLAMA, 48)).metrics
     assert metrics["scored_tokens"] == 2 * 23
     assert metrics["loss"] == pytest.approx(total / 46, rel=1e-5)
 
@@ -314,7 +314,7 @@ COMPARED = {
 def test_the_reference_itself_has_no_comparison(
     tmp_path: Path, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus
 ) -> None:
-    metrics = score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), keep=tmp_path)
+    metrics = score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), keep=tmp_path).metrics
     assert not COMPARED & set(metrics)
 
 
@@ -322,8 +322,8 @@ def test_the_reference_itself_has_no_comparison(
 def test_an_identical_model_differs_by_exactly_nothing(
     plan: WindowPlan, tmp_path: Path, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus
 ) -> None:
-    own = score_corpus(tiny_fp32, short_corpus_of_four, plan, keep=tmp_path)
-    metrics = score_corpus(tiny_fp32, short_corpus_of_four, plan, compare_with=tmp_path)
+    own = score_corpus(tiny_fp32, short_corpus_of_four, plan, keep=tmp_path).metrics
+    metrics = score_corpus(tiny_fp32, short_corpus_of_four, plan, compare_with=tmp_path).metrics
     assert {name: metrics[name] for name in own} == own
     for name in COMPARED & set(metrics):
         assert metrics[name] == (1.0 if name in ("ppl_ratio", "top1_agreement") else 0.0), name
@@ -335,7 +335,7 @@ def compare_constants(
     """What sets a model that always says q apart from a reference that always says p."""
     corpus, plan = Corpus("letters", texts), WindowPlan(ROLLING)
     score_corpus(model_around(ConstantModel(*p)), corpus, plan, keep=folder)
-    return score_corpus(model_around(ConstantModel(*q)), corpus, plan, compare_with=folder)
+    return score_corpus(model_around(ConstantModel(*q)), corpus, plan, compare_with=folder).metrics
 
 
 def vocabulary_of(tiny: Prompts, first: float, second: float) -> list[float]:
@@ -429,7 +429,7 @@ def test_more_damage_to_the_weights_moves_the_metrics_further(
     tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, kept: Path
 ) -> None:
     runs = [
-        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, WindowPlan(window=64), compare_with=kept)
+        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, WindowPlan(window=64), compare_with=kept).metrics
         for size in (0.0, 0.25, 0.5, 1.0)
     ]
     rising = {"loss", "perplexity", "bits_per_byte", "word_perplexity", "byte_perplexity", "ppl_ratio", "rms_dp"}
@@ -453,7 +453,7 @@ def test_more_damage_moves_the_outermost_thousandth_and_the_generated_text_furth
     kld_p999, shares, firsts = [], [], []
     for size in (0.0, 0.25, 1.0):
         other = damaged(tiny_fp32, size)
-        kld_p999.append(score_corpus(other, corpus, plan, compare_with=tmp_path)["kld_p999"])
+        kld_p999.append(score_corpus(other, corpus, plan, compare_with=tmp_path).metrics["kld_p999"])
         texts = list(zip(undamaged, run_round(other, workload).continuations, strict=True))
         shares.append(sum(divergent_share(*pair) for pair in texts))
         firsts.append(sum(first_divergence(*pair) for pair in texts))
@@ -476,7 +476,7 @@ def test_every_sampled_figure_is_exact_to_its_stated_error(
     monkeypatch.setattr(quality, "plan_layout", partial(plan_layout, budget_bytes=1))
     score_corpus(tiny_fp32, short_corpus_of_four, plan, keep=tmp_path)
     exact, sampled = (
-        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, plan, compare_with=folder)
+        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, plan, compare_with=folder).metrics
         for folder in (kept, tmp_path)
     )
     assert abs(sampled["kld_mean"] - exact["kld_mean"]) <= 2 * sampled["kld_error"]
@@ -491,7 +491,7 @@ def test_much_damage_lowers_the_mean_probability_of_the_true_token(
 ) -> None:
     """Little damage may raise it: noise makes a model surer of itself, sometimes rightly."""
     some, much = (
-        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, WindowPlan(window=64), compare_with=kept)
+        score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, WindowPlan(window=64), compare_with=kept).metrics
         for size in (1.0, 2.0)
     )
     assert 0 > some["mean_dp"] > much["mean_dp"]
@@ -507,9 +507,9 @@ def test_the_size_of_batches_and_chunks_changes_nothing(
 ) -> None:
     other = damaged(tiny_fp32, 0.1)
     plan = WindowPlan(window=64)
-    usual = score_corpus(other, short_corpus_of_four, plan, compare_with=kept)
+    usual = score_corpus(other, short_corpus_of_four, plan, compare_with=kept).metrics
     monkeypatch.setattr(quality, *setting)
-    assert score_corpus(other, short_corpus_of_four, plan, compare_with=kept) == pytest.approx(usual, rel=1e-4)
+    assert score_corpus(other, short_corpus_of_four, plan, compare_with=kept).metrics == pytest.approx(usual, rel=1e-4)
 
 
 def test_another_text_or_other_windows_are_not_compared(

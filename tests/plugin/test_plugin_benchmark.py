@@ -6,7 +6,7 @@ import json
 import shutil
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,19 +55,46 @@ def test_only_benchmarks(bench: Bench) -> None:
     assert [record["case"] for record in bench.records()] == ["mine"]
 
 
-def test_json_carries_the_record_with_its_metrics(own_suite: Bench) -> None:
+def test_json_carries_the_records_with_their_metrics_and_the_rest_of_the_run(own_suite: Bench) -> None:
     assert own_suite.run("--benchmark-json", "out.json", "--llm-variants", "fp32,bf16").ret == 0
     written = json.loads((own_suite.pytester.path / "out.json").read_text(encoding="utf-8"))
     records = {record["test"]: record for record in own_suite.records()}
     assert [benchmark["group"] for benchmark in written["benchmarks"]] == ["own", "own"]
     for benchmark in written["benchmarks"]:
         extra = benchmark["extra_info"]["llm_bench"]
-        variant = extra.pop("variant_result")
         assert extra == records[benchmark["fullname"]]
-        assert variant == own_suite.variants()[extra["variant"]]
         assert extra["metrics"]["output_tokens_per_s"] == pytest.approx(2 / statistics.median(extra["rounds_s"]))
         own, outer = sorted(extra["rounds_s"]), sorted(benchmark["stats"]["data"])
         assert all(around >= within for within, around in zip(own, outer, strict=True))
+    assert written["llm_bench"] == {**own_suite.results(), "records": []}
+
+
+def test_storage_holds_what_never_became_a_benchmark_too_and_raw_data_only_when_asked(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_mine(llm_benchmark):
+            llm_benchmark("Hello")
+
+        def test_too_long(llm_benchmark, llm_prompts):
+            llm_benchmark(llm_prompts.exact(5000))
+        """
+    )
+    assert bench.run("--benchmark-save=lean").ret == 0
+    assert bench.run("--benchmark-save=raw", "--benchmark-save-data").ret == 0
+    lean, raw = (read_saved(bench, name) for name in ("0001_lean", "0002_raw"))
+    for saved in (lean, raw):
+        (skipped,) = saved["llm_bench"]["records"]
+        assert (skipped["test"], skipped["status"]) == ("test_own.py::test_too_long[fp32]", "skipped")
+        (benchmark,) = saved["benchmarks"]
+        assert benchmark["extra_info"]["llm_bench"]["metrics"]["latency_s"] > 0
+    assert "tokens_s" not in lean["benchmarks"][0]["extra_info"]["llm_bench"]
+    assert raw["benchmarks"][0]["extra_info"]["llm_bench"]["tokens_s"]
+
+
+def read_saved(bench: Bench, name: str) -> dict[str, Any]:
+    (path,) = (bench.pytester.path / ".benchmarks").glob(f"*/{name}.json")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
 
 
 def test_a_saved_run_can_be_compared_with(own_suite: Bench) -> None:

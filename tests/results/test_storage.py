@@ -133,7 +133,7 @@ def test_what_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    refuses(tmp_path / "nowhere.json", "can't be read as JSON")
+    refuses(tmp_path / "nowhere.json", "can't be read: No such file")
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"schema": "pytest-benchmark", "version": 1}', "3"])
@@ -143,12 +143,12 @@ def test_another_programs_json_is_refused(tmp_path: Path, content: str) -> None:
     refuses(path, "is not a results file of llm-bench-fixtures")
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, None])
+@pytest.mark.parametrize("version", [0, 2, 4, None])
 def test_another_version_is_refused(tmp_path: Path, version: object) -> None:
-    refuses(changed(tmp_path, version=version), f"is of schema version {version}; this reads 2")
+    refuses(changed(tmp_path, version=version), f"is of schema version {version}; this reads 3")
 
 
-@pytest.mark.parametrize("field", ["provenance", "reference", "variants", "records", "session_s", "phase_s"])
+@pytest.mark.parametrize("field", ["provenance", "reference", "variants", "records"])
 def test_a_file_that_lacks_a_field_is_refused(tmp_path: Path, field: str) -> None:
     path = written(full_run(), tmp_path)
     data = json.loads(path.read_text(encoding="utf-8"))

@@ -32,6 +32,7 @@ BATCH_TOKENS = 2048  # of one scoring forward pass, padding included
 BATCH_ELEMENTS = 1 << 27  # of its logits: 512 MiB in float32
 CHUNK_ELEMENTS = 1 << 18  # of the logits worked on at once: 1 MiB in float32, which a processor's cache holds
 ACCELERATOR_CHUNK_ELEMENTS = 1 << 24  # where starting an operation costs more than memory does: 64 MiB
+LOSS_BLOCKS = 100
 LARGEST_EXPONENT = 700.0  # of what a float64 holds
 
 
@@ -76,6 +77,18 @@ class Score:
         return exp_or_inf(self.loss)
 
 
+@dataclass(frozen=True)
+class CorpusScore:
+    """What is reported of a corpus: quality metrics by name.
+
+    loss_blocks: nats per token of each of up to LOSS_BLOCKS stretches, as long as each other to a token, in order. Two
+    models' blocks over the same text are paired, which tells their difference far more sharply than their losses do.
+    """
+
+    metrics: Mapping[str, float]
+    loss_blocks: tuple[float, ...]
+
+
 def exp_or_inf(exponent: float) -> float:
     return math.exp(exponent) if exponent < LARGEST_EXPONENT else math.inf
 
@@ -87,8 +100,8 @@ def score_corpus(
     *,
     keep: Path | None = None,
     compare_with: Path | None = None,
-) -> Mapping[str, float]:
-    """The quality metrics by name.
+) -> CorpusScore:
+    """Score the corpus.
 
     keep: a folder to leave the model's distributions in, as the reference of others. compare_with: such a folder; adds
     the metrics of the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on
@@ -105,7 +118,16 @@ def score_corpus(
             comparison = Comparison(compare_with, cut.tokens, model.vocabulary, cut.digest)
             observers.append(opened.enter_context(comparison))
         score = score_windows(model, cut.windows, observers)
-        return {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
+        metrics = {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
+        return CorpusScore(metrics, loss_blocks(score.nll))
+
+
+def loss_blocks(nll: NDArray[np.float32]) -> tuple[float, ...]:
+    """Mean of each of LOSS_BLOCKS stretches, or of each token where there are fewer. nll: (n,) nats."""
+    import numpy as np
+
+    blocks = np.array_split(nll, min(LOSS_BLOCKS, len(nll)))
+    return tuple(float(block.mean(dtype="float64")) for block in blocks)
 
 
 def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.spread import quartiles
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Status(StrEnum):
@@ -20,6 +20,27 @@ class Status(StrEnum):
     NOT_MEASURED = "not measured"  # it ran, but nothing was timed, as under --benchmark-disable
     SKIPPED = "skipped"
     ERROR = "error"
+
+
+class RunState(StrEnum):
+    """Whether a run is fit to be compared with: only a complete one is."""
+
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    NOT_MEASURED = "not measured"
+    REGRESSED = "regressed"
+
+
+def run_state(*, interrupted: bool, failed_tests: int, measured: int, regressed: bool) -> RunState:
+    """The worst that is true of a run; `measured` counts its records with timings."""
+    if interrupted:
+        return RunState.INTERRUPTED
+    if failed_tests:
+        return RunState.FAILED
+    if not measured:
+        return RunState.NOT_MEASURED
+    return RunState.REGRESSED if regressed else RunState.COMPLETE
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,7 @@ class Record:
     batches_s: for each round, the seconds of each batch. batch_rows: prompts in each batch.
     tokens_s: for each round and batch, the seconds from the batch's start to each of its new tokens.
     energy_j: for each round, the joules of the whole machine, or none where it has no counter.
+    probe_s: for each round, the seconds of the fixed probe run before it: its matrix product, and its read of memory.
     work: exact counts of one round.
     outputs: the generated text of each prompt. extra: further metrics by name.
     """
@@ -78,6 +100,7 @@ class Record:
     tokens_s: tuple[tuple[tuple[float, ...], ...], ...] = ()
     batch_rows: tuple[int, ...] = ()
     energy_j: tuple[float, ...] = ()
+    probe_s: tuple[tuple[float, float], ...] = ()
     work: Work | None = None
     memory: MemoryFacts | None = None
     outputs: tuple[str, ...] = ()
@@ -105,6 +128,7 @@ class VariantResult:
     first_generate_s: the first `generate` of a fresh process, None where the variant had none of its own.
     matmul_flops_per_s: what this machine reaches in the dtype that the variant computes in; None where it was not
     measured. read_bytes_per_s: at which it reads memory.
+    loss_blocks: nats per token of each of some hundred stretches of the corpus, in its order.
     equivalence: whether its text depends on how it is run.
     """
 
@@ -124,6 +148,7 @@ class VariantResult:
     read_bytes_per_s: float | None = None
     quality: Mapping[str, float] = field(default_factory=dict)
     quality_note: str = ""
+    loss_blocks: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     equivalence: tuple[Equivalence, ...] = ()
 
@@ -163,7 +188,8 @@ class Run:
     """The records of one session.
 
     phase_s: seconds by what the session spent them on. instrumentation_ratios: by variant, of pairs of the same
-    `generate`, seconds with its tokens' times taken / without.
+    `generate`, seconds with its tokens' times taken / without. selection: what of the command line narrowed the tests.
+    failed_tests: how many failed, measured or not. regressed: a gate found it worse than its baseline.
     """
 
     provenance: Provenance
@@ -174,6 +200,18 @@ class Run:
     phase_s: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
     instrumentation_ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    selection: tuple[str, ...] = ()
+    failed_tests: int = 0
+    regressed: bool = False
+
+    @property
+    def state(self) -> RunState:
+        return run_state(
+            interrupted=self.interrupted,
+            failed_tests=self.failed_tests,
+            measured=len(self.measured()),
+            regressed=self.regressed,
+        )
 
     def variant(self, identifier: str) -> VariantResult | None:
         return next((variant for variant in self.variants if variant.id == identifier), None)

@@ -1,0 +1,180 @@
+"""A run as it was saved, in as much as it is compared: its metrics, and what they can be trusted for.
+
+There are two kinds of files: our `results.json`, and what pytest-benchmark stores, in which each benchmark carries its
+record as `extra_info["llm_bench"]` and the rest of the run stands under `llm_bench`. Both are read by their types, with
+everything that is not compared skipped unread, so that a thousand of them take seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
+from llm_bench_fixtures.results.record import Provenance, RunState, Status, VariantResult, run_state
+from llm_bench_fixtures.results.storage import (
+    Schema,
+    check_schema,
+    check_version,
+    decode,
+    read_bytes,
+    record_to_json,
+    run_to_json,
+)
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.results.record import Run
+
+EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
+RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
+
+
+@dataclass(frozen=True)
+class SavedWorkload:
+    digest: str
+
+
+@dataclass(frozen=True)
+class SavedRecord:
+    """The fields are those of Record; metrics: what was computed from the rest of it."""
+
+    test: str
+    scenario: str
+    case: str
+    variant: str
+    status: Status
+    reason: str = ""
+    workload: SavedWorkload | None = None
+    rounds_s: tuple[float, ...] = ()
+    probe_s: tuple[tuple[float, float], ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Blessing:
+    """That a run is accepted as a baseline whatever its state; when: ISO 8601 in UTC."""
+
+    reason: str
+    when: str
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """The fields are those of Run. source: the file's path, or what a run that isn't saved yet is called."""
+
+    provenance: Provenance
+    reference: str
+    variants: tuple[VariantResult, ...]
+    records: tuple[SavedRecord, ...]
+    interrupted: bool = False
+    selection: tuple[str, ...] = ()
+    failed_tests: int = 0
+    regressed: bool = False
+    blessing: Blessing | None = None
+    source: str = ""
+
+    @property
+    def state(self) -> RunState:
+        return run_state(
+            interrupted=self.interrupted,
+            failed_tests=self.failed_tests,
+            measured=len(self.measured),
+            regressed=self.regressed,
+        )
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it may be compared with without being named."""
+        return self.state is RunState.COMPLETE or self.blessing is not None
+
+    @property
+    def measured(self) -> tuple[SavedRecord, ...]:
+        """The records that hold timings."""
+        return tuple(record for record in self.records if record.status is Status.MEASURED)
+
+    def variant(self, identifier: str) -> VariantResult | None:
+        return next((variant for variant in self.variants if variant.id == identifier), None)
+
+
+def saved_run(run: Run, source: str = "this run") -> SavedRun:
+    """The run of this session as it would be read back."""
+    return replace(msgspec.convert(run_to_json(run), SavedRun), source=source)
+
+
+def read_saved_run(path: Path) -> SavedRun:
+    """Raises UnreadableResults that names the file where it holds no run of ours, or is damaged."""
+    data = read_bytes(path)
+    if not _is_stored(data, path):
+        check_schema(data, path)
+        return replace(decode(data, SavedRun, path), source=str(path))
+    stored = decode(data, _Stored, path)
+    records = (one.extra_info.llm_bench for one in stored.benchmarks)
+    measured = tuple(record for record in records if record is not None)
+    return replace(stored.llm_bench, records=(*measured, *stored.llm_bench.records), source=str(path))
+
+
+def _is_stored(data: bytes, path: Path) -> bool:
+    """Whether pytest-benchmark wrote the file. Raises UnreadableResults where no run of ours is in it."""
+    try:
+        head = decode(data, _Head, path)
+    except DamagedResults:  # a list, say
+        return False
+    if head.schema is not None or head.benchmarks is None:
+        return False
+    if head.llm_bench is None:
+        raise UnreadableResults(f"{path} has no benchmarks that llm-bench-fixtures measured")
+    check_version(head.llm_bench.version, path)
+    return True
+
+
+def to_stored(output_json: dict[str, Any], run: Run) -> None:
+    """Put the run into what pytest-benchmark is about to write, each record once.
+
+    Its own rule says whether raw data is kept: in --benchmark-json, and with --benchmark-save-data.
+    """
+    rest = {record.test: record_to_json(record, run.variant(record.variant)) for record in run.records}
+    for benchmark in output_json["benchmarks"]:
+        record = rest.pop(benchmark["fullname"], None)
+        if record is not None:
+            keeps_raw = "data" in benchmark["stats"]
+            kept = record if keeps_raw else {name: value for name, value in record.items() if name not in RAW}
+            benchmark["extra_info"] = {**benchmark["extra_info"], EXTRA: kept}
+    output_json[EXTRA] = {**run_to_json(replace(run, records=())), "records": list(rest.values())}
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """An object whose fields are passed over."""
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What tells whether the rest can be read."""
+
+    schema: Any = None
+    llm_bench: Schema | None = None
+    benchmarks: tuple[_Unread, ...] | None = None
+
+
+@dataclass(frozen=True)
+class _Rest:
+    llm_bench: SavedRun
+
+
+@dataclass(frozen=True)
+class _Extra:
+    llm_bench: SavedRecord | None = None
+
+
+@dataclass(frozen=True)
+class _Benchmark:
+    extra_info: _Extra
+
+
+@dataclass(frozen=True)
+class _Stored(_Rest):
+    benchmarks: tuple[_Benchmark, ...]

@@ -1,0 +1,1 @@
+"""Puts this folder's helpers on sys.path."""

@@ -1,0 +1,106 @@
+"""Saved runs: both kinds of files give what the run itself gives, and what is damaged is refused by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from run_factory import full_run, make_record, make_run
+from saved_factory import store, stored_json
+
+from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.history.saved import Blessing, read_saved_run, saved_run
+from llm_bench_fixtures.results.record import RunState, Status
+from llm_bench_fixtures.results.storage import write_run
+
+
+def test_results_json_gives_what_the_run_gives(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    write_run(full_run(), path)
+    assert read_saved_run(path) == replace(saved_run(full_run()), source=str(path))
+
+
+def test_pytest_benchmarks_file_gives_what_the_run_gives(tmp_path: Path) -> None:
+    """Its benchmarks first, then what was skipped or failed."""
+    run = full_run(failed_tests=1, selection=("benchmarks",))
+    found = read_saved_run(store(run, tmp_path / "0001_a.json"))
+    expected = saved_run(run)
+    assert sorted(found.records, key=lambda record: record.test) == sorted(
+        expected.records, key=lambda record: record.test
+    )
+    assert replace(found, records=(), source="") == replace(expected, records=(), source="")
+
+
+def test_what_is_compared_is_read() -> None:
+    (record,) = saved_run(make_run([make_record(median_s=0.5, probe_s=((0.001, 0.002),))])).records
+    assert (record.status, record.variant) == (Status.MEASURED, "fp32")
+    assert record.workload is not None
+    assert record.workload.digest == "one prompt"
+    assert record.metrics["latency_s"] == 0.5
+    assert record.metrics["perplexity"] == 20
+    assert record.probe_s == ((0.001, 0.002),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, RunState.COMPLETE),
+        ({"regressed": True}, RunState.REGRESSED),
+        ({"records": ()}, RunState.NOT_MEASURED),
+        ({"failed_tests": 1, "regressed": True}, RunState.FAILED),
+        ({"interrupted": True, "failed_tests": 1}, RunState.INTERRUPTED),
+    ],
+)
+def test_only_a_complete_run_is_a_baseline_by_itself(changes: dict[str, object], state: RunState) -> None:
+    run = replace(saved_run(make_run([make_record()])), **changes)  # type: ignore[arg-type]
+    assert run.state is state
+    assert run.is_baseline == (state is RunState.COMPLETE)
+    assert replace(run, blessing=Blessing("it is slower on purpose", "2026-01-02T03:04:05+00:00")).is_baseline
+
+
+def refuses(path: Path, message: str) -> None:
+    with pytest.raises(UnreadableResults, match=rf"^{re.escape(str(path))} {message}"):
+        read_saved_run(path)
+
+
+def test_a_file_without_benchmarks_of_ours_is_refused(tmp_path: Path) -> None:
+    data = stored_json(full_run())
+    del data["llm_bench"]
+    path = tmp_path / "0001_a.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    refuses(path, "has no benchmarks that llm-bench-fixtures measured")
+
+
+@pytest.mark.parametrize("version", [2, "3", None])
+def test_another_version_is_refused(tmp_path: Path, version: object) -> None:
+    data = stored_json(full_run())
+    data["llm_bench"]["version"] = version
+    path = tmp_path / "0001_a.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    refuses(path, f"is of schema version {version!r}; this reads 3")
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '{"benchmarks": 3}', "not JSON", '{"benchmarks": [NaN]}', "\udcff"])
+def test_what_is_no_run_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "0001_a.json"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    refuses(path, "")
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(share=st.floats(0, 1, exclude_max=True))
+@pytest.mark.parametrize("kind", ["results", "stored"])
+def test_a_file_cut_anywhere_is_refused(tmp_path: Path, kind: str, share: float) -> None:
+    path = tmp_path / "0001_a.json"
+    if kind == "results":
+        write_run(full_run(), path)
+    else:
+        store(full_run(), path)
+    whole = path.read_bytes().rstrip()
+    path.write_bytes(whole[: int(share * len(whole))])
+    refuses(path, "")
