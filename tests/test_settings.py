@@ -24,6 +24,7 @@ def test_nothing_given_means_every_default() -> None:
         warmup_rounds=1,
         precision=0.05,
         max_time=0.5,
+        probe=False,
         isolate=False,
         limits_time=2.0,
         prompt_lengths=(16, 64, 128, 256),
@@ -166,6 +167,7 @@ def test_a_row_names_its_flag_and_its_ini_value() -> None:
 def test_the_switches_are_the_truth_values() -> None:
     assert {option.name for option in OPTIONS if option.is_switch} == {
         "trust_remote_code",
+        "probe",
         "isolate",
         "bnb_double_quant",
     }

@@ -109,20 +109,30 @@ class LlmBenchmark:
         settings = self._session.settings
         rounds: list[Round] = []
 
-        def measure() -> None:
-            rounds.append(self._model.call(run_round, workload))
+        def measure(probe_s: tuple[float, float] | None) -> None:
+            rounds.append(replace(self._model.call(run_round, workload), probe_s=probe_s))
 
-        self._benchmark.pedantic(measure, rounds=settings.rounds, warmup_rounds=warmup_rounds)
+        self._benchmark.pedantic(
+            measure, setup=lambda: ((self._probe_s(),), {}), rounds=settings.rounds, warmup_rounds=warmup_rounds
+        )
         stats = self._benchmark.stats
         if not stats:
             return rounds
         del rounds[warmup_rounds + settings.rounds :]  # those that --benchmark-cprofile ran
         del rounds[:warmup_rounds]
         while self._wants_more([done.latency_s for done in rounds]):
+            probe_s = self._probe_s()
             started = time.perf_counter()
-            measure()
+            measure(probe_s)
             stats.update(time.perf_counter() - started)
         return rounds
+
+    def _probe_s(self) -> tuple[float, float] | None:
+        """Of the probe, run now; None where none is asked for, or nothing is timed."""
+        from llm_bench_fixtures.measure.probe import run_probe
+
+        is_wanted = self._session.settings.probe and self._benchmark.enabled
+        return self._model.call(run_probe) if is_wanted else None
 
     def _wants_more(self, rounds_s: Sequence[float]) -> bool:
         from llm_bench_fixtures.results.spread import interval
@@ -162,6 +172,7 @@ class LlmBenchmark:
             tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
             batch_rows=tuple(map(len, workload.groups)),
             energy_j=tuple(done.energy_j for done in timed if done.energy_j is not None),
+            probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
             work=self._count(workload, observation.observed) if observation else None,
             memory=self._memory_facts(observation) if observation else None,
             outputs=tuple(self._prompts.decode(ids) for ids in continuations),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+    from llm_bench_fixtures.measure.probe import Probe
     from llm_bench_fixtures.settings import Settings
     from llm_bench_fixtures.workloads import Batch, Workload
 
@@ -398,6 +399,7 @@ class LoadedModel:
     cache_kinds: frozenset[CacheKind] = frozenset(CacheKind)
     running: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)
     batches: tuple[Workload, list[Batch]] | None = None
+    probe: Probe | None = None
 
     @property
     def facts(self) -> ModelFacts:
@@ -472,6 +474,7 @@ class LoadedModel:
         """Release the weights. The model can't run afterwards."""
         self.module = None
         self.batches = None
+        self.probe = None
         self.running = nullcontext
         self.device.release_cached_memory()
 

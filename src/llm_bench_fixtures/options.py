@@ -214,6 +214,15 @@ OPTIONS: tuple[Option, ...] = (
         "of timed rounds for one benchmark, after which --llm-precision adds no more",
     ),
     Option(
+        "probe",
+        parse_bool,
+        "false",
+        "",
+        "before each timed round time a fixed matrix product and a fixed read of memory too, some milliseconds that "
+        "are in no latency: wherever times are compared with those of another run, they tell how much slower the "
+        "machine itself was. Use it in both runs: it empties the caches before each round",
+    ),
+    Option(
         "isolate",
         parse_bool,
         "false",

@@ -32,6 +32,7 @@ class Settings:
     warmup_rounds: int
     precision: float
     max_time: float
+    probe: bool
     isolate: bool
     limits_time: float
     prompt_lengths: tuple[int, ...]

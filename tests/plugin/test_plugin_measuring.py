@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -84,6 +88,83 @@ def test_the_machines_limits_reach_every_record_and_the_report(own_suite: Bench)
 def test_nothing_is_probed_where_nothing_is_timed(own_suite: Bench) -> None:
     assert own_suite.run("--llm-limits-time=0.05", "--benchmark-disable").ret == 0
     assert own_suite.results()["provenance"]["read_bytes_per_s"] is None
+
+
+def test_a_probe_is_run_before_each_timed_round(own_suite: Bench) -> None:
+    assert own_suite.run("--llm-probe", "--llm-rounds=4", "--llm-warmup-rounds=3").ret == 0
+    (record,) = own_suite.records()
+    assert len(record["probe_s"]) == len(record["rounds_s"]) == 4
+    assert all(product_s > 0 and read_s > 0 for product_s, read_s in record["probe_s"])
+    products_s, reads_s = zip(*record["probe_s"], strict=True)
+    assert record["metrics"]["probe_matmul_s"] == pytest.approx(statistics.median(products_s))
+    assert record["metrics"]["probe_read_s"] == pytest.approx(statistics.median(reads_s))
+
+
+def test_no_probe_is_run_unless_asked_for(bench: Bench) -> None:
+    bench.write(
+        test_own="""
+        def test_mine(llm_benchmark, llm_model):
+            assert llm_benchmark("Hello").probe_s == ()
+            assert llm_model.probe is None
+        """
+    )
+    assert bench.run().ret == 0
+    assert bench.run("--llm-probe", "--benchmark-disable").ret == 0
+
+
+def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(own_suite: Bench) -> None:
+    """Two rounds have no interval, so a third is added (see below); profiled ones run twice on one probe."""
+    options = ("--llm-precision=10000%", "--benchmark-cprofile=tottime", "--benchmark-cprofile-loops=2")
+    assert own_suite.run("--llm-probe", *options).ret == 0
+    (record,) = own_suite.records()
+    assert len(record["probe_s"]) == len(record["rounds_s"]) == 3
+
+
+def test_in_a_process_of_its_own_the_probe_is_run_there_and_takes_no_memory_of_the_workloads(bench: Bench) -> None:
+    """It holds 64 MiB once a first benchmark was timed, which a second of the same workload doesn't show."""
+    bench.write(
+        test_own="""
+        import pytest
+
+        @pytest.mark.parametrize("time", ["first", "second"])
+        def test_mine(llm_benchmark, llm_model, time):
+            assert llm_model.call(holds_probe) == (time == "second")
+            record = llm_benchmark("Hello")
+            assert len(record.probe_s) == len(record.rounds_s) == 2
+            assert llm_model.call(holds_probe)
+
+        def holds_probe(model):
+            return model.probe is not None
+        """
+    )
+    assert bench.run("--llm-probe", "--llm-isolate", "--import-mode=prepend").ret == 0
+    first_bytes, second_bytes = (record["memory"]["peak_resident_bytes"] for record in bench.records())
+    assert second_bytes < first_bytes + (32 << 20)
+
+
+def test_no_latency_holds_the_probes_time(bench: Bench) -> None:
+    """Half a second each, where a round of two tokens takes some milliseconds."""
+    bench.write(
+        test_own="""
+        import time
+
+        def slow(probe):
+            time.sleep(0.5)
+            return 0.25, 0.25
+
+        def test_mine(llm_benchmark, monkeypatch):
+            monkeypatch.setattr("llm_bench_fixtures.measure.probe.Probe.run", slow)
+            llm_benchmark("Hello")
+        """
+    )
+    assert bench.run("--llm-probe", "--llm-precision=10000%", "--benchmark-json=out.json").ret == 0
+    (record,) = bench.records()
+    assert record["probe_s"] == [[0.25, 0.25]] * 3
+    assert record["metrics"]["latency_s"] < 0.5
+    assert max(record["rounds_s"]) < 0.5
+    (benchmark,) = json.loads((bench.pytester.path / "out.json").read_text(encoding="utf-8"))["benchmarks"]
+    assert len(benchmark["stats"]["data"]) == 3
+    assert max(benchmark["stats"]["data"]) < 0.5
 
 
 def test_what_taking_the_times_costs_is_told(bench: Bench) -> None:

@@ -22,6 +22,7 @@ RECORD = make_record(
     batches_s=((8.0, 1.0), (0.4, 0.6), (3.0, 1.0), (1.5, 0.5)),
     batch_rows=(3, 1),
     energy_j=(12.0, 4.0, 8.0, 6.0),
+    probe_s=((0.001, 0.004), (0.003, 0.008), (0.002, 0.006), (0.002, 0.010)),
     work=Work(
         prompt_tokens=30,
         new_tokens=12,
@@ -99,6 +100,8 @@ VARIANT = make_variant(
         ("roofline_tpot_s", 0.3),  # two steps of each: max(1200 / 4000, 24 000 / 20 000) / 4
         ("energy_j", 7.5),
         ("tokens_per_joule", 12 / 7.5),
+        ("probe_matmul_s", 0.002),
+        ("probe_read_s", 0.007),  # (0.006 + 0.008) / 2
         ("new_tokens", 12),
         ("prompt_tokens", 30),
         ("padded_tokens", 10),
@@ -212,6 +215,11 @@ def test_a_slower_decode_step_shows_in_tpot_and_not_in_ttft() -> None:
     record = replace(RECORD, tokens_s=slower)
     before, after = ([BY_NAME[name].of(of, VARIANT) or 0 for name in ("ttft_s", "tpot_s")] for of in (RECORD, record))
     assert [b - a for a, b in zip(before, after, strict=True)] == pytest.approx([0.0, 0.002])
+
+
+@pytest.mark.parametrize("name", ["probe_matmul_s", "probe_read_s"])
+def test_without_a_probe_it_has_no_times(name: str) -> None:
+    assert BY_NAME[name].of(replace(RECORD, probe_s=()), VARIANT) is None
 
 
 def test_without_a_workload_nothing_is_counted() -> None:

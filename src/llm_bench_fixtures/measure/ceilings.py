@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CPU_BUFFER_BYTES = 512 << 20  # many times the last-level cache
 ACCELERATOR_BUFFER_BYTES = 4 << 30  # so that starting the kernel takes a small part of the time
 COLUMNS = 4096  # of what is read: the vector stays in the nearest cache
+ROW_BYTES = 4 * COLUMNS
 FREE_MEMORY_SHARE = 8  # at most one part in so many of the free memory is read
 SMALLEST_MATRIX = 512
 LARGEST_MATRIX = 8192
@@ -50,15 +51,22 @@ def measure_ceilings(
 
 
 def _read_bytes_per_s(device: Device, share_s: float, clock: Clock) -> float:
-    """By a matrix-vector product: torch's fastest reader, and what decoding one row consists of."""
-    import torch
-
     until = clock() + share_s
     most = CPU_BUFFER_BYTES if device.kind is DeviceKind.CPU else ACCELERATOR_BUFFER_BYTES
-    rows = max(min(most, device.free_bytes // FREE_MEMORY_SHARE) // (4 * COLUMNS), 1)
+    rows = max(min(most, device.free_bytes // FREE_MEMORY_SHARE) // ROW_BYTES, 1)
+    return rows * ROW_BYTES / _best_s(memory_read(device, rows), device, until, clock)
+
+
+def memory_read(device: Device, rows: int) -> Callable[[], object]:
+    """Reads `rows` times ROW_BYTES when called. Allocates them.
+
+    By a matrix-vector product: torch's fastest reader, and what decoding one row consists of.
+    """
+    import torch
+
     matrix = torch.ones((rows, COLUMNS), dtype=torch.float32, device=device.name)
     vector = torch.ones(COLUMNS, dtype=torch.float32, device=device.name)
-    return matrix.nbytes / _best_s(lambda: torch.mv(matrix, vector), device, until, clock)
+    return lambda: torch.mv(matrix, vector)
 
 
 def _matmul_flops_per_s(device: Device, precision: Precision, share_s: float, clock: Clock) -> float:
@@ -69,19 +77,20 @@ def _matmul_flops_per_s(device: Device, precision: Precision, share_s: float, cl
     size = SMALLEST_MATRIX
     while True:
         try:
-            product = _product(device, precision, size)
+            product = matrix_product(device, precision, size)
             product()
         except RuntimeError:  # torch's, for a dtype that the device doesn't multiply
             return best
-        _timed_s(product, device, clock)  # the first run of a shape prepares its kernel
-        took_s = _timed_s(product, device, clock)
+        fenced_s(product, device, clock)  # the first run of a shape prepares its kernel
+        took_s = fenced_s(product, device, clock)
         best = max(best, 2 * size**3 / took_s)
         if size == LARGEST_MATRIX or 4 * size**2 > most_elements or took_s * LONG_SHARE >= share_s:
             return max(best, 2 * size**3 / _best_s(product, device, until, clock))
         size *= 2
 
 
-def _product(device: Device, precision: Precision, size: int) -> Callable[[], object]:
+def matrix_product(device: Device, precision: Precision, size: int) -> Callable[[], object]:
+    """Multiplies two square matrices of `size` rows when called. Allocates them."""
     import torch
 
     dtype = ResolvedPrecision(precision, precision).torch_dtype
@@ -91,14 +100,15 @@ def _product(device: Device, precision: Precision, size: int) -> Callable[[], ob
 
 def _best_s(work: Callable[[], object], device: Device, until: float, clock: Clock) -> float:
     """Seconds of the fastest run. The first isn't counted; after it there is at least one, whatever the clock says."""
-    _timed_s(work, device, clock)
-    best = _timed_s(work, device, clock)
+    fenced_s(work, device, clock)
+    best = fenced_s(work, device, clock)
     while clock() < until:
-        best = min(best, _timed_s(work, device, clock))
+        best = min(best, fenced_s(work, device, clock))
     return best
 
 
-def _timed_s(work: Callable[[], object], device: Device, clock: Clock) -> float:
+def fenced_s(work: Callable[[], object], device: Device, clock: Clock) -> float:
+    """Seconds that the work takes, the device idle before and after it."""
     device.synchronize()
     started = clock()
     work()

@@ -21,6 +21,7 @@ class Observation:
 
 def observe(model: LoadedModel, workload: Workload) -> Observation:
     """Run the workload once more, and watch its forward passes and its memory."""
+    model.probe = None  # what it holds would be counted as the workload's
     with PeakMemory(model.device) as memory:
         observed = observe_round(model, workload)
     return Observation(observed, memory.peak)

@@ -33,13 +33,15 @@ class BatchTimes:
 class Round:
     """latency_s: from the first batch's start to the last one's end. continuations: each prompt's new tokens.
 
-    energy_j: what the machine's counters added meanwhile; None where it has none.
+    energy_j: what the machine's counters added meanwhile; None where it has none. probe_s: the seconds of the fixed
+    probe run before it; None where there was none.
     """
 
     latency_s: float
     batches: tuple[BatchTimes, ...]
     continuations: tuple[TokenIds, ...]
     energy_j: float | None = None
+    probe_s: tuple[float, float] | None = None
 
 
 class TokenClock:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.results import limits, phases
+from llm_bench_fixtures.results import limits, phases, probe
 from llm_bench_fixtures.results.record import MemoryFacts, Record, VariantResult, WorkloadFacts
 from llm_bench_fixtures.results.spread import Interval, coefficient_of_variation, interval, percentile
 
@@ -120,6 +120,14 @@ def _energy(record: Record, _: VariantResult) -> float | None:
 def _tokens_per_joule(record: Record, variant: VariantResult) -> float | None:
     joules = _energy(record, variant)
     return record.workload.new_tokens / joules if record.workload and joules else None
+
+
+def _probe_median(part: int) -> Value:
+    def value(record: Record, _: VariantResult) -> float | None:
+        medians = probe.medians_s(record.probe_s)
+        return medians[part] if medians else None
+
+    return value
 
 
 def _of_work(value: Callable[[Work], float | None]) -> Value:
@@ -427,6 +435,28 @@ METRICS: tuple[Metric, ...] = (
         "new tokens / energy_j",
         "",
         _tokens_per_joule,
+    ),
+    Metric(
+        "probe_matmul_s",
+        "Matrix product of the probe",
+        "probe matmul",
+        Unit.SECONDS,
+        NEITHER,
+        Kind.TIMING,
+        "median over the rounds of a fixed float32 matrix product, run before each; only with --llm-probe",
+        "own",
+        _probe_median(0),
+    ),
+    Metric(
+        "probe_read_s",
+        "Memory read of the probe",
+        "probe read",
+        Unit.SECONDS,
+        NEITHER,
+        Kind.TIMING,
+        "median over the rounds of a fixed read of memory, run before each; only with --llm-probe",
+        "own",
+        _probe_median(1),
     ),
     Metric(
         "new_tokens",

@@ -1,0 +1,39 @@
+"""How fast the machine was while a record was measured, by the fixed probe that ran before each of its rounds.
+
+Each probe is the seconds of a matrix product and of a read of memory (see measure/probe.py), as records hold them,
+saved or not.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+
+def medians_s(probe_s: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Of the rounds' matrix products, and of their reads. None where there are none."""
+    if not probe_s:
+        return None
+    products_s, reads_s = zip(*probe_s, strict=True)
+    return statistics.median(products_s), statistics.median(reads_s)
+
+
+def probe_level_s(probe_s: Sequence[tuple[float, float]]) -> float | None:
+    """Geometric mean of the two medians: a machine k times as slow at both has k times that level.
+
+    None where there is no probe, or one that takes no time, as only a damaged file holds.
+    """
+    medians = medians_s(probe_s)
+    return statistics.geometric_mean(medians) if medians and min(medians) > 0 else None
+
+
+def machine_slowdown(
+    head_probe_s: Sequence[tuple[float, float]], base_probe_s: Sequence[tuple[float, float]]
+) -> float | None:
+    """How many times as long the same work took when `head` was measured as when `base` was.
+
+    head's seconds divided by it are what they would be at base's speed of the machine, as far as the two kinds of work
+    stand for the model's. None where either has no probe.
+    """
+    head_s, base_s = probe_level_s(head_probe_s), probe_level_s(base_probe_s)
+    return head_s / base_s if head_s and base_s else None
