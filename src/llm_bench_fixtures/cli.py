@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from llm_bench_fixtures.errors import LlmBenchError
+from llm_bench_fixtures.printable import printable_lines
 
 COMMANDS: Mapping[str, ModuleType] = {}
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = chosen.run(chosen)
     except LlmBenchError as error:
-        print(f"llm-bench {chosen.command}: {error}", file=sys.stderr)  # noqa: T201  # a command line speaks
+        print(printable_lines(f"llm-bench {chosen.command}: {error}"), file=sys.stderr)  # noqa: T201  # a command line speaks
         return EXIT_USAGE
     return status
 

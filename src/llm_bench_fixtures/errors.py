@@ -91,3 +91,31 @@ class UnreadableResults(LlmBenchError, ValueError):
 
 class DamagedResults(UnreadableResults):
     """JSON that has not the shape of a run: a field is missing or of another type."""
+
+
+class NotOurResults(UnreadableResults):
+    """A file of pytest-benchmark's in which this package measured nothing."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{path} has no benchmarks that llm-bench-fixtures measured")
+
+
+class StorageNotFound(LlmBenchError, FileNotFoundError):
+    """No folder of saved runs where they were looked for."""
+
+
+class RunNotFound(LlmBenchError, LookupError):
+    """No saved run is called so."""
+
+
+class AmbiguousRun(LlmBenchError, LookupError):
+    """Several saved runs are called so."""
+
+    def __init__(self, given: str, storage: object, found: Sequence[str]) -> None:
+        super().__init__(f"{given!r} is several runs in {storage}. Give more of one's name:\n{indented(found)}")
+
+
+def indented(names: Sequence[str], most: int = 12) -> str:
+    """A line each, of the last ones where there are many."""
+    left_out = [f"  ({len(names) - most} others)"] if len(names) > most else []
+    return "\n".join([*left_out, *(f"  {name}" for name in names[-most:])])

@@ -7,14 +7,14 @@ everything that is not compared skipped unread, so that a thousand of them take 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
+from llm_bench_fixtures.errors import DamagedResults, NotOurResults
 from llm_bench_fixtures.results.record import Provenance, RunState, Status, VariantResult, run_state
 from llm_bench_fixtures.results.storage import (
     Schema,
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
+
+
+RunT = TypeVar("RunT", bound="RunParts")
+RecordT = TypeVar("RecordT")
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,10 @@ class Blessing:
 
 @dataclass(frozen=True)
 class SavedRun:
-    """The fields are those of Run. source: the file's path, or what a run that isn't saved yet is called."""
+    """The fields are those of Run. source: the file's path, or what a run that isn't saved yet is called.
+
+    version: of the schema, as the file has it.
+    """
 
     provenance: Provenance
     reference: str
@@ -76,6 +83,7 @@ class SavedRun:
     regressed: bool = False
     blessing: Blessing | None = None
     source: str = ""
+    version: Any = None
 
     @property
     def state(self) -> RunState:
@@ -107,28 +115,55 @@ def saved_run(run: Run, source: str = "this run") -> SavedRun:
 
 def read_saved_run(path: Path) -> SavedRun:
     """Raises UnreadableResults that names the file where it holds no run of ours, or is damaged."""
+    run, records = read_parts(path, SavedRun, SavedRecord)
+    return replace(run, records=tuple(records), source=str(path))
+
+
+class RunParts(Protocol):
+    """The fields that any type has that a run is read as."""
+
+    @property
+    def version(self) -> Any: ...
+
+    @property
+    def records(self) -> Sequence[Any]: ...
+
+
+def read_parts(path: Path, run: type[RunT], record: type[RecordT]) -> tuple[RunT, list[RecordT]]:
+    """The run, and all its records, in as much as these types have fields for; the rest is passed over unread.
+
+    record: the type of the run's `records`, where only those stand that became no benchmark if pytest-benchmark wrote
+    the file. Raises UnreadableResults.
+    """
     data = read_bytes(path)
-    if not _is_stored(data, path):
-        check_schema(data, path)
-        return replace(decode(data, SavedRun, path), source=str(path))
-    stored = decode(data, _Stored, path)
-    records = (one.extra_info.llm_bench for one in stored.benchmarks)
-    measured = tuple(record for record in records if record is not None)
-    return replace(stored.llm_bench, records=(*measured, *stored.llm_bench.records), source=str(path))
+    try:
+        stored = decode(data, _Stored[run, record], path)  # type: ignore[valid-type]
+        if stored.schema is not None or stored.benchmarks is None:
+            check_schema(data, path)
+            found = decode(data, run, path)
+            return found, list(found.records)
+    except DamagedResults:
+        _check_kind(data, path)  # where that is the reason, it says more than which field is missing
+        raise
+    if stored.llm_bench is None:
+        raise NotOurResults(path)
+    check_version(stored.llm_bench.version, path)
+    measured = (benchmark.extra_info.llm_bench for benchmark in stored.benchmarks)
+    return stored.llm_bench, [*(one for one in measured if one is not None), *stored.llm_bench.records]
 
 
-def _is_stored(data: bytes, path: Path) -> bool:
-    """Whether pytest-benchmark wrote the file. Raises UnreadableResults where no run of ours is in it."""
+def _check_kind(data: bytes, path: Path) -> None:
+    """Raise UnreadableResults where no run of ours is in the file, or one of another version than this reads."""
     try:
         head = decode(data, _Head, path)
     except DamagedResults:  # a list, say
-        return False
+        head = _Head()
     if head.schema is not None or head.benchmarks is None:
-        return False
-    if head.llm_bench is None:
-        raise UnreadableResults(f"{path} has no benchmarks that llm-bench-fixtures measured")
-    check_version(head.llm_bench.version, path)
-    return True
+        check_schema(data, path)
+    elif head.llm_bench is None:
+        raise NotOurResults(path)
+    else:
+        check_version(head.llm_bench.version, path)
 
 
 def to_stored(output_json: dict[str, Any], run: Run) -> None:
@@ -146,35 +181,29 @@ def to_stored(output_json: dict[str, Any], run: Run) -> None:
     output_json[EXTRA] = {**run_to_json(replace(run, records=())), "records": list(rest.values())}
 
 
-@dataclass(frozen=True)
-class _Unread:
+class _Unread(msgspec.Struct, gc=False):
     """An object whose fields are passed over."""
 
 
-@dataclass(frozen=True)
-class _Head:
+class _Head(msgspec.Struct):
     """What tells whether the rest can be read."""
 
     schema: Any = None
     llm_bench: Schema | None = None
-    benchmarks: tuple[_Unread, ...] | None = None
+    benchmarks: list[_Unread] | None = None
 
 
-@dataclass(frozen=True)
-class _Rest:
-    llm_bench: SavedRun
+class _Extra(msgspec.Struct, Generic[RecordT], gc=False):
+    llm_bench: RecordT | None = None
 
 
-@dataclass(frozen=True)
-class _Extra:
-    llm_bench: SavedRecord | None = None
+class _Benchmark(msgspec.Struct, Generic[RecordT], gc=False):
+    extra_info: _Extra[RecordT]
 
 
-@dataclass(frozen=True)
-class _Benchmark:
-    extra_info: _Extra
+class _Stored(msgspec.Struct, Generic[RunT, RecordT]):
+    """pytest-benchmark's file; of a results.json only `schema` is found."""
 
-
-@dataclass(frozen=True)
-class _Stored(_Rest):
-    benchmarks: tuple[_Benchmark, ...]
+    schema: Any = None
+    llm_bench: RunT | None = None
+    benchmarks: list[_Benchmark[RecordT]] | None = None

@@ -1,0 +1,22 @@
+"""Text from elsewhere, made fit to be shown: a saved run may come from anybody."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Control and format characters move the cursor, change colours, set a terminal's title or turn text around; the
+# separators break lines; surrogates can't be encoded.
+UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+INSTEAD = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str) -> str:
+    """The text on one line, with a replacement character for each that a terminal would obey."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(INSTEAD if unicodedata.category(character) in UNPRINTABLE else character for character in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
