@@ -1,0 +1,63 @@
+"""What makes two runs comparable, and what doesn't."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from run_factory import make_provenance
+
+from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
+
+LIBRARIES = {"torch": "2.6.0", "pytest": "9.2.0"}
+
+
+def test_it_can_be_read() -> None:
+    provenance = make_provenance(libraries=LIBRARIES, random_weights=True)
+    assert fingerprint_of(provenance) == Fingerprint(
+        machine="a processor, 2 cores, cpu, 2 threads, Linux",
+        libraries="python 3.11.7, torch 2.6.0",
+        model="tiny, random weights",
+        corpus="embedded corpus",
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("machine", {"hardware": "another"}),
+        ("machine", {"device": "cuda"}),
+        ("machine", {"threads": 1}),
+        ("machine", {"platform": "Darwin"}),
+        ("libraries", {"python": "3.12.0"}),
+        ("libraries", {"libraries": {"torch": "2.7.0"}}),
+        ("libraries", {"libraries": {"torch": "2.6.0", "onnxruntime": "1.20.0"}}),
+        ("model", {"model": "gpt2"}),
+        ("model", {"random_weights": True}),
+        ("corpus", {"corpus": "another"}),
+    ],
+)
+def test_what_differs_is_told_apart(field: str, changes: dict[str, Any]) -> None:
+    one, other = fingerprint_of(make_provenance()), fingerprint_of(make_provenance(**changes))
+    different = {name for name in vars(one) if getattr(one, name) != getattr(other, name)}
+    assert different == {field}
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"commit": "another", "branch": "topic", "dirty": True},
+        {"started": "2027-01-01T00:00:00+00:00", "command": "pytest"},
+        {"libraries": LIBRARIES},
+    ],
+)
+def test_what_does_not_touch_the_numbers_is_no_difference(changes: dict[str, Any]) -> None:
+    one, other = fingerprint_of(make_provenance()), fingerprint_of(make_provenance(**changes))
+    assert one == other
+    assert one.digest == other.digest
+    assert len(one.digest) == 8
+
+
+def test_fields_do_not_run_into_each_other() -> None:
+    assert Fingerprint("a", "b", "c", "d").digest != Fingerprint("ab", "", "c", "d").digest
