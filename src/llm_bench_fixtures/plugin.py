@@ -95,6 +95,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     test.
     """
     if any(variant_of(item) for item in items):
+        from llm_bench_fixtures.saving import keep_with_project
+
+        keep_with_project(config)
         order = [variant.id for variant in selected_variants(config)]
         items.sort(key=lambda item: order.index(variant.id) if (variant := variant_of(item)) else -1)
 
@@ -168,6 +171,17 @@ def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) 
     score = model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
     session.note_loss_blocks(model.variant, score.loss_blocks)
     return score.metrics
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
+    """Of the project that is measured, which pytest-benchmark looks for in the working folder."""
+    if SESSION not in config.stash:
+        return (yield)
+    from llm_bench_fixtures.saving import in_project, with_branch
+
+    with in_project(config):
+        return with_branch((yield))
 
 
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:

@@ -297,5 +297,5 @@ class BenchSession:
 
 
 def _known(text: object) -> str:
-    """pytest-benchmark says "unknown" and "(unknown)" outside a repository."""
-    return "" if text in (None, "unknown", "(unknown)", "unversioned") else str(text)
+    """pytest-benchmark says "unknown" and the like outside a repository, and where no branch is checked out."""
+    return "" if text in (None, "unknown", "(unknown)", "unversioned", "(detached head)") else str(text)
