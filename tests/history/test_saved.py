@@ -85,7 +85,14 @@ def test_another_version_is_refused(tmp_path: Path, version: object) -> None:
     refuses(path, f"is of schema version {version!r}; this reads 3")
 
 
-@pytest.mark.parametrize("text", ["[]", "3", '{"benchmarks": 3}', "not JSON", '{"benchmarks": [NaN]}', "\udcff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", "3", '{"benchmarks": 3}', "not JSON", '{"benchmarks": [NaN]}', "\udcff"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param('{"datetime": ' + "[" * 100_000, id="deep in what is passed over"),
+    ],
+)
 def test_what_is_no_run_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "0001_a.json"
     path.write_text(text, encoding="utf-8", errors="surrogateescape")

@@ -18,7 +18,7 @@ from run_factory import (
 )
 
 from llm_bench_fixtures.report.document import Table
-from llm_bench_fixtures.report.terminal import fit_table, summary_lines
+from llm_bench_fixtures.report.terminal import fit_table, plain_table, summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
@@ -114,3 +114,15 @@ def test_candidates_that_were_not_used_stand_below_the_one_that_was() -> None:
 
 def test_a_run_interrupted_before_its_first_variant() -> None:
     assert "Nothing was timed." in lines_of(make_run([], [make_variant()], interrupted=True), 80)
+
+
+def test_a_plain_table_gives_up_columns_but_cuts_nothing() -> None:
+    table = Table(("name", "first", "last"), (("a", "123456", "z"), ("bb", "1", "yy")))
+    assert list(plain_table(table, 80, ("first",))) == [
+        "name  first   last",
+        "------------------",
+        "a     123456  z",
+        "bb    1       yy",
+    ]
+    assert list(plain_table(table, 17, ("first", "last"))) == ["name  last", "----------", "a     z", "bb    yy"]
+    assert list(plain_table(table, 1, ("first", "last"))) == ["name", "----", "a", "bb"]

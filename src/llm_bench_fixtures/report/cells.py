@@ -24,15 +24,16 @@ def describe_workload(record: Record) -> str:
         return MISSING
     parts = (
         "one prompt" if workload.prompts == 1 else f"{workload.prompts} prompts",
-        _count(workload.prompt_tokens, "prompt token"),
-        _count(workload.new_tokens, "new token"),
+        count(workload.prompt_tokens, "prompt token"),
+        count(workload.new_tokens, "new token"),
         f"batch {workload.batch_size}",
         f"cache {workload.cache}",
     )
     return ", ".join(parts)
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """1 run, 2 runs."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -52,7 +53,7 @@ def instrumentation_sentences(run: Run) -> Iterator[str]:
     for variant, ratios in run.instrumentation_ratios.items():
         found = interval(ratios)
         if found is None:
-            yield f"What taking each token's time costs {variant} is not known from {_count(len(ratios), 'pair')}."
+            yield f"What taking each token's time costs {variant} is not known from {count(len(ratios), 'pair')}."
         else:
             yield (
                 f"Taking each token's time changed the latency of {variant} by "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from llm_bench_fixtures.report.cells import instrumentation_sentences
@@ -58,15 +58,29 @@ def fit_table(table: Table, width: int) -> Iterator[str]:
         widths[LABEL] = max(widths[LABEL] - over, LEAST_LABEL)
         if _total(widths) <= width:
             break
-    lines = zip(*(_cells(table, name, widths[name]) for name in columns), strict=True)
-    for index, cells in enumerate(lines):
-        yield "  ".join(cells).rstrip()[:width]
-        if index == 0:
-            yield "-" * min(_total(widths), width)
+    yield from _lines(table, widths, width)
     names, labels = _column(table, table.header[0]), _column(table, LABEL)
     for name, label in zip(names, labels, strict=True):
         if len(label) > widths[LABEL]:
             yield from _wrap(f"{name}: {label}", width, indent="  ")
+
+
+def plain_table(table: Table, width: int, dispensable: Sequence[str]) -> Iterator[str]:
+    """The table in columns. Where it is too wide, those of `dispensable` go, in their order; no cell is ever cut."""
+    widths = {name: max(map(len, _column(table, name))) for name in table.header if _has_values(table, name)}
+    for dropped in dispensable:
+        if _total(widths) > width:
+            widths.pop(dropped, None)
+    yield from _lines(table, widths, _total(widths))
+
+
+def _lines(table: Table, widths: Mapping[str, int], width: int) -> Iterator[str]:
+    """The columns that have a width, each cell cut to it, with a rule below the header."""
+    lines = zip(*(_cells(table, name, width) for name, width in widths.items()), strict=True)
+    for index, cells in enumerate(lines):
+        yield "  ".join(cells).rstrip()[:width]
+        if index == 0:
+            yield "-" * min(_total(widths), width)
 
 
 def _has_values(table: Table, name: str) -> bool:
@@ -84,5 +98,5 @@ def _cells(table: Table, name: str, width: int) -> list[str]:
     return [cell.rjust(width) if right else cell.ljust(width) for cell in cut]
 
 
-def _total(widths: dict[str, int]) -> int:
+def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + 2 * (len(widths) - 1)

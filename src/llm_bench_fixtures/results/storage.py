@@ -85,7 +85,7 @@ def decode(data: bytes, kind: type[T], path: str | Path) -> T:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise DamagedResults(f"{path} is damaged: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableResults(f"{path} can't be read as JSON: {error}") from error
 
 

@@ -1,0 +1,30 @@
+"""What a subcommand writes to its terminal: its answer to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.printable import printable
+
+SHOW_AFTER_S = 2.0
+
+
+def say(lines: Iterable[str]) -> None:
+    """To stdout, fit for a terminal."""
+    for line in lines:
+        sys.stdout.write(printable(line) + "\n")
+
+
+def warn(unreadable: Unreadable) -> None:
+    """That a file is passed over, on stderr."""
+    sys.stderr.write(printable(f"passed over: {unreadable.reason}") + "\n")
+
+
+def counted(paths: list[Path], doing: str) -> Iterator[Path]:
+    """The paths one by one; on a terminal, how many are done is shown once that takes over two seconds."""
+    from tqdm import tqdm
+
+    return iter(tqdm(paths, doing, unit=" runs", delay=SHOW_AFTER_S, disable=None, leave=False))

@@ -1,0 +1,96 @@
+"""The list of saved runs, for people and for programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from llm_bench_fixtures.history.fingerprint import fingerprint_of
+from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.results.formatting import MISSING
+from llm_bench_fixtures.results.record import Provenance
+
+COMMIT_DIGITS = 8
+DIRTY = "*"
+AUTOSAVED = re.compile(r"(\d+)_[^_]*_\d{8}_\d{6}(_uncommitted-changes)?", re.ASCII)  # as --benchmark-autosave names it
+HEADER = ("run", "started (UTC)", "branch", "commit", "model", "machine", "fingerprint", "state", "measured")
+# Columns that give way first on a narrow terminal.
+DISPENSABLE = ("machine", "model", "fingerprint", "measured")
+
+
+def history_table(runs: Sequence[Heading], storage: Path) -> Table:
+    """A row a run, in their order."""
+    one_machine = len({run.path.parent for run in runs}) < 2
+    rows = tuple(_row(run, run.path.name if one_machine else _inside(run.path, storage)) for run in runs)
+    return Table(HEADER, rows, frozenset({HEADER.index("measured")}))
+
+
+def _row(run: Heading, file: str) -> tuple[str, ...]:
+    where = run.provenance
+    return (
+        short_name(file),
+        time_cell(run),
+        where.branch or MISSING,
+        commit_cell(where),
+        f"{where.model} (random weights)" if where.random_weights else where.model,
+        where.hardware,
+        fingerprint_of(where).digest,
+        state_cell(run),
+        str(run.measured) if run.measured == run.records else f"{run.measured} of {run.records}",
+    )
+
+
+def short_name(file: str) -> str:
+    """As one would type it to name the run: the number alone where --benchmark-autosave gave the rest of the name."""
+    folder, slash, name = file.removesuffix(".json").rpartition("/")
+    autosaved = AUTOSAVED.fullmatch(name)
+    return folder + slash + (autosaved[1] if autosaved else name)
+
+
+def time_cell(run: Heading) -> str:
+    return MISSING if run.started == LONG_AGO else f"{run.started.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def commit_cell(provenance: Provenance) -> str:
+    """Marked where what was measured isn't quite that commit."""
+    short = provenance.commit[:COMMIT_DIGITS] or MISSING
+    return short + DIRTY if provenance.dirty else short
+
+
+def state_cell(run: Heading) -> str:
+    return f"{run.state}, blessed: {run.blessing.reason}" if run.blessing else str(run.state)
+
+
+def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Path) -> dict[str, Any]:
+    return {
+        "storage": str(storage),
+        "runs": [_entry(run, storage) for run in runs],
+        "unreadable": [{"file": _inside(item.path, storage), "reason": item.reason} for item in unreadable],
+    }
+
+
+def _entry(run: Heading, storage: Path) -> dict[str, Any]:
+    where = run.provenance
+    return {
+        "file": _inside(run.path, storage),
+        "started": where.started,
+        "branch": where.branch,
+        "commit": where.commit,
+        "dirty": where.dirty,
+        "model": where.model,
+        "random_weights": where.random_weights,
+        "hardware": where.hardware,
+        "fingerprint": fingerprint_of(where).digest,
+        "state": run.state.value,
+        "blessed": run.blessing.reason if run.blessing else None,
+        "measured": run.measured,
+        "records": run.records,
+    }
+
+
+def _inside(path: Path, storage: Path) -> str:
+    return path.relative_to(storage).as_posix()
