@@ -93,6 +93,10 @@ class DamagedResults(UnreadableResults):
     """JSON that has not the shape of a run: a field is missing or of another type."""
 
 
+class UnwritableFile(LlmBenchError, OSError):
+    """A file that can't be written where it was asked for."""
+
+
 class NotOurResults(UnreadableResults):
     """A file of pytest-benchmark's in which this package measured nothing."""
 
@@ -106,6 +110,10 @@ class StorageNotFound(LlmBenchError, FileNotFoundError):
 
 class RunNotFound(LlmBenchError, LookupError):
     """No saved run is called so."""
+
+
+class NothingToShow(LlmBenchError, LookupError):
+    """There are saved runs, but none of what was asked for is in them."""
 
 
 class AmbiguousRun(LlmBenchError, LookupError):

@@ -85,7 +85,7 @@ def test_runs_are_in_order_of_their_time_not_of_their_numbers(storage: Path) -> 
     assert names == ["0002_old.json", "0001_before.json", "0002_before.json", "0010_after.json", "0001_there.json"]
 
 
-@pytest.mark.parametrize("started", ["", "yesterday", "2026-13-01", "\x1b[2J"])
+@pytest.mark.parametrize("started", ["", "yesterday", "2026-13-01", "0001-01-01T00:00:00+23:59", "\x1b[2J"])
 def test_a_run_with_no_time_is_before_all_others(storage: Path, started: str) -> None:
     provenance = make_provenance(started=started)
     store(make_run([make_record()], provenance=provenance), storage / "laptop" / "9999_timeless.json")

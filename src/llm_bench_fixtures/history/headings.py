@@ -5,11 +5,11 @@ A file that can't be read never stops those that can: it is a row with the reaso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -18,6 +18,25 @@ from llm_bench_fixtures.history.saved import Blessing, read_parts
 from llm_bench_fixtures.results.record import Provenance, RunState, Status, run_state
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class RecordParts(msgspec.Struct, gc=False):
+    status: Status
+
+
+RecordT = TypeVar("RecordT", bound=RecordParts)
+
+
+class HeadingParts(msgspec.Struct, Generic[RecordT]):
+    """What of a run is read for its heading."""
+
+    provenance: Provenance
+    records: list[RecordT]
+    interrupted: bool = False
+    failed_tests: int = 0
+    regressed: bool = False
+    blessing: Blessing | None = None
+    version: Any = None
 
 
 @dataclass(frozen=True)
@@ -33,12 +52,12 @@ class Heading:
 
     @property
     def started(self) -> datetime:
-        """Before every other where what the file says is no time."""
+        """In UTC; before every other where what the file says is no time."""
         try:
             started = datetime.fromisoformat(self.provenance.started)
-        except ValueError:
+            return started.astimezone(UTC) if started.tzinfo else started.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
             return LONG_AGO
-        return started if started.tzinfo else started.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,10 @@ PassOver = Callable[[Unreadable], None]
 
 def read_heading(path: Path) -> Heading:
     """Raises UnreadableResults."""
-    run, records = read_parts(path, _Run, _Record)
+    return heading_of(path, *read_parts(path, HeadingParts[RecordParts], RecordParts))
+
+
+def heading_of(path: Path, run: HeadingParts[RecordT], records: Sequence[RecordT]) -> Heading:
     measured = sum(record.status is Status.MEASURED for record in records)
     state = run_state(
         interrupted=run.interrupted, failed_tests=run.failed_tests, measured=measured, regressed=run.regressed
@@ -74,19 +96,3 @@ def headings(paths: Iterable[Path], pass_over: PassOver) -> Iterator[Heading]:
 def oldest_first(found: Iterable[Heading]) -> list[Heading]:
     """By when they started; where that is the same, as `run_files` had them."""
     return sorted(found, key=lambda heading: heading.started)
-
-
-class _Record(msgspec.Struct, gc=False):
-    status: Status
-
-
-class _Run(msgspec.Struct):
-    """In which pytest-benchmark's file has the records that became no benchmark."""
-
-    provenance: Provenance
-    records: list[_Record]
-    interrupted: bool = False
-    failed_tests: int = 0
-    regressed: bool = False
-    blessing: Blessing | None = None
-    version: Any = None

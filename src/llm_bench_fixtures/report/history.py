@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def short_name(file: str) -> str:
 
 
 def time_cell(run: Heading) -> str:
-    return MISSING if run.started == LONG_AGO else f"{run.started.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return MISSING if run.started == LONG_AGO else f"{run.started:%Y-%m-%d %H:%M}"
 
 
 def commit_cell(provenance: Provenance) -> str:

@@ -1,16 +1,21 @@
-"""The report as one HTML page that needs nothing else: style and plots are in it, and every text is escaped."""
+"""Pages that need nothing else: style and pictures are in them, and every text is escaped."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 from llm_bench_fixtures.report.document import Document
 from llm_bench_fixtures.report.plots import Plot
 
 
 def render_html(document: Document, plots: Sequence[Plot]) -> str:
+    return render_page("report.html", document=document, plots=plots)
+
+
+def render_page(template: str, **values: Any) -> str:
+    """What the template of that name makes of the values."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -21,8 +26,8 @@ def render_html(document: Document, plots: Sequence[Plot]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["data_uri"] = _data_uri
-    return environment.get_template("report.html").render(document=document, plots=plots)
+    return environment.get_template(template).render(values)
 
 
-def _data_uri(path: Path) -> str:
-    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+def _data_uri(picture: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"

@@ -49,7 +49,7 @@ def write_plots(run: Run, folder: Path) -> list[Plot]:
     for stale in folder.glob("*.png"):
         stale.unlink()
     plots = []
-    with matplotlib.rc_context(_style()):
+    with matplotlib.rc_context(plot_style()):
         for name, title, scenario, draw in DRAWINGS:
             figure = draw(run)
             if figure is not None:
@@ -59,7 +59,8 @@ def write_plots(run: Run, folder: Path) -> list[Plot]:
     return plots
 
 
-def _style() -> Any:  # matplotlib types the keys one by one
+def plot_style() -> Any:  # matplotlib types the keys one by one
+    """Settings of matplotlib for all of our pictures."""
     return {
         "figure.dpi": 110,
         "figure.facecolor": "white",
@@ -76,6 +77,7 @@ def _style() -> Any:  # matplotlib types the keys one by one
         "axes.titlelocation": "left",
         "legend.frameon": False,
         "legend.fontsize": 9,
+        "text.parse_math": False,  # a name with dollars in it is no formula
     }
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
+from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, UnwritableFile
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
 
@@ -38,10 +40,30 @@ def run_to_json(run: Run) -> Json:
 
 
 def write_run(run: Run, path: Path) -> None:
-    """Write the run beside `path` and move it there, so that a reader never sees half of it."""
-    scratch = path.with_suffix(".json.part")
-    scratch.write_text(json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    write_whole(path, json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write the file, so that a reader never sees half of it. Raises UnwritableFile."""
+    with replacing(path) as scratch:
+        scratch.write_text(text, encoding="utf-8", errors="replace")  # the name of a file may be no text at all
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to be written, which then takes its place. Where the block raises, `path` is as it was.
+
+    Raises UnwritableFile.
+    """
+    scratch = path.with_name(f"{path.name}.part")
+    try:
+        yield scratch
+        scratch.replace(path)
+    except OSError as error:
+        raise UnwritableFile(f"{path} can't be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):  # it has taken its place, or was never there
+            scratch.unlink()
 
 
 def read_run(path: str | Path) -> Run:

@@ -1,0 +1,114 @@
+"""Where a series of runs steps from one level to another.
+
+Advice for the reader of a page, never a verdict: nobody measured the runs side by side, so a machine that became
+slower looks like a commit that made it so. tools/measure_steps.py tells how often noise alone gives a step, and which
+steps are found; docs/history.md has its figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+
+# A level is one of at least three runs: one run that was slow is no step, and two may be neighbours in time.
+LEAST_RUNS = 3
+# Smaller changes than this (0.1 %) are of no use to anybody, and float error makes some in what should be constant.
+LEAST_STEP = 1e-3
+FLOAT_ERROR = 1e-9  # in logarithms
+LEAST_SCATTER = 1e-4  # in logarithms: what a series is taken to scatter by that doesn't scatter at all
+
+# A step must lower the sum of squares by PENALTY × the long-run variance × log(runs). 2 would be the Bayesian
+# information criterion's, for the place and the level that a step adds; 3, and the rest of these, are what brought the
+# false alarms in simulated histories down to some per cent while steps of twice the scatter were still found.
+PENALTY = 3.0
+FIRST_PENALTY = 12.0  # of the first pass, which only has to take away the steps that would look like autocorrelation
+# Runs that follow each other resemble each other (0.59 between fresh processes on a shared machine), which a short
+# series can't show: its own autocorrelation is averaged with this one as if that came from so many runs.
+PRIOR_AUTOCORRELATION, PRIOR_RUNS = 0.6, 20
+MOST_AUTOCORRELATION = 0.9
+OUTLIER = 3.0  # times the scatter around the median of so many runs: farther out, a run counts as if it were there
+MEDIAN_RUNS = 7
+MAD_TO_SIGMA = 1.4826  # of a normal distribution
+
+
+def find_steps(values: Sequence[float] | Floats) -> list[int]:
+    """The positions at which a new level begins, ascending. values: positive, in the order of the runs.
+
+    A series most of whose runs don't differ at all, such as the bytes of the weights, steps wherever it changes.
+    """
+    import numpy as np
+
+    logs = np.log(np.asarray(values, dtype=np.float64))
+    scatter = _scatter(logs)
+    least_runs = LEAST_RUNS if scatter else 1
+    if len(logs) < 2 * least_runs:
+        return []
+    scatter = max(scatter, LEAST_SCATTER)
+    calm = _without_outliers(logs, scatter) if least_runs > 1 else logs
+    found = _segment(calm, FIRST_PENALTY * scatter**2, least_runs)
+    found = _segment(calm, PENALTY * max(_long_run_variance(calm, found), LEAST_SCATTER**2), least_runs)
+    return _worth_telling(logs, found)
+
+
+def _scatter(logs: Floats) -> float:
+    """Of a run around its level, from the differences of neighbours, nearly all of which have no step between them.
+
+    0 where at least half of the neighbours are the same.
+    """
+    import numpy as np
+
+    differences = np.diff(logs)
+    if (np.abs(differences) < FLOAT_ERROR).sum() * 2 >= len(differences):
+        return 0.0
+    return float(np.median(np.abs(differences - np.median(differences))) * MAD_TO_SIGMA / np.sqrt(2))
+
+
+def _without_outliers(logs: Floats, scatter: float) -> Floats:
+    import numpy as np
+
+    half = MEDIAN_RUNS // 2
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(logs, half, mode="reflect"), MEDIAN_RUNS)
+    middle = np.median(around, axis=1)
+    return np.clip(logs, middle - OUTLIER * scatter, middle + OUTLIER * scatter)
+
+
+def _segment(logs: Floats, penalty: float, least_runs: int) -> list[int]:
+    """The steps that lower the sum of squares by more than penalty × log(runs) each."""
+    import numpy as np
+    from ruptures import KernelCPD
+
+    search = KernelCPD(kernel="linear", min_size=least_runs).fit(logs.reshape(-1, 1))
+    return [int(end) for end in search.predict(pen=penalty * np.log(len(logs)))[:-1]]
+
+
+def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:
+    """The variance around the levels, and as much more as neighbours that resemble each other make a mean uncertain."""
+    levels = len(steps) + 1
+    residuals = logs - _levels(logs, steps)
+    squares = float((residuals**2).sum())
+    if not squares or len(logs) <= levels:
+        return 0.0
+    own = float((residuals[1:] * residuals[:-1]).sum()) / squares + levels / len(logs)  # of few runs it is too small
+    shared = (len(logs) * own + PRIOR_RUNS * PRIOR_AUTOCORRELATION) / (len(logs) + PRIOR_RUNS)
+    shared = min(max(shared, 0.0), MOST_AUTOCORRELATION)
+    return squares / (len(logs) - levels) * (1 + shared) / (1 - shared)
+
+
+def _levels(logs: Floats, steps: Sequence[int]) -> Floats:
+    """For each run the mean of the level that it is in."""
+    import numpy as np
+
+    parts = [logs[start:end] for start, end in pairwise((0, *steps, len(logs)))]
+    return np.concatenate([np.full(len(part), part.mean()) for part in parts])
+
+
+def _worth_telling(logs: Floats, steps: Sequence[int]) -> list[int]:
+    levels = _levels(logs, steps)
+    return [step for step in steps if abs(levels[step] - levels[step - 1]) >= LEAST_STEP]

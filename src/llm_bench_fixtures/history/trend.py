@@ -1,0 +1,241 @@
+"""What became of the metrics from run to run: a line a variant and metric, apart for each fingerprint.
+
+A line is what a geometric mean over the variant's tests would be if every run had run all of them. Taken over the tests
+that a run did run, it would jump whenever a slow test is added. So each value is split into its test's level and its
+run's: log(value) = test + run, by least squares. Where every run has every test, that is the geometric mean.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
+from llm_bench_fixtures.history.headings import Heading, HeadingParts, PassOver, RecordParts, Unreadable, heading_of
+from llm_bench_fixtures.history.saved import read_parts
+from llm_bench_fixtures.history.steps import find_steps
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from llm_bench_fixtures.history.steps import Floats
+
+MetricsT = TypeVar("MetricsT", bound=msgspec.Struct)
+
+DEFAULT_METRICS = (
+    "latency_s",
+    "ttft_s",
+    "tpot_s",
+    "decode_tokens_per_s",
+    "peak_rss_bytes",
+    "weight_bytes",
+    "perplexity",
+)
+CLOSE = 1e-9  # between two rounds of the fit, in logarithms: nothing that a page shows moves any more
+MOST_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What of the runs is followed. Empty: all of it. tests: as for the shell (`*batch*`), or a part of a test's id."""
+
+    metrics: tuple[str, ...] = DEFAULT_METRICS
+    tests: str = ""
+    variants: tuple[str, ...] = ()
+    branch: str = ""
+
+    def has(self, test: str, variant: str) -> bool:
+        named = not self.tests or self.tests in test or fnmatchcase(test, self.tests)
+        return named and (not self.variants or variant in self.variants)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A stretch of runs of a line in which it doesn't step. first, last: positions in its group's runs."""
+
+    first: int
+    last: int
+    runs: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric of one variant. positions: of the runs that have it, among its group's; values: in the metric's unit.
+
+    tests: over how many of them the geometric mean goes.
+    """
+
+    metric: str
+    variant: str
+    tests: int
+    positions: tuple[int, ...]
+    values: tuple[float, ...]
+    levels: tuple[Level, ...]
+
+    @property
+    def steps(self) -> Iterator[tuple[Level, Level]]:
+        """The levels before and after each."""
+        return pairwise(self.levels)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that can be compared, oldest first, and their lines."""
+
+    fingerprint: Fingerprint
+    runs: tuple[Heading, ...]
+    lines: tuple[Line, ...]
+
+
+def read_trend(paths: Iterable[Path], chosen: Chosen, pass_over: PassOver) -> list[Group]:
+    """A group for each fingerprint, the one that was measured last first."""
+    rows = _Rows(chosen)
+    found: list[_Measured] = []
+    for path in paths:
+        try:
+            measured = _read(path, rows)
+        except UnreadableResults as error:
+            pass_over(Unreadable(path, str(error)))
+            continue
+        if chosen.branch in ("", measured.heading.provenance.branch):
+            found.append(measured)
+    groups: dict[Fingerprint, list[_Measured]] = defaultdict(list)
+    for measured in sorted(found, key=lambda one: one.heading.started):
+        groups[fingerprint_of(measured.heading.provenance)].append(measured)
+    return [_group(*group, rows) for group in sorted(groups.items(), key=_last_started, reverse=True)]
+
+
+def _last_started(group: tuple[Fingerprint, list[_Measured]]) -> datetime:
+    return group[1][-1].heading.started
+
+
+class _Rows:
+    """A number for each test and variant that is followed."""
+
+    def __init__(self, chosen: Chosen) -> None:
+        self.chosen = chosen
+        self.metrics_type = _metrics_type(chosen.metrics)
+        self.names: list[tuple[str, str]] = []
+        self._numbers: dict[tuple[str, str], int | None] = {}
+
+    def number(self, test: str, variant: str) -> int | None:
+        """None where it isn't followed."""
+        name = (test, variant)
+        if name not in self._numbers:
+            has = self.chosen.has(test, variant)
+            self._numbers[name] = len(self.names) if has else None
+            self.names += [name] if has else []
+        return self._numbers[name]
+
+
+def _metrics_type(metrics: tuple[str, ...]) -> type[msgspec.Struct]:
+    """With no more of them than are followed: the rest are most of the file."""
+    names = {f"metric_{index}": name for index, name in enumerate(metrics)}
+    return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)
+
+
+class _Record(RecordParts, Generic[MetricsT], gc=False):
+    test: str
+    variant: str
+    metrics: MetricsT
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A run's values as numbers alone, since a long history has millions. rows: (N,); values: (N, metrics), NaN for
+    what there is none of."""
+
+    heading: Heading
+    rows: NDArray[np.int64]
+    values: Floats
+
+
+def _read(path: Path, rows: _Rows) -> _Measured:
+    """Raises UnreadableResults."""
+    import numpy as np
+
+    record: type[_Record[msgspec.Struct]] = _Record[rows.metrics_type]  # type: ignore[name-defined]
+    run, records = read_parts(path, HeadingParts[record], record)  # type: ignore[valid-type]
+    numbered = [(rows.number(one.test, one.variant), msgspec.structs.astuple(one.metrics)) for one in records]
+    kept = [(number, values) for number, values in numbered if number is not None]
+    return _Measured(
+        heading_of(path, run, records),
+        np.array([number for number, _ in kept], dtype=np.int64),
+        np.array([values for _, values in kept], dtype=np.float64).reshape(len(kept), len(rows.chosen.metrics)),
+    )
+
+
+def _group(fingerprint: Fingerprint, measured: Sequence[_Measured], rows: _Rows) -> Group:
+    import numpy as np
+
+    positions = np.repeat(np.arange(len(measured)), [len(run.rows) for run in measured])
+    of_record = np.concatenate([run.rows for run in measured])
+    values = np.concatenate([run.values for run in measured])
+    by_variant: dict[str, list[int]] = defaultdict(list)
+    for number in np.unique(of_record):
+        by_variant[rows.names[number][1]].append(int(number))
+    lines = []
+    for index, metric in enumerate(rows.chosen.metrics):
+        matrix = np.full((len(rows.names), len(measured)), np.nan)
+        matrix[of_record, positions] = values[:, index]
+        for variant, numbers in by_variant.items():
+            line = _line(metric, variant, matrix[numbers])
+            lines += [line] if line else []
+    return Group(fingerprint, tuple(run.heading for run in measured), tuple(lines))
+
+
+def _line(metric: str, variant: str, values: Floats) -> Line | None:
+    """values: (tests, runs). Those that have no logarithm are left out."""
+    import numpy as np
+
+    values = np.where(values > 0, values, np.nan)
+    values = values[~np.isnan(values).all(axis=1)]
+    positions = np.flatnonzero(~np.isnan(values).all(axis=0))
+    if not len(positions):
+        return None
+    levels = np.exp(_run_levels(np.log(values[:, positions])))
+    return Line(
+        metric,
+        variant,
+        len(values),
+        tuple(positions.tolist()),
+        tuple(levels.tolist()),
+        tuple(_levels(positions, levels)),
+    )
+
+
+def _run_levels(logs: Floats) -> Floats:
+    """Of each run, as if it had run every test. logs: (tests, runs), NaN where a run lacks a test; no row or column
+    lacks all."""
+    import numpy as np
+
+    known = ~np.isnan(logs)
+    filled = np.where(known, logs, 0.0)
+    tests = filled.sum(axis=1) / known.sum(axis=1)
+    for _ in range(MOST_ROUNDS):
+        runs = (filled.sum(axis=0) - tests @ known) / known.sum(axis=0)
+        before, tests = tests, (filled.sum(axis=1) - known @ runs) / known.sum(axis=1)
+        if np.abs(tests - before).max() < CLOSE:
+            break
+    levels: Floats = tests.mean() + runs
+    return levels
+
+
+def _levels(positions: NDArray[np.int64], values: Floats) -> Iterator[Level]:
+    import numpy as np
+
+    for start, end in pairwise((0, *find_steps(values), len(values))):
+        level = float(np.exp(np.log(values[start:end]).mean()))
+        yield Level(int(positions[start]), int(positions[end - 1]), end - start, level)

@@ -1,0 +1,285 @@
+"""The page of what became of the metrics, and its summary for the terminal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_bench_fixtures.history.fingerprint import Fingerprint
+from llm_bench_fixtures.history.headings import Heading, Unreadable
+from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
+from llm_bench_fixtures.history.trend import Chosen, Group, Level, Line
+from llm_bench_fixtures.report.cells import count
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.history import commit_cell, short_name, state_cell, time_cell
+from llm_bench_fixtures.report.html import render_page
+from llm_bench_fixtures.report.trend_plots import draw_trend
+from llm_bench_fixtures.results.formatting import MISSING, format_change, three_digits, with_unit
+from llm_bench_fixtures.results.metrics import Direction, Metric
+
+MOST_LINES = 12  # in a panel: as many as there are colours
+MOST_CHARTS = 8  # of the groups that were measured last; a picture takes a second
+MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
+NO_STEP = "No step found."
+ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a line goes from one level to another, between two runs of its group."""
+
+    group: Group
+    line: Line
+    before: Level
+    after: Level
+
+    @property
+    def ratio(self) -> float:
+        return self.after.value / self.before.value
+
+    @property
+    def last_before(self) -> Heading:
+        return self.group.runs[self.before.last]
+
+    @property
+    def first_after(self) -> Heading:
+        return self.group.runs[self.after.first]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a metric's values are written; those of one that isn't in the registry as bare numbers."""
+
+    metrics: Mapping[str, Metric]
+
+    def title(self, metric: str) -> str:
+        return self.metrics[metric].column if metric in self.metrics else metric
+
+    def value(self, value: float, metric: str) -> str:
+        return with_unit(value, self.metrics[metric]) if metric in self.metrics else three_digits(value)
+
+    def change(self, step: Step) -> str:
+        metric = step.line.metric
+        direction = self.metrics[metric].direction if metric in self.metrics else Direction.NEITHER
+        if direction is Direction.NEITHER:
+            return format_change(step.ratio)
+        better = (step.ratio > 1) == (direction is Direction.HIGHER_IS_BETTER)
+        return f"{format_change(step.ratio)} ({'better' if better else 'worse'})"
+
+    def levels(self, step: Step) -> tuple[str, str]:
+        """Before and after."""
+        return self.value(step.before.value, step.line.metric), self.value(step.after.value, step.line.metric)
+
+
+@dataclass(frozen=True)
+class TrendSection:
+    """Of one fingerprint. chart: a PNG, or none, and note says why."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    note: str
+    chart: bytes | None
+    steps: Table | None
+    now: Table
+    runs: Table
+
+
+@dataclass(frozen=True)
+class TrendPage:
+    title: str
+    header: str
+    warnings: tuple[str, ...]
+    advice: str
+    sentences: tuple[str, ...]
+    sections: tuple[TrendSection, ...]
+    footnotes: tuple[str, ...]
+
+
+def all_steps(groups: Sequence[Group]) -> list[Step]:
+    """The newest first."""
+    steps = [
+        Step(group, line, before, after) for group in groups for line in group.lines for before, after in line.steps
+    ]
+    return sorted(steps, key=lambda step: step.first_after.started, reverse=True)
+
+
+def trend_lines(groups: Sequence[Group], words: Wording) -> Iterator[str]:
+    """For the terminal."""
+    yield _header(groups)
+    sentences = _sentences(groups, words)
+    yield f"{count(len(all_steps(groups)), 'step')} found. {ADVICE}" if sentences else NO_STEP
+    for sentence in sentences:
+        yield f"  {sentence}"
+
+
+def render_trend(page: TrendPage) -> str:
+    return render_page("trend.html", page=page)
+
+
+def build_page(
+    groups: Sequence[Group],
+    chosen: Chosen,
+    words: Wording,
+    unreadable: Sequence[Unreadable],
+    storage: Path,
+) -> TrendPage:
+    return TrendPage(
+        "What became of the numbers",
+        _header(groups) + _what(chosen),
+        tuple(f"Not in it: {item.reason}" for item in unreadable),
+        ADVICE,
+        tuple(_sentences(groups, words)) or (NO_STEP,),
+        tuple(_section(group, words, drawn=index < MOST_CHARTS) for index, group in enumerate(groups)),
+        tuple(_footnotes(storage)),
+    )
+
+
+def _footnotes(storage: Path) -> Iterator[str]:
+    yield f"Runs in {storage}, apart for each set of machine, libraries, model and corpus."
+    yield (
+        "A line is the geometric mean of the metric over the variant's tests, as it would be had every run run all of "
+        "them; each run is a thin line, the level that it belongs to a thick one."
+    )
+    yield (
+        f"A step is where the level changes, by {LEAST_STEP:.1%} or more; each level has {LEAST_RUNS} runs at least, "
+        "unless most runs don't differ at all. docs/history.md says how it is found, and how often noise alone gives "
+        "one."
+    )
+
+
+def _header(groups: Sequence[Group]) -> str:
+    runs = sorted((run for group in groups for run in group.runs), key=lambda run: run.started)
+    branches = list(dict.fromkeys(run.provenance.branch or "no branch" for run in runs))
+    named = ", ".join(branches[:3]) + (f" and {len(branches) - 3} more" if len(branches) > 3 else "")
+    return f"{count(len(runs), 'run')} on {named}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
+
+
+def _what(chosen: Chosen) -> str:
+    parts = {"branch": chosen.branch, "tests": chosen.tests, "variants": ", ".join(chosen.variants)}
+    return "".join(f"; {name}: {value}" for name, value in parts.items() if value)
+
+
+def _sentences(groups: Sequence[Group], words: Wording) -> list[str]:
+    """What of a variant stepped at the same place is one sentence. With several groups, each says of which it is."""
+    together: dict[tuple[Fingerprint, str, int, int], list[Step]] = defaultdict(list)
+    for step in all_steps(groups):
+        together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
+    sentences = [
+        (f"[{fingerprint.digest}] " if len(groups) > 1 else "") + _sentence(steps, words)
+        for (fingerprint, *_), steps in together.items()
+    ]
+    left_out = len(sentences) - MOST_SENTENCES
+    more = [f"and at {count(left_out, 'earlier place')}, which the page's tables have"] if left_out > 0 else []
+    return [*sentences[:MOST_SENTENCES], *more]
+
+
+def _sentence(steps: Sequence[Step], words: Wording) -> str:
+    """Of steps of one variant at one place."""
+    changes = (
+        f"{words.title(step.line.metric)} {words.change(step)}, {' to '.join(words.levels(step))}" for step in steps
+    )
+    first = steps[0]
+    place = f"between {_place(first.last_before)} and {_place(first.first_after)}"
+    return f"{first.line.variant} {place}: {'; '.join(changes)}"
+
+
+def _place(run: Heading) -> str:
+    return f"{commit_cell(run.provenance)} ({time_cell(run)})"
+
+
+def _section(group: Group, words: Wording, *, drawn: bool) -> TrendSection:
+    moved = [line for line in group.lines if max(line.values) / min(line.values) - 1 >= LEAST_STEP]
+    shown = _most_complete(moved)
+    return TrendSection(
+        f"{group.fingerprint.model} on {group.fingerprint.machine}",
+        (
+            ("libraries", group.fingerprint.libraries),
+            ("corpus", group.fingerprint.corpus),
+            ("fingerprint", group.fingerprint.digest),
+        ),
+        " ".join(_notes(group, moved, shown, words, drawn=drawn)),
+        draw_trend(group, shown, words.metrics) if drawn and shown else None,
+        _step_table(group, words),
+        _now_table(group, words),
+        _run_table(group.runs),
+    )
+
+
+def _most_complete(lines: Sequence[Line]) -> list[Line]:
+    """Of the variants with the most values, in their order."""
+    values: dict[str, int] = {}
+    for line in lines:
+        values[line.variant] = values.get(line.variant, 0) + len(line.values)
+    kept = set(sorted(values, key=lambda variant: -values[variant])[:MOST_LINES])
+    return [line for line in lines if line.variant in kept]
+
+
+def _notes(group: Group, moved: Sequence[Line], shown: Sequence[Line], words: Wording, *, drawn: bool) -> Iterator[str]:
+    if len(group.runs) < 2:
+        yield "One run: nothing to follow yet."
+        return
+    moving = {line.metric for line in moved}
+    still = dict.fromkeys(words.title(line.metric) for line in group.lines if line.metric not in moving)
+    if still:
+        yield f"The same in all runs: {', '.join(still)}."
+    hidden = {line.variant for line in moved} - {line.variant for line in shown}
+    if hidden:
+        yield f"{count(len(hidden), 'variant')} with fewer values are in the tables only."
+    if not drawn:
+        yield "No picture: only the groups that were measured last have one."
+
+
+def _step_table(group: Group, words: Wording) -> Table | None:
+    steps = all_steps([group])
+    header = ("variant", "metric", "change", "before", "after", "runs", "last run before", "first run after")
+    rows = tuple(
+        (
+            step.line.variant,
+            words.title(step.line.metric),
+            words.change(step),
+            *words.levels(step),
+            f"{step.before.runs}, {step.after.runs}",
+            _place(step.last_before),
+            _place(step.first_after),
+        )
+        for step in steps
+    )
+    return Table(header, rows, frozenset({2, 3, 4})) if rows else None
+
+
+def _now_table(group: Group, words: Wording) -> Table:
+    """The last level of each line, and its change against the first."""
+    names = list(dict.fromkeys(line.metric for line in group.lines))
+    cells = {(line.variant, line.metric): _now(line, words) for line in group.lines}
+    variants = dict.fromkeys(line.variant for line in group.lines)
+    tests = {line.variant: str(line.tests) for line in sorted(group.lines, key=lambda line: line.tests)}
+    rows = tuple(
+        (variant, tests[variant], *(cells.get((variant, name), MISSING) for name in names)) for variant in variants
+    )
+    header = ("variant", "tests", *(words.title(name) for name in names))
+    return Table(header, rows, frozenset(range(1, len(header))))
+
+
+def _now(line: Line, words: Wording) -> str:
+    first, last = line.levels[0], line.levels[-1]
+    text = words.value(last.value, line.metric)
+    return text if first is last else f"{text} ({format_change(last.value / first.value)})"
+
+
+def _run_table(runs: Sequence[Heading]) -> Table:
+    """The newest first."""
+    header = ("run", "started (UTC)", "branch", "commit", "state", "measured")
+    rows = tuple(
+        (
+            short_name(run.path.name),
+            time_cell(run),
+            run.provenance.branch or MISSING,
+            commit_cell(run.provenance),
+            state_cell(run),
+            str(run.measured),
+        )
+        for run in reversed(runs)
+    )
+    return Table(header, rows, frozenset({5}))
