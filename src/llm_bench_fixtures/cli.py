@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
-from llm_bench_fixtures.commands import history, trend
+from llm_bench_fixtures.commands import export, history, trend
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.printable import printable_lines
 
-COMMANDS: Mapping[str, ModuleType] = {"history": history, "trend": trend}
+COMMANDS: Mapping[str, ModuleType] = {"history": history, "export": export, "trend": trend}
 
 EXIT_USAGE = 4  # as pytest's
 EXIT_INTERRUPTED = 128 + signal.SIGINT  # as a shell says it

@@ -93,6 +93,13 @@ class DamagedResults(UnreadableResults):
     """JSON that has not the shape of a run: a field is missing or of another type."""
 
 
+class MissingLibrary(LlmBenchError, ImportError):
+    """A library that an optional part needs isn't installed."""
+
+    def __init__(self, what: str, library: str, extra: str) -> None:
+        super().__init__(f"{what} needs {library}: pip install 'llm-bench-fixtures[{extra}]'")
+
+
 class UnwritableFile(LlmBenchError, OSError):
     """A file that can't be written where it was asked for."""
 

@@ -125,8 +125,13 @@ def _newest(pass_over: PassOver, files: Sequence[Path], text: str) -> list[Path]
 
 
 def _containing(storage: Path, files: Sequence[Path], text: str) -> list[Path]:
-    return [path for path in files if text in path.relative_to(storage).as_posix()]
+    return [path for path in files if text in name_in(storage, path)]
 
 
 def _names(files: Sequence[Path], storage: Path) -> list[str]:
-    return [path.relative_to(storage).as_posix() for path in files]
+    return [name_in(storage, path) for path in files]
+
+
+def name_in(storage: Path, path: Path) -> str:
+    """MACHINE/FILE, as text also where the file system has other bytes for it."""
+    return path.relative_to(storage).as_posix().encode(errors="replace").decode()

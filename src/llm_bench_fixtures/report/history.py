@@ -9,6 +9,7 @@ from typing import Any
 
 from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable
+from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.record import Provenance
@@ -24,7 +25,7 @@ DISPENSABLE = ("machine", "model", "fingerprint", "measured")
 def history_table(runs: Sequence[Heading], storage: Path) -> Table:
     """A row a run, in their order."""
     one_machine = len({run.path.parent for run in runs}) < 2
-    rows = tuple(_row(run, run.path.name if one_machine else _inside(run.path, storage)) for run in runs)
+    rows = tuple(_row(run, run.path.name if one_machine else name_in(storage, run.path)) for run in runs)
     return Table(HEADER, rows, frozenset({HEADER.index("measured")}))
 
 
@@ -68,14 +69,14 @@ def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], stor
     return {
         "storage": str(storage),
         "runs": [_entry(run, storage) for run in runs],
-        "unreadable": [{"file": _inside(item.path, storage), "reason": item.reason} for item in unreadable],
+        "unreadable": [{"file": name_in(storage, item.path), "reason": item.reason} for item in unreadable],
     }
 
 
 def _entry(run: Heading, storage: Path) -> dict[str, Any]:
     where = run.provenance
     return {
-        "file": _inside(run.path, storage),
+        "file": name_in(storage, run.path),
         "started": where.started,
         "branch": where.branch,
         "commit": where.commit,
@@ -89,7 +90,3 @@ def _entry(run: Heading, storage: Path) -> dict[str, Any]:
         "measured": run.measured,
         "records": run.records,
     }
-
-
-def _inside(path: Path, storage: Path) -> str:
-    return path.relative_to(storage).as_posix()

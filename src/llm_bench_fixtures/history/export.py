@@ -1,0 +1,95 @@
+"""The formats in which the long table of saved runs is written, run by run, so that a thousand need no more memory than
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from llm_bench_fixtures.errors import MissingLibrary
+from llm_bench_fixtures.history.tidy import TEXT_COLUMNS
+from llm_bench_fixtures.printable import printable
+from llm_bench_fixtures.results.storage import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Tables = Iterable[pd.DataFrame]
+
+SQL_TABLE = "measurements"
+FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for the beginning of a formula
+
+
+class ExportFormat(StrEnum):
+    CSV = "csv"
+    PARQUET = "parquet"
+    SQLITE = "sqlite"
+
+
+def write_csv(tables: Tables, output: TextIO) -> None:
+    """With every text made safe for spreadsheets and terminals, where it may be shown."""
+    for index, table in enumerate(tables):
+        safe = table.assign(**{name: _safe(table[name]) for name in TEXT_COLUMNS})
+        safe.to_csv(output, index=False, header=index == 0)
+
+
+def _safe(texts: pd.Series[str]) -> pd.Series[str]:
+    return texts.map({text: csv_text(text) for text in texts.unique()})
+
+
+def csv_text(text: str) -> str:
+    """The text without control characters, and with an apostrophe before what would be a formula."""
+    shown = printable(text)
+    return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown
+
+
+def write_csv_file(tables: Tables, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="", errors="replace") as output:
+        write_csv(tables, output)
+
+
+def write_sqlite(tables: Tables, path: Path) -> None:
+    """One table, `measurements`."""
+    import sqlite3
+
+    with closing(sqlite3.connect(path)) as connection:
+        for table in tables:
+            table.to_sql(SQL_TABLE, connection, if_exists="append", index=False)
+        connection.commit()
+
+
+def write_parquet(tables: Tables, path: Path) -> None:
+    """Raises MissingLibrary where pyarrow isn't installed."""
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+    except ImportError as error:
+        raise MissingLibrary("Parquet", "pyarrow", "parquet") from error
+    text, flag = pa.dictionary(pa.int32(), pa.string()), pa.bool_()
+    writer = None
+    try:
+        for table in tables:
+            kinds = {**dict.fromkeys(TEXT_COLUMNS, text), "dirty": flag, "random_weights": flag, "value": pa.float64()}
+            schema = pa.schema([(name, kinds[name]) for name in table.columns])
+            writer = writer or ParquetWriter(path, schema)
+            writer.write_table(pa.Table.from_pandas(table, schema, preserve_index=False))
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+WRITERS: Mapping[ExportFormat, Callable[[Tables, Path], None]] = {
+    ExportFormat.CSV: write_csv_file,
+    ExportFormat.PARQUET: write_parquet,
+    ExportFormat.SQLITE: write_sqlite,
+}
+
+
+def write_export(tables: Tables, kind: ExportFormat, path: Path) -> None:
+    """Write the file whole, or leave what is there. Raises UnwritableFile and MissingLibrary."""
+    with replacing(path) as scratch:
+        WRITERS[kind](tables, scratch)
