@@ -4,17 +4,20 @@ python tools/measure_steps.py [TRIALS]
 
 Runs scatter by 5 % around their level: independently of each other; as neighbours that resemble each other (lag-1
 autocorrelation 0.59, as measured between fresh processes on a shared machine); and independently, with one run in
-twenty half as slow again. A step is found where a change point lies within three runs of it.
+twenty half as slow again. A step is found where a change point lies within three runs of it. Last, the false alarms of
+the same search with the usual penalty of 2 x the variance x log(runs), the variance from the differences of neighbours.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from ruptures import KernelCPD
 
-from llm_bench_fixtures.history.steps import find_steps
+from llm_bench_fixtures.history.steps import LEAST_RUNS, MAD_TO_SIGMA, find_steps
 
 SCATTER = 0.05
 SPIKE_SHARE, SPIKE = 0.05, 0.5
@@ -34,12 +37,22 @@ def noise(random: np.random.Generator, runs: int, autocorrelation: float, *, spi
     return fresh * SCATTER + out * SPIKE
 
 
-def false_alarms(trials: int, runs: int, kind: str) -> float:
+def usual_steps(values: NDArray[np.float64]) -> list[int]:
+    logs = np.log(values)
+    differences = np.diff(logs)
+    variance = (np.median(np.abs(differences - np.median(differences))) * MAD_TO_SIGMA) ** 2 / 2
+    search = KernelCPD(kernel="linear", min_size=LEAST_RUNS).fit(logs.reshape(-1, 1))
+    return list(search.predict(pen=2 * variance * np.log(len(logs)))[:-1])
+
+
+def false_alarms(
+    trials: int, runs: int, kind: str, find: Callable[[NDArray[np.float64]], list[int]] = find_steps
+) -> float:
     """Share of histories without a step in which one is found."""
     random = np.random.default_rng(runs)
     autocorrelation, spikes = NOISES[kind]
     series = (noise(random, runs, autocorrelation, spikes=spikes) for _ in range(trials))
-    return sum(bool(find_steps(np.exp(logs))) for logs in series) / trials
+    return sum(bool(find(np.exp(logs))) for logs in series) / trials
 
 
 def detected(trials: int, runs: int, share: float, kind: str) -> float:
@@ -62,6 +75,9 @@ def main(trials: int) -> None:
     for runs, step in STEPS:
         shares = [detected(trials, runs, step, kind) for kind in NOISES]
         print(f"{f'{step:+.0%}, {runs} runs':24s}" + "".join(f"{share:16.1%}" for share in shares), flush=True)
+    for runs in HISTORIES:
+        shares = [false_alarms(trials, runs, kind, usual_steps) for kind in NOISES]
+        print(f"{f'usual, {runs} runs':24s}" + "".join(f"{share:16.1%}" for share in shares), flush=True)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def _footnotes(storage: Path) -> Iterator[str]:
     yield f"Runs in {storage}, apart for each set of machine, libraries, model and corpus."
     yield (
         "A line is the geometric mean of the metric over the variant's tests, as it would be had every run run all of "
-        "them; each run is a thin line, the level that it belongs to a thick one."
+        "them. The runs are thin lines, and the levels of a line that steps thick ones."
     )
     yield (
         f"A step is where the level changes, by {LEAST_STEP:.1%} or more; each level has {LEAST_RUNS} runs at least, "

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 COLUMNS = 2
+FAINT, CLEAR = 0.4, 0.7  # how opaque the runs are beside their levels, and alone
 MOST_TICKS = 8
 POINTS_UP_TO = 60  # runs that are each shown as a point
 MOST_CHARACTERS = 40  # of a variant's name
@@ -30,13 +31,14 @@ def draw_trend(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric
     import matplotlib
 
     with matplotlib.rc_context(plot_style()):
-        figure = _figure(group, lines, metrics)
+        figure = trend_figure(group, lines, metrics)
         picture = BytesIO()
         figure.savefig(picture, format="png")
     return picture.getvalue()
 
 
-def _figure(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric]) -> Figure:
+def trend_figure(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric]) -> Figure:
+    """A panel a metric, in two columns."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(line.metric for line in lines))
@@ -59,15 +61,16 @@ def _figure(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric]) 
 
 
 def _draw_panel(axis: Axes, lines: Sequence[Line], colours: Mapping[str, str]) -> None:
-    """Each run thin, each level thick, and a dotted line where a level ends."""
+    """Each run thin; of a line that steps, each level thick, and a dotted line where one ends."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for line in lines:
         colour = colours[line.variant]
         marker = "o" if len(line.positions) <= POINTS_UP_TO else ""
         changes = [_percent(value, line) for value in line.values]
-        axis.plot(line.positions, changes, color=colour, alpha=0.4, linewidth=0.8, marker=marker, markersize=3)
-        for level in line.levels:
+        alpha = FAINT if len(line.levels) > 1 else CLEAR
+        axis.plot(line.positions, changes, color=colour, alpha=alpha, linewidth=0.8, marker=marker, markersize=3)
+        for level in line.levels if len(line.levels) > 1 else ():
             axis.plot([level.first, level.last], [_percent(level.value, line)] * 2, color=colour, linewidth=2.2)
         for before, after in line.steps:
             axis.axvline((before.last + after.first) / 2, color=colour, linewidth=1.2, linestyle=":")
