@@ -2,17 +2,18 @@
 
 python tools/measure_history.py [RUNS,RUNS...] [REPEATS]
 
-Writes that many runs of 150 benchmarks each (10, 100 and 1000 of them by default: 1.1 GB in the temporary folder), then
-times each command in a process of its own: the median of the repeats' wall seconds, the CPU seconds of that one, and
-the highest peak of resident memory. `linear` is what a run costs between the last two lengths over what it costs
-between the two before: 1 where the cost grows with the runs, 10 where it grows with their square.
+Writes that many runs of 150 benchmarks each (10, 100, 500 and 1000 of them by default: 1.7 GB in the temporary folder),
+then times each command in a process of its own: the median of the repeats' wall seconds, the least CPU seconds, and the
+highest peak of resident memory. `linear` is what a run costs between the last two lengths over what one costs between
+the first and the last but one, by CPU time: 1 where the cost grows with the runs, and by default 2.9 where it grows
+with their square.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -47,10 +48,13 @@ class Cost:
 
 
 def measure(command: Sequence[str], repeats: int) -> Cost:
-    """The run of the median wall time, and the highest peak of all."""
-    costs = sorted((run_once(command) for _ in range(repeats)), key=lambda cost: cost.wall_s)
-    median = costs[len(costs) // 2]
-    return Cost(median.wall_s, median.cpu_s, max(cost.peak_bytes for cost in costs))
+    """The median wall time, the least CPU time, which other load on the machine only adds to, and the highest peak."""
+    costs = [run_once(command) for _ in range(repeats)]
+    return Cost(
+        statistics.median(cost.wall_s for cost in costs),
+        min(cost.cpu_s for cost in costs),
+        max(cost.peak_bytes for cost in costs),
+    )
 
 
 def run_once(command: Sequence[str]) -> Cost:
@@ -87,14 +91,13 @@ def cell(runs: int, cost: Cost) -> str:
 
 
 def linearity(lengths: Sequence[int], costs: Sequence[Cost]) -> str:
-    """By CPU time, which other load on the machine disturbs least."""
     if len(lengths) < 3:
         return ""
-    slopes = [
-        (longer.cpu_s - shorter.cpu_s) / (more - fewer)
-        for (fewer, shorter), (more, longer) in itertools.pairwise(zip(lengths, costs, strict=True))
-    ]
-    return f"  {slopes[-1] * 1e3:.2f} ms a run, linear {slopes[-1] / slopes[-2]:.2f}"
+
+    def slope_s(start: int, end: int) -> float:
+        return (costs[end].cpu_s - costs[start].cpu_s) / (lengths[end] - lengths[start])
+
+    return f"  {slope_s(0, -1) * 1e3:.2f} ms a run, linear {slope_s(-2, -1) / slope_s(0, -2):.2f}"
 
 
 def make(runs: int, folder: Path) -> None:
@@ -209,5 +212,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["make"]:
         make(int(sys.argv[2]), Path(sys.argv[3]))
     else:
-        lengths = [int(length) for length in sys.argv[1].split(",")] if sys.argv[1:] else [10, 100, 1000]
+        lengths = [int(length) for length in sys.argv[1].split(",")] if sys.argv[1:] else [10, 100, 500, 1000]
         main(lengths, int(sys.argv[2]) if len(sys.argv) > 2 else 3)

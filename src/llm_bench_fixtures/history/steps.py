@@ -46,6 +46,8 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
     import numpy as np
 
     logs = np.log(np.asarray(values, dtype=np.float64))
+    if len(logs) < 2 or np.ptp(logs) < LEAST_STEP:
+        return []
     scatter = _scatter(logs)
     least_runs = LEAST_RUNS if scatter else 1
     if len(logs) < 2 * least_runs:
