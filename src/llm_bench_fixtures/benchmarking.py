@@ -12,12 +12,14 @@ import pytest
 
 from llm_bench_fixtures.errors import LlmBenchError, WorkloadUnsupported
 from llm_bench_fixtures.identity import identify
+from llm_bench_fixtures.state import TURNS
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.isolation import Model
     from llm_bench_fixtures.measure.observation import Observation
     from llm_bench_fixtures.measure.timing import Round
     from llm_bench_fixtures.measure.work import Observed, Work
+    from llm_bench_fixtures.paired.lockstep import Turns
     from llm_bench_fixtures.results.record import MemoryFacts, Record
     from llm_bench_fixtures.session import BenchSession
     from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
@@ -67,6 +69,7 @@ class LlmBenchmark:
             padding=padding or Padding(),
             cache=CacheKind(cache),
         )
+        self._check_marks()
         try:
             check_supported(self._model, workload)
         except WorkloadUnsupported as error:
@@ -76,6 +79,16 @@ class LlmBenchmark:
         except LlmBenchError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         return self._add(record)
+
+    def _check_marks(self) -> None:
+        """Fail a test whose `llm_gate` marker can't be used, before anything is measured."""
+        from llm_bench_fixtures.history.rules import check_marks
+        from llm_bench_fixtures.state import metrics_of
+
+        try:
+            check_marks(identify(self._item).gate, metrics_of(self._item.config))
+        except LlmBenchError as error:
+            raise pytest.fail.Exception(f"llm_gate: {error}", pytrace=False) from None
 
     def _encode(self, prompts: str | TokenIds | Sequence[str | TokenIds]) -> tuple[TokenIds, ...]:
         if isinstance(prompts, str) or (prompts and all(isinstance(part, int) for part in prompts)):
@@ -95,9 +108,21 @@ class LlmBenchmark:
             self._session.progress.counted(Phase.GENERATING),
         ):
             is_timed = self._benchmark.enabled  # not under --benchmark-disable, where one round runs
-            observation = self._model.call(observe, workload) if is_timed else None
-            rounds = self._time(workload, self._session.settings.warmup_rounds - 1)
+            turns = self._item.config.stash.get(TURNS, None)
+            is_observed = is_timed and (turns is None or turns.observes)
+            observation = self._model.call(observe, workload) if is_observed else None
+            rounds = (
+                self._take_turns(workload, turns)
+                if turns
+                else self._time(workload, self._session.settings.warmup_rounds - 1)
+            )
         return self._record(workload, rounds if is_timed else [], rounds[-1].continuations, observation)
+
+    def _take_turns(self, workload: Workload, turns: Turns) -> list[Round]:
+        """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
+        rounds: list[Round] = []
+        self._benchmark.pedantic(lambda: rounds.extend(turns.take(self._item.nodeid, self._model, workload)))
+        return rounds
 
     def _time(self, workload: Workload, warmup_rounds: int) -> list[Round]:
         """The timed rounds: pytest-benchmark's, and what --llm-precision asks for beyond them.

@@ -93,6 +93,10 @@ class DamagedResults(UnreadableResults):
     """JSON that has not the shape of a run: a field is missing or of another type."""
 
 
+class GitFailed(LlmBenchError):
+    """git couldn't do what was asked of it."""
+
+
 class MissingLibrary(LlmBenchError, ImportError):
     """A library that an optional part needs isn't installed."""
 
@@ -134,3 +138,42 @@ def indented(names: Sequence[str], most: int = 12) -> str:
     """A line each, of the last ones where there are many."""
     left_out = [f"  ({len(names) - most} others)"] if len(names) > most else []
     return "\n".join([*left_out, *(f"  {name}" for name in names[-most:])])
+
+
+class ChannelClosed(LlmBenchError):
+    """The other end of a conversation between processes is gone."""
+
+
+class NoAnswer(LlmBenchError, TimeoutError):
+    """The other end of a conversation between processes said nothing in time."""
+
+
+class MalformedMessage(LlmBenchError, ValueError):
+    """The other end of a conversation between processes said what this version doesn't understand."""
+
+    def __init__(self, line: bytes) -> None:
+        super().__init__(f"not a message: {line[:100]!r}")
+
+
+class UnknownSide(InvalidSetting):
+    """What was given as a version to measure is no git ref, folder or interpreter."""
+
+    def __init__(self, given: str, tried: Sequence[tuple[str, str]]) -> None:
+        width = max(len(kind) for kind, _ in tried)
+        rows = "\n".join(f"  {kind:{width}}  {reason}" for kind, reason in tried)
+        super().__init__(
+            f"{given!r} is nothing that can be measured:\n{rows}\n"
+            "Give a git ref (main, HEAD~1, v1.2), a folder (../other) or a Python interpreter (.venv/bin/python)."
+        )
+
+
+class SideFailed(LlmBenchError):
+    """A worker of one side couldn't start, died, hung or said nonsense. Says in which test, and what it last wrote."""
+
+    def __init__(self, side: str, reason: str, test: str = "", last_words: str = "") -> None:
+        where = f" in {test}" if test else ""
+        words = "".join(f"\n  | {line}" for line in last_words.splitlines())
+        super().__init__(f"{side}{where}: {reason}{words}")
+        self.side = side
+        self.test = test
+        self.reason = reason

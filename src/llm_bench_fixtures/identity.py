@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,18 +15,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Identity:
-    """test: pytest's node id. case: the parameters other than the variant, as people read them."""
+    """test: pytest's node id. case: the parameters other than the variant, as people read them. gate: the changes that
+    its marker allows, by metric or kind of metrics."""
 
     test: str
     scenario: str
     case: str
     variant: str
+    gate: Mapping[str, str] = field(default_factory=dict)
 
     def record(self, status: Status, reason: str = "") -> Record:
         """A record of this test that holds nothing measured."""
         from llm_bench_fixtures.results.record import Record
 
-        return Record(self.test, self.scenario, self.case, self.variant, status, reason)
+        return Record(self.test, self.scenario, self.case, self.variant, status, reason, gate=self.gate)
 
 
 def variant_of(item: pytest.Item) -> Variant | None:
@@ -46,7 +49,14 @@ def identify(item: pytest.Item) -> Identity:
     values = [str(value) for name, value in _parameters(item).items() if name != "llm_model"]
     case = ", ".join([*([function] if function != scenario else []), *values])
     variant = variant_of(item)
-    return Identity(item.nodeid, scenario, case, variant.id if variant else "")
+    return Identity(item.nodeid, scenario, case, variant.id if variant else "", _gate_marks(item))
+
+
+def _gate_marks(item: pytest.Item) -> dict[str, str]:
+    """What the test's `llm_gate` markers allow; the closest one's word counts."""
+    markers = list(item.iter_markers("llm_gate"))[::-1]
+    given = {name: str(change) for marker in markers for name, change in marker.kwargs.items()}
+    return given | {str(word): "" for marker in markers for word in marker.args}  # which no rule can be read from
 
 
 def _parameters(item: pytest.Item) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.history.gate import Missing
+    from llm_bench_fixtures.history.rules import NamedRule
     from llm_bench_fixtures.variants import Precision
 
 
@@ -161,6 +163,18 @@ def parse_device(text: str) -> str:
     raise InvalidSetting(f"unknown device {text!r}. Known: auto, cpu, cuda, cuda:N, mps")
 
 
+def parse_gate_rules(text: str) -> tuple[NamedRule, ...]:
+    from llm_bench_fixtures.history.rules import parse_rules
+
+    return parse_rules(text)
+
+
+def parse_gate_missing(text: str) -> frozenset[Missing]:
+    from llm_bench_fixtures.history.gate import parse_missing
+
+    return parse_missing(text)
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "model",
@@ -293,5 +307,45 @@ OPTIONS: tuple[Option, ...] = (
         "",
         "DIR",
         "folder for exported and quantized models. Default: this user's cache folder",
+    ),
+    Option(
+        "gate",
+        parse_bool,
+        "false",
+        "",
+        "judge this run by a saved one, and fail where it is worse: the newest complete run in pytest-benchmark's "
+        "storage, or what --benchmark-compare or --llm-baseline names",
+    ),
+    Option(
+        "gate_rules",
+        parse_gate_rules,
+        "",
+        "RULE[,RULE...]",
+        "[SCENARIO/]METRIC:CHANGE, where METRIC may be a kind (timing, memory, quality, exact) and CHANGE is what may "
+        "change for the worse: 5% relative, 0.5 in the metric's unit, 0 nothing, or blocking, advisory, off. Default: "
+        "docs/gate.md",
+    ),
+    Option(
+        "gate_missing",
+        parse_gate_missing,
+        "fail",
+        "WHAT[,WHAT...]",
+        "what may be missing without failing the gate: baseline, new, vanished, skipped or errored (tests), "
+        "fingerprint (another machine, model, corpus or library set). pass: baseline and new. fail: nothing",
+    ),
+    Option(
+        "gate_summary",
+        parse_optional_path,
+        "",
+        "FILE",
+        "write the gate's verdict as Markdown, for a comment or a step summary",
+    ),
+    Option(
+        "baseline",
+        str,
+        "",
+        "WHAT",
+        "the saved run to judge by: branch:NAME (its newest), merge-base:REF (of the commit where this branch left "
+        "REF, or the nearest before it), or a run's number, name or file",
     ),
 )

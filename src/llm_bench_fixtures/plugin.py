@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llm_bench_fixtures import hookspecs
+from llm_bench_fixtures.finishing import write_results
 from llm_bench_fixtures.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
     llm_batch_sizes,
     llm_benchmark,
@@ -19,18 +20,27 @@ from llm_bench_fixtures.fixtures import (  # noqa: F401  # pytest finds fixtures
     llm_prompts,
     llm_session,
 )
+from llm_bench_fixtures.gating import (
+    BASELINE,
+    HAS_BENCHMARKS,
+    OUTCOME,
+    check_is_gated,
+    choose_baseline,
+    finish_gate,
+    gate_summary,
+    is_gated,
+)
 from llm_bench_fixtures.identity import identify, variant_of
 from llm_bench_fixtures.options import OPTIONS
 from llm_bench_fixtures.state import (
-    METRICS,
     RUN,
     SESSION,
     any_given,
     bench_session,
     check_settings,
+    metrics_of,
     selected_variants,
     settings_of,
-    write_results,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +51,7 @@ if TYPE_CHECKING:
 
 MARKERS = (
     "llm_variants(*names): run the test on these variants only: ids, or the groups precision, quantization, reference",
+    "llm_gate(METRIC=CHANGE, ...): what may change for the worse in this test, over all rules: perplexity='0.5%'",
     "llm_scenario(name): the scenario that the test belongs to in the report; default: its file's name",
 )
 
@@ -63,6 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     check_settings(config)
+    if any_given(config):
+        check_is_gated(config)
+        if is_gated(config):
+            choose_baseline(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,6 +110,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     test.
     """
     if any(variant_of(item) for item in items):
+        config.stash[HAS_BENCHMARKS] = True
         from llm_bench_fixtures.saving import keep_with_project
 
         keep_with_project(config)
@@ -134,6 +150,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run."""
     if not hasattr(session.config, "workerinput"):  # pytest-xdist's workers measure nothing
         write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or _was_stopped(session))
+        if BASELINE in session.config.stash:
+            finish_gate(session)
     yield
 
 
@@ -156,8 +174,11 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
         from llm_bench_fixtures.report.terminal import summary_lines
 
         for line in summary_lines(
-            config.stash[RUN], config.stash[METRICS], settings_of(config).report, terminalreporter._tw.fullwidth
+            config.stash[RUN], metrics_of(config), settings_of(config).report, terminalreporter._tw.fullwidth
         ):
+            terminalreporter.write_line(line)
+    if OUTCOME in config.stash:
+        for line in gate_summary(config, terminalreporter._tw.fullwidth):
             terminalreporter.write_line(line)
 
 

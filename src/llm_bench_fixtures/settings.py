@@ -11,6 +11,8 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.options import OPTIONS, LoadFormat, WindowScheme
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.history.gate import Missing
+    from llm_bench_fixtures.history.rules import NamedRule
     from llm_bench_fixtures.measure.windows import WindowPlan
     from llm_bench_fixtures.variants import Precision
 
@@ -46,6 +48,11 @@ class Settings:
     seed: int
     report: Path
     cache_dir: Path | None
+    gate: bool
+    gate_rules: tuple[NamedRule, ...]
+    gate_missing: frozenset[Missing]
+    gate_summary: Path | None
+    baseline: str
 
     @property
     def window_plan(self) -> WindowPlan:

@@ -12,9 +12,10 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.options import OPTIONS
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.paired.lockstep import Turns
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
-    from llm_bench_fixtures.session import BenchSession
+    from llm_bench_fixtures.session import BenchSession, Scorer
     from llm_bench_fixtures.settings import Settings
     from llm_bench_fixtures.variants import Variant
 
@@ -24,6 +25,7 @@ SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once the report is written
+TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -61,7 +63,7 @@ def or_usage_error(compute: Callable[[], T]) -> T:
 def bench_session(config: pytest.Config) -> BenchSession:
     """The session of this run, made when it is first asked for."""
     if SESSION not in config.stash:
-        config.stash[METRICS] = or_usage_error(lambda: _registry(config))
+        metrics_of(config)  # where it can't be, nothing is worth measuring
         config.stash[SESSION] = _new_session(config)
     return config.stash[SESSION]
 
@@ -80,9 +82,17 @@ def _new_session(config: pytest.Config) -> BenchSession:
         settings,
         reference.id,
         Progress(TerminalProgress(config)),
-        score=lambda model, corpus: config.hook.pytest_llm_bench_score(config=config, model=model, corpus=corpus),
+        score=_scorer(config),
         commit=lambda: config.hook.pytest_benchmark_generate_commit_info(config=config),
     )
+
+
+def _scorer(config: pytest.Config) -> Scorer:
+    """Asks the hooks for the quality of a model; nobody where only its times are wanted."""
+    turns = config.stash.get(TURNS, None)
+    score = config.hook.pytest_llm_bench_score
+    is_wanted = turns is None or turns.observes
+    return lambda model, corpus: score(config=config, model=model, corpus=corpus) if is_wanted else ()
 
 
 def is_timing(config: pytest.Config) -> bool:
@@ -92,10 +102,14 @@ def is_timing(config: pytest.Config) -> bool:
     return not distributed and not off
 
 
-def _registry(config: pytest.Config) -> Mapping[str, Metric]:
-    from llm_bench_fixtures.results.metrics import registry
+def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
+    """The registry with the project's own. UsageError where two have the same name."""
+    if METRICS not in config.stash:
+        from llm_bench_fixtures.results.metrics import registry
 
-    return registry(metric for group in config.hook.pytest_llm_bench_metrics(config=config) for metric in group)
+        groups = config.hook.pytest_llm_bench_metrics(config=config)
+        config.stash[METRICS] = or_usage_error(lambda: registry(metric for group in groups for metric in group))
+    return config.stash[METRICS]
 
 
 def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
@@ -124,7 +138,7 @@ def selection_of(config: pytest.Config) -> tuple[str, ...]:
         "-m": config.getoption("markexpr", ""),
         "--deselect": ",".join(config.getoption("deselect", None) or ()),
         "--last-failed": config.getoption("lf", False),
-        "--llm-variants": settings_of(config).variants,
+        "--llm-variants": config.getoption("llm_variants"),
     }
     return (*sorted(paths), *(f"{flag} {value}" for flag, value in narrowing.items() if value))
 
@@ -136,19 +150,3 @@ def _from_root(config: pytest.Config, argument: str) -> str:
     if absolute.is_relative_to(config.rootpath):
         path = absolute.relative_to(config.rootpath).as_posix()
     return path + separator + rest
-
-
-def write_results(session: pytest.Session, *, interrupted: bool) -> None:
-    """Write the report of what this run measured, and show it to the hooks; nothing where no model was asked for."""
-    config = session.config
-    if SESSION not in config.stash or not config.stash[SESSION].results.has_variants:
-        return
-    from llm_bench_fixtures.progress import Phase
-    from llm_bench_fixtures.report import write_report
-
-    bench = config.stash[SESSION]
-    run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
-    with bench.progress.activity(Phase.REPORTING, "writing the report"):
-        write_report(run, config.stash[METRICS], bench.settings.report)
-    config.stash[RUN] = run
-    config.hook.pytest_llm_bench_finish(run=run, report=bench.settings.report)

@@ -16,6 +16,7 @@ import pytest
 from run_factory import make_record, make_variant, skipped_record
 from shell import HOSTILE, Shell
 
+from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.export import csv_text
 from llm_bench_fixtures.history.tidy import COLUMNS, TEXT_COLUMNS
 
@@ -136,7 +137,7 @@ def test_an_export_that_is_stopped_leaves_the_one_before(
         return read(file)
 
     monkeypatch.setattr(tidy, "read_saved_run", stop)
-    assert kept("export", "-o", str(path)).status == 130
+    assert kept("export", "-o", str(path)).status == ExitStatus.INTERRUPTED
     assert path.read_bytes() == before
     assert sorted(item.name for item in tmp_path.iterdir()) == [".benchmarks", name]
 

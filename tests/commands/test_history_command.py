@@ -11,6 +11,7 @@ from run_factory import make_record, skipped_record
 from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.cli import main
+from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.report.history import short_name
 
 
@@ -151,4 +152,4 @@ def test_ctrl_c_is_a_line_and_a_status(shell: Shell, monkeypatch: pytest.MonkeyP
     shell.keep(1)
     monkeypatch.setattr("llm_bench_fixtures.history.headings.read_heading", interrupt)
     output = shell("history")
-    assert (output.status, output.err) == (130, "llm-bench history: interrupted\n")
+    assert (output.status, output.err) == (ExitStatus.INTERRUPTED, "llm-bench history: interrupted\n")

@@ -117,7 +117,8 @@ def test_each_fingerprint_has_its_section(trend: Trend) -> None:
         trend.shell.keep(number, both(1.0 + number), hardware=hardware)
     _, page = trend()
     titles = [text for text in page.texts if text.startswith("tiny on ")]
-    assert titles == ["tiny on new machine, cpu, 2 threads, Linux", "tiny on old machine, cpu, 2 threads, Linux"]
+    where = "2 threads, Linux; on cpu, all in one process"
+    assert titles == [f"tiny on new machine, {where}", f"tiny on old machine, {where}"]
     assert page.tags.count("img") == 2
 
 

@@ -15,7 +15,8 @@ LIBRARIES = {"torch": "2.6.0", "pytest": "9.2.0"}
 def test_it_can_be_read() -> None:
     provenance = make_provenance(libraries=LIBRARIES, random_weights=True)
     assert fingerprint_of(provenance) == Fingerprint(
-        machine="a processor, 2 cores, cpu, 2 threads, Linux",
+        machine="a processor, 2 cores, 2 threads, Linux",
+        process="on cpu, all in one process",
         libraries="python 3.11.7, torch 2.6.0",
         model="tiny, random weights",
         corpus="embedded corpus",
@@ -26,7 +27,8 @@ def test_it_can_be_read() -> None:
     ("field", "changes"),
     [
         ("machine", {"hardware": "another"}),
-        ("machine", {"device": "cuda"}),
+        ("process", {"device": "cuda"}),
+        ("process", {"isolated": True}),
         ("machine", {"threads": 1}),
         ("machine", {"platform": "Darwin"}),
         ("libraries", {"python": "3.12.0"}),
@@ -60,4 +62,4 @@ def test_what_does_not_touch_the_numbers_is_no_difference(changes: dict[str, Any
 
 
 def test_fields_do_not_run_into_each_other() -> None:
-    assert Fingerprint("a", "b", "c", "d").digest != Fingerprint("ab", "", "c", "d").digest
+    assert Fingerprint("a", "", "b", "c", "d").digest != Fingerprint("ab", "", "", "c", "d").digest

@@ -55,7 +55,9 @@ def test_hostile_text_is_no_markup(markup: str) -> None:
 
 def test_hostile_text_can_still_be_read() -> None:
     text = render(hostile_run())
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; \\| \\`code\\`  ↵ # title ↵ \\[link\\](http://example.org)" in text
+    assert (
+        "&lt;script&gt;alert(1)&lt;/script&gt; \\| \\`code\\`  ↵ # title ↵ \\[link\\](http:\u200b//example.org)" in text
+    )
 
 
 @pytest.mark.parametrize(

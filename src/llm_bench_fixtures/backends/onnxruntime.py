@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import platform
 from collections import defaultdict
 from pathlib import Path
@@ -95,6 +96,8 @@ def open_model(folder: Path, device: Device) -> Any:
     place = {"device_id": device.index} if device.kind is DeviceKind.CUDA else None
     options = SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
+    if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3  # errors only
     return ORTModelForCausalLM.from_pretrained(
         folder,

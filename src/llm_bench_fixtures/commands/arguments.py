@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
+from llm_bench_fixtures.history.storage import find_storage
+from llm_bench_fixtures.options import OPTIONS
+
+OPTION = {option.name: option for option in OPTIONS}
 
 
 def add_storage(parser: argparse.ArgumentParser) -> None:
@@ -11,3 +20,35 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the saved runs. Default: the nearest .benchmarks in this folder or above it",
     )
+
+
+def storage_of(arguments: argparse.Namespace) -> Path | None:
+    """None where there is none and none was named; a file can be given all the same."""
+    try:
+        return find_storage(arguments.storage, Path.cwd())
+    except StorageNotFound:
+        if arguments.storage is not None:
+            raise
+        return None
+
+
+def add_option(parser: argparse.ArgumentParser, flag: str, name: str) -> None:
+    """An option of pytest's under a shorter name: parsed alike, with the same help."""
+    option = OPTION[name]
+    parser.add_argument(
+        flag,
+        type=_parser_of(option.parse),
+        default=option.default,
+        metavar=option.metavar,
+        help=option.full_help.replace("%", "%%"),
+    )
+
+
+def _parser_of(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except InvalidSetting as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed

@@ -1,13 +1,16 @@
-"""What two runs must share for their numbers to be comparable."""
+"""What two runs must share for their numbers to be comparable, and in what of it they differ."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
+from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.record import Provenance
 
-LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "bitsandbytes")  # that run models
+# Those that run models. llm-bench-fixtures is not among them: a commit that changes it is to be judged too.
+LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "bitsandbytes")
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,7 @@ class Fingerprint:
     """Each field is a text for people, the same for two runs exactly where they agree in it."""
 
     machine: str
+    process: str
     libraries: str
     model: str
     corpus: str
@@ -28,8 +32,48 @@ class Fingerprint:
 def fingerprint_of(provenance: Provenance) -> Fingerprint:
     versions = {**provenance.libraries, "python": provenance.python}
     return Fingerprint(
-        machine=f"{provenance.hardware}, {provenance.device}, {provenance.threads} threads, {provenance.platform}",
+        machine=f"{provenance.hardware}, {provenance.threads} threads, {provenance.platform}",
+        process=f"on {provenance.device}, {'each variant apart' if provenance.isolated else 'all in one process'}",
         libraries=", ".join(f"{name} {versions[name]}" for name in ("python", *LIBRARIES) if name in versions),
         model=f"{provenance.model}, random weights" if provenance.random_weights else provenance.model,
         corpus=provenance.corpus,
     )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A part of the fingerprint in which two runs differ. unjudged: the kinds of metrics that it makes incomparable."""
+
+    part: str
+    base: str
+    head: str
+    unjudged: frozenset[Kind]
+
+    def __str__(self) -> str:
+        return f"another {self.part}: {self.head}; the baseline's: {self.base}"
+
+
+_UNJUDGED = {
+    "machine": frozenset({Kind.TIMING}),
+    "process": frozenset({Kind.TIMING, Kind.MEMORY}),
+    "set of libraries": frozenset({Kind.TIMING}),
+    "model": frozenset(Kind),
+    "corpus": frozenset({Kind.QUALITY}),
+}
+
+
+def differences(base: Fingerprint, head: Fingerprint) -> Iterator[Difference]:
+    """The parts that differ; of the libraries only those that do."""
+    for part, unjudged in _UNJUDGED.items():
+        attribute = "libraries" if part == "set of libraries" else part
+        ours, theirs = getattr(head, attribute), getattr(base, attribute)
+        if ours != theirs:
+            if attribute == "libraries":
+                ours, theirs = _only_what_differs(ours, theirs)
+            yield Difference(part, theirs, ours, unjudged)
+
+
+def _only_what_differs(ours: str, theirs: str) -> tuple[str, str]:
+    mine, others = ours.split(", "), theirs.split(", ")
+    kept = [", ".join(name for name in one if name not in other) for one, other in ((mine, others), (others, mine))]
+    return kept[0] or "none of the others", kept[1] or "none of the others"

@@ -35,6 +35,8 @@ class HeadingParts(msgspec.Struct, Generic[RecordT]):
     interrupted: bool = False
     failed_tests: int = 0
     regressed: bool = False
+    refused: str = ""
+    selection: tuple[str, ...] = ()
     blessing: Blessing | None = None
     version: Any = None
 
@@ -49,15 +51,20 @@ class Heading:
     measured: int
     records: int
     blessing: Blessing | None = None
+    selection: tuple[str, ...] = ()
 
     @property
     def started(self) -> datetime:
-        """In UTC; before every other where what the file says is no time."""
-        try:
-            started = datetime.fromisoformat(self.provenance.started)
-            return started.astimezone(UTC) if started.tzinfo else started.replace(tzinfo=UTC)
-        except (ValueError, OverflowError):
-            return LONG_AGO
+        return started_of(self.provenance)
+
+
+def started_of(provenance: Provenance) -> datetime:
+    """In UTC; before every other where what the file says is no time."""
+    try:
+        started = datetime.fromisoformat(provenance.started)
+        return started.astimezone(UTC) if started.tzinfo else started.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return LONG_AGO
 
 
 @dataclass(frozen=True)
@@ -79,9 +86,13 @@ def read_heading(path: Path) -> Heading:
 def heading_of(path: Path, run: HeadingParts[RecordT], records: Sequence[RecordT]) -> Heading:
     measured = sum(record.status is Status.MEASURED for record in records)
     state = run_state(
-        interrupted=run.interrupted, failed_tests=run.failed_tests, measured=measured, regressed=run.regressed
+        interrupted=run.interrupted,
+        failed_tests=run.failed_tests,
+        measured=measured,
+        regressed=run.regressed,
+        refused=run.refused,
     )
-    return Heading(path, run.provenance, state, measured, len(records), run.blessing)
+    return Heading(path, run.provenance, state, measured, len(records), run.blessing, run.selection)
 
 
 def headings(paths: Iterable[Path], pass_over: PassOver) -> Iterator[Heading]:

@@ -7,7 +7,7 @@ everything that is not compared skipped unread, so that a thousand of them take 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -16,6 +16,7 @@ import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
 from llm_bench_fixtures.results.record import Provenance, RunState, Status, VariantResult, run_state
+from llm_bench_fixtures.results.spread import quartiles
 from llm_bench_fixtures.results.storage import (
     Schema,
     check_schema,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Run
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
+LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
 
 
@@ -44,7 +46,7 @@ class SavedWorkload:
 
 @dataclass(frozen=True)
 class SavedRecord:
-    """The fields are those of Record; metrics: what was computed from the rest of it."""
+    """The fields are those of Record; metrics: what was computed from the rest of it, those of its variant too."""
 
     test: str
     scenario: str
@@ -55,7 +57,13 @@ class SavedRecord:
     workload: SavedWorkload | None = None
     rounds_s: tuple[float, ...] = ()
     probe_s: tuple[tuple[float, float], ...] = ()
+    gate: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def median_s(self) -> float:
+        """Median latency of the rounds. Raises ValueError where there are none."""
+        return quartiles(self.rounds_s)[1]
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,7 @@ class SavedRun:
     selection: tuple[str, ...] = ()
     failed_tests: int = 0
     regressed: bool = False
+    refused: str = ""
     blessing: Blessing | None = None
     source: str = ""
     version: Any = None
@@ -90,8 +99,9 @@ class SavedRun:
         return run_state(
             interrupted=self.interrupted,
             failed_tests=self.failed_tests,
-            measured=len(self.measured),
+            measured=len(self.measured()),
             regressed=self.regressed,
+            refused=self.refused,
         )
 
     @property
@@ -99,10 +109,9 @@ class SavedRun:
         """Whether it may be compared with without being named."""
         return self.state is RunState.COMPLETE or self.blessing is not None
 
-    @property
-    def measured(self) -> tuple[SavedRecord, ...]:
+    def measured(self) -> list[SavedRecord]:
         """The records that hold timings."""
-        return tuple(record for record in self.records if record.status is Status.MEASURED)
+        return [record for record in self.records if record.status is Status.MEASURED]
 
     def variant(self, identifier: str) -> VariantResult | None:
         return next((variant for variant in self.variants if variant.id == identifier), None)
@@ -110,13 +119,35 @@ class SavedRun:
 
 def saved_run(run: Run, source: str = "this run") -> SavedRun:
     """The run of this session as it would be read back."""
-    return replace(msgspec.convert(run_to_json(run), SavedRun), source=source)
+    return saved_run_from_json(run_to_json(run), source)
+
+
+def saved_run_from_json(run: Mapping[str, Any], source: str) -> SavedRun:
+    """What `run_to_json` gave, in this process or in another."""
+    return replace(msgspec.convert(run, SavedRun), source=source)
 
 
 def read_saved_run(path: Path) -> SavedRun:
     """Raises UnreadableResults that names the file where it holds no run of ours, or is damaged."""
-    run, records = read_parts(path, SavedRun, SavedRecord)
-    return replace(run, records=tuple(records), source=str(path))
+    parts, records = read_parts(path, SavedRun, SavedRecord)
+    run = replace(parts, records=tuple(records), source=str(path))
+    wrong = next(_impossible(run), "")
+    if wrong:
+        raise DamagedResults(f"{path} is damaged: {wrong}")
+    return run
+
+
+def _impossible(run: SavedRun) -> Iterator[str]:
+    """Values of the right type that no run has: nothing that follows has to reckon with them."""
+    for record in run.measured():
+        if not record.rounds_s or min(record.rounds_s) <= 0:
+            yield f"{record.test} was measured in no time"
+        yield from (f"{record.test}: {name}" for name, value in record.metrics.items() if abs(value) > LARGEST)
+    for variant in run.variants:
+        errors = [value for name, value in variant.quality.items() if name.endswith("_error")]
+        sizes = [variant.weight_bytes or 0, *variant.quality.values(), *variant.loss_blocks, variant.load_s or 0]
+        if min(errors, default=0) < 0 or max(map(abs, sizes)) > LARGEST:
+            yield f"{variant.id} has an impossible figure"
 
 
 class RunParts(Protocol):

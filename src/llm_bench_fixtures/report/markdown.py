@@ -19,6 +19,8 @@ _SPECIAL = str.maketrans(
         "\r": " ",
     }
 )
+ZERO_WIDTH_SPACE = "\u200b"
+_LINK = re.compile(r"@|#(?=\d)|:(?=//)|www(?=\.)")  # what GitHub and GitLab make a link of, whatever escapes it
 _EMPHASIS = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word an underscore is only itself
 
 
@@ -69,5 +71,5 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """The text as itself: on one line, and none of it markup."""
-    return _EMPHASIS.sub(r"\\_", text.translate(_SPECIAL))
+    """The text as itself: on one line, and none of it markup, a link or somebody's name that would be told of it."""
+    return _EMPHASIS.sub(r"\\_", _LINK.sub(f"\\g<0>{ZERO_WIDTH_SPACE}", text).translate(_SPECIAL))

@@ -193,7 +193,7 @@ def _section(group: Group, words: Wording, *, drawn: bool) -> TrendSection:
     moved = [line for line in group.lines if max(line.values) / min(line.values) - 1 >= LEAST_STEP]
     shown = _most_complete(moved)
     return TrendSection(
-        f"{group.fingerprint.model} on {group.fingerprint.machine}",
+        f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
         (
             ("libraries", group.fingerprint.libraries),
             ("corpus", group.fingerprint.corpus),

@@ -30,9 +30,10 @@ class RunState(StrEnum):
     FAILED = "failed"
     NOT_MEASURED = "not measured"
     REGRESSED = "regressed"
+    REFUSED = "refused"  # by a gate, for another reason than a regression
 
 
-def run_state(*, interrupted: bool, failed_tests: int, measured: int, regressed: bool) -> RunState:
+def run_state(*, interrupted: bool, failed_tests: int, measured: int, regressed: bool, refused: str) -> RunState:
     """The worst that is true of a run; `measured` counts its records with timings."""
     if interrupted:
         return RunState.INTERRUPTED
@@ -40,7 +41,9 @@ def run_state(*, interrupted: bool, failed_tests: int, measured: int, regressed:
         return RunState.FAILED
     if not measured:
         return RunState.NOT_MEASURED
-    return RunState.REGRESSED if regressed else RunState.COMPLETE
+    if regressed:
+        return RunState.REGRESSED
+    return RunState.REFUSED if refused else RunState.COMPLETE
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class Record:
     energy_j: for each round, the joules of the whole machine, or none where it has no counter.
     probe_s: for each round, the seconds of the fixed probe run before it: its matrix product, and its read of memory.
     work: exact counts of one round.
-    outputs: the generated text of each prompt. extra: further metrics by name.
+    outputs: the generated text of each prompt. extra: further metrics by name. gate: the changes that the test's marker
+    allows, by metric or kind of metrics.
     """
 
     test: str
@@ -105,6 +109,7 @@ class Record:
     memory: MemoryFacts | None = None
     outputs: tuple[str, ...] = ()
     extra: Mapping[str, float] = field(default_factory=dict)
+    gate: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def quartiles_s(self) -> tuple[float, float, float]:
@@ -189,7 +194,8 @@ class Run:
 
     phase_s: seconds by what the session spent them on. instrumentation_ratios: by variant, of pairs of the same
     `generate`, seconds with its tokens' times taken / without. selection: what of the command line narrowed the tests.
-    failed_tests: how many failed, measured or not. regressed: a gate found it worse than its baseline.
+    failed_tests: how many failed, measured or not. regressed: a gate found it worse than its baseline. refused: for
+    what else a gate turned it down.
     """
 
     provenance: Provenance
@@ -203,6 +209,7 @@ class Run:
     selection: tuple[str, ...] = ()
     failed_tests: int = 0
     regressed: bool = False
+    refused: str = ""
 
     @property
     def state(self) -> RunState:
@@ -211,6 +218,7 @@ class Run:
             failed_tests=self.failed_tests,
             measured=len(self.measured()),
             regressed=self.regressed,
+            refused=self.refused,
         )
 
     def variant(self, identifier: str) -> VariantResult | None:

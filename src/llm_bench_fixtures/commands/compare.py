@@ -1,0 +1,41 @@
+"""Show what differs between two saved runs: what moved, and how much of each could be compared. Nothing is run.
+
+llm-bench compare 3 latest
+llm-bench compare main llm-bench-report/results.json --summary comparison.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from llm_bench_fixtures.commands.arguments import add_option, add_storage, storage_of
+from llm_bench_fixtures.commands.console import say
+from llm_bench_fixtures.exit_status import ExitStatus
+from llm_bench_fixtures.history.comparison import compare_runs
+from llm_bench_fixtures.history.rules import Rules, check_targets
+from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.report.gate import comparison_report, gate_lines, write_gate_summary
+from llm_bench_fixtures.results.metrics import registry
+
+HELP = "show what differs between two saved runs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("base", metavar="BASE", help=f"the run to compare with, {RUN_HELP}")
+    parser.add_argument("head", metavar="HEAD", help="the run that is compared, named alike")
+    add_option(parser, "--rules", "gate_rules")
+    add_option(parser, "--summary", "gate_summary")
+    add_storage(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check_targets([rule.target for rule in arguments.rules], registry())
+    storage = storage_of(arguments)
+    base, head = (read_saved_run(select_run(storage, text)) for text in (arguments.base, arguments.head))
+    report = comparison_report(compare_runs(base, head, Rules(arguments.rules), registry()))
+    say(gate_lines(report, shutil.get_terminal_size().columns))
+    if arguments.summary is not None:
+        write_gate_summary(report, arguments.summary)
+    return ExitStatus.PASSED

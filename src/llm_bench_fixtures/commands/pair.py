@@ -1,0 +1,70 @@
+"""Tell whether HEAD is slower than BASE, with processes of both that take turns.
+
+BASE and HEAD are each, in this order of precedence:
+  a git ref       main, HEAD~1, v1.2: checked out in a worktree of its own, which is removed at the end
+  a folder        ../other, or . for this one with what is not committed
+  an interpreter  .venv/bin/python: runs this folder's tests, to judge its libraries
+Write ./NAME for a folder that has a ref's name. Only what git tracks is in a ref's worktree.
+
+Each side runs in its folder, with its own `src` and folder before what is installed. What stands behind `--` goes to
+pytest; where no path is among it, `benchmarks/` comes first if there is one. Only tests that take `llm_benchmark` run.
+
+exit status:
+   0  nothing got worse
+   2  interrupted; the verdicts are those of the pairs that were complete
+   4  something on the command line can't be used
+  20  something got worse
+  24  nothing was measured that could be compared
+  25  nothing is known to have got worse, but not everything is known to be unchanged
+  26  a test failed, or a process that ran tests died, hung or couldn't start
+
+Examples:
+  llm-bench pair main
+  llm-bench pair HEAD~1 HEAD --threshold 5% -- -k precision --llm-variants fp32,bf16
+  llm-bench pair old-venv/bin/python new-venv/bin/python --summary comment.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from llm_bench_fixtures.options import parse_path, parse_share
+
+HELP = "compare the speed of two versions in processes that take turns"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from llm_bench_fixtures.paired.command import add_run_arguments, checked
+
+    parser.usage = "%(prog)s BASE [HEAD] [options] [-- pytest arguments]"
+    parser.add_argument("base", metavar="BASE", help="what HEAD is compared with")
+    parser.add_argument("head", metavar="HEAD", nargs="?", default=".", help="default: . (this folder as it is)")
+    parser.add_argument(
+        "--threshold",
+        type=checked(parse_share),
+        default=parse_share("3%"),
+        metavar="CHANGE",
+        help="how much worse is too much. Default: 3%%",
+    )
+    parser.add_argument(
+        "--summary", type=checked(parse_path), metavar="FILE.md", help="write the outcome as Markdown too"
+    )
+    parser.add_argument(
+        "--json", type=checked(parse_path), metavar="FILE", help="write everything, raw rounds included"
+    )
+    add_run_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from llm_bench_fixtures.paired import presentation
+    from llm_bench_fixtures.paired.command import run_sides, say, write_json, write_text
+
+    result = run_sides(arguments, arguments.base, arguments.head, threshold=arguments.threshold, grows=True)
+    summary = presentation.summarize(result)
+    say(presentation.terminal_lines(summary, shutil.get_terminal_size().columns))
+    if arguments.json:
+        write_json(result.as_json(), arguments.json)
+    if arguments.summary:
+        write_text(presentation.markdown(summary), arguments.summary)
+    return result.status

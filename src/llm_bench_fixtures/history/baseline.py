@@ -1,0 +1,152 @@
+"""Which saved run to compare with: the newest that is fit for it, or the one that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
+from llm_bench_fixtures.git import git
+from llm_bench_fixtures.history.headings import Heading, Unreadable, started_of
+from llm_bench_fixtures.history.saved import SavedRun, read_saved_run
+from llm_bench_fixtures.history.storage import list_runs, select_run
+from llm_bench_fixtures.results.record import RunState
+
+MERGE_BASE, BRANCH = "merge-base", "branch"
+MOST_ANCESTORS = 1000
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What the run to be judged is, as far as is known before it runs. Runs like it are preferred.
+
+    models: the candidates for the model. selection: as Run.selection.
+    """
+
+    models: tuple[str, ...]
+    random_weights: bool
+    selection: tuple[str, ...]
+
+    def is_of_model(self, run: Heading) -> bool:
+        return run.provenance.model in self.models and run.provenance.random_weights == self.random_weights
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """run: None where there is none, for the reason. passed_over: newer files that are not fit, and why."""
+
+    run: SavedRun | None
+    reason: str = ""
+    passed_over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which runs may be the baseline. branch: only its. commits: only theirs, without uncommitted changes, the nearest
+    first. Neither: any."""
+
+    branch: str = ""
+    commits: tuple[str, ...] = ()
+
+    def refusal(self, run: Heading) -> str:
+        """Why the run isn't one of them; "" where it is."""
+        if self.branch and run.provenance.branch != self.branch:
+            return f"of branch {run.provenance.branch or 'none'}"
+        if self.commits and run.provenance.commit not in self.commits:
+            return f"of commit {run.provenance.commit[:12] or 'none'}"
+        return "with uncommitted changes" if self.commits and run.provenance.dirty else ""
+
+    def nearness(self, run: Heading) -> int:
+        return -self.commits.index(run.provenance.commit) if self.commits else 0
+
+    @property
+    def words(self) -> str:
+        if self.branch:
+            return f" of branch {self.branch}"
+        return f" of commit {self.commits[0][:12]} or one before it" if self.commits else ""
+
+
+def find_baseline(
+    storage: Path | None, wanted: str, likeness: Likeness, root: Path, judged: SavedRun | None = None
+) -> Baseline:
+    """The baseline that `wanted` names: `branch:NAME`, `merge-base:REF`, a run, or "" for the newest.
+
+    root: a folder of the git repository. judged: the run to be judged, where it is saved: only older ones are looked
+    at. Raises GitFailed, and for a named run RunNotFound, AmbiguousRun and UnreadableResults; InvalidSetting where that
+    is the run itself.
+    """
+    kind, name = _split(wanted)
+    if name and not kind:
+        return _named(select_run(storage, name), judged)
+    if storage is None:
+        return Baseline(None, "no run is saved")
+    origin = Origin(branch=name) if kind == BRANCH else Origin(commits=_ancestors(root, name) if kind else ())
+    unreadable: list[Unreadable] = []
+    runs = list_runs(storage, unreadable.append)
+    if judged is not None:
+        runs = [run for run in runs if run.started < started_of(judged.provenance)]
+    return choose_baseline(runs, likeness, origin, [one.reason for one in unreadable])
+
+
+def choose_baseline(
+    oldest_first: Sequence[Heading], likeness: Likeness, origin: Origin = Origin(), unreadable: Sequence[str] = ()
+) -> Baseline:
+    """The newest complete or blessed run of the model, if there is any: of an origin with commits that of the nearest
+    commit, and among several one of the same selection of tests. A file that turns out to be damaged is passed over."""
+    refusals = [_unfit(run) or origin.refusal(run) for run in oldest_first]
+    ranks = {
+        index: (likeness.is_of_model(run), origin.nearness(run), run.selection == likeness.selection, index)
+        for index, run in enumerate(oldest_first)
+        if not refusals[index]
+    }
+    for chosen in sorted(ranks, key=lambda index: ranks[index], reverse=True):
+        try:
+            run = read_saved_run(oldest_first[chosen].path)
+        except UnreadableResults as error:
+            refusals[chosen] = str(error)
+            continue
+        newer = _passed_over(oldest_first[chosen + 1 :], refusals[chosen + 1 :])
+        return Baseline(run, passed_over=(*newer, *unreadable))
+    passed_over = [*_passed_over(oldest_first, refusals), *unreadable]
+    return Baseline(None, _nothing(origin, passed_over), tuple(passed_over))
+
+
+def _passed_over(runs: Sequence[Heading], refusals: Sequence[str]) -> list[str]:
+    """The newest first, with why."""
+    pairs = zip(reversed(runs), reversed(refusals), strict=True)
+    return [f"{run.path.name}: {refusal}" for run, refusal in pairs if refusal]
+
+
+def _named(path: Path, judged: SavedRun | None) -> Baseline:
+    """The run that was asked for by name, whatever its state."""
+    run = read_saved_run(path)
+    if judged is not None and run.provenance.started == judged.provenance.started:
+        raise InvalidSetting(f"{path} is the run that is to be judged: name another as its baseline")
+    return Baseline(run)
+
+
+def _unfit(run: Heading) -> str:
+    return "" if run.state is RunState.COMPLETE or run.blessing else run.state.value
+
+
+def _nothing(origin: Origin, passed_over: Sequence[str]) -> str:
+    if not passed_over:
+        return "no run is saved"
+    return f"no complete run{origin.words} is saved; {len(passed_over)} passed over, the newest: {passed_over[0]}"
+
+
+def _ancestors(folder: Path, ref: str) -> tuple[str, ...]:
+    """The commit where the folder's HEAD left `ref`, and its first parents, nearest first. Raises GitFailed."""
+    commit = git(folder, "merge-base", "HEAD", ref)
+    return tuple(git(folder, "rev-list", "--first-parent", f"--max-count={MOST_ANCESTORS}", commit).split())
+
+
+def _split(text: str) -> tuple[str, str]:
+    """`merge-base:main` and `branch:main` as their two parts; another text is a run's name, with no first part."""
+    kind, separator, name = text.partition(":")
+    if not separator or kind not in (MERGE_BASE, BRANCH):
+        return "", text
+    if not name or name.startswith("-"):
+        raise InvalidSetting(f"--llm-baseline: expected a branch or commit after {kind}:, got {text!r}")
+    return kind, name

@@ -1,0 +1,154 @@
+"""What change for the worse each metric may show: the defaults, and rules `METRIC:CHANGE` that override them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.results.formatting import format_share, with_unit
+from llm_bench_fixtures.results.metrics import Direction, Kind, Metric
+
+
+class Force(StrEnum):
+    """What a change beyond the tolerance does."""
+
+    BLOCKING = "blocking"
+    ADVISORY = "advisory"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A value passes while it is within `relative` (0.05: up to 1.05 times, or down to a 1.05th) or `absolute` (in the
+    metric's unit) of the baseline's.
+
+    floor: a relative change that no uncertainty excuses.
+    """
+
+    relative: float = 0.0
+    absolute: float = 0.0
+    force: Force = Force.BLOCKING
+    floor: float | None = None
+
+    def describe(self, metric: Metric) -> str:
+        """The tolerance in words."""
+        parts = [format_share(self.relative)] if self.relative else []
+        parts += [with_unit(self.absolute, metric)] if self.absolute else []
+        return " or ".join(parts) or "no change"
+
+
+OFF = Rule(force=Force.OFF)
+MLPERF_FLOOR = 1 / 0.99 - 1  # of MLPerf's inference rules: at least 99 % of the reference's quality
+
+BY_KIND: Mapping[Kind, Rule] = {
+    Kind.EXACT: Rule(),
+    Kind.MEMORY: Rule(relative=0.10, absolute=16e6),
+    Kind.QUALITY: Rule(relative=0.01, force=Force.ADVISORY),
+    Kind.TIMING: Rule(relative=0.10, force=Force.ADVISORY),
+}
+BY_METRIC: Mapping[str, Rule] = {
+    "weight_bytes": Rule(),
+    "perplexity": Rule(relative=0.005, floor=MLPERF_FLOOR),
+    "kld_mean": Rule(relative=0.10, absolute=0.001),
+    "top1_agreement": Rule(relative=MLPERF_FLOOR),
+    # How far rounds scatter is no property of the code, nor how much the machine could do at the hour.
+    **dict.fromkeys(
+        ("latency_stddev_s", "latency_iqr_s", "latency_cv", "latency_low_s", "latency_high_s", "mbu", "mfu"), OFF
+    ),
+}
+
+
+@dataclass(frozen=True)
+class NamedRule:
+    """`[SCENARIO/]METRIC:CHANGE` as it was typed. target: a metric, or a kind of metrics. scenario: "" for all."""
+
+    target: str
+    change: str
+    scenario: str = ""
+
+
+def parse_rules(text: str) -> tuple[NamedRule, ...]:
+    """Raises InvalidSetting for one that isn't of that form, or whose change can't be used."""
+    return tuple(_parse_rule(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse_rule(text: str) -> NamedRule:
+    where, separator, change = text.rpartition(":")
+    if not separator or not where:
+        raise InvalidSetting(f"expected METRIC:CHANGE such as latency_s:10% or weight_bytes:0, got {text!r}")
+    scenario, _, target = where.rpartition("/")
+    changed(Rule(), change)
+    return NamedRule(target, change, scenario)
+
+
+def changed(rule: Rule, change: str | float) -> Rule:
+    """The rule with a CHANGE: 5% relative, 0.5 absolute in the metric's unit, `blocking`, `advisory` or `off`.
+
+    A tolerance that is asked for blocks. A rule's floor stays, unless more than it is asked for. Raises InvalidSetting.
+    """
+    text = str(change).strip()
+    if text in list(Force):
+        return replace(rule, force=Force(text))
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise InvalidSetting(f"expected a change such as 5% or 0.01, or one of {', '.join(Force)}, got {text!r}")
+    relative, absolute = (number / 100, 0.0) if text.endswith("%") else (0.0, number)
+    return Rule(relative, absolute, floor=None if rule.floor is None else max(rule.floor, relative))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a gate, over the defaults. The most specific applies: a test's own marker, then the scenario's, then
+    the metric's, then its kind's; among equals the last. A kind's says nothing of metrics that nobody judges (how far
+    rounds scatter), and its tolerance nothing of those that have one of their own (`weight_bytes`)."""
+
+    named: tuple[NamedRule, ...] = ()
+
+    def of(self, metric: Metric, scenario: str = "", mark: Mapping[str, str] = MappingProxyType({})) -> Rule:
+        """The rule for a test of that scenario. mark: what its own marker allows, by metric or kind."""
+        rule = default_rule(metric)
+        for where in dict.fromkeys(("", scenario)):
+            for target in (metric.kind.value, metric.name):
+                for one in self.named:
+                    if (one.scenario, one.target) == (where, target):
+                        rule = _overridden(rule, metric, target, one.change)
+        for target in (metric.kind.value, metric.name):
+            if target in mark:
+                rule = _overridden(rule, metric, target, mark[target])
+        return rule
+
+
+def default_rule(metric: Metric) -> Rule:
+    if metric.direction is Direction.NEITHER and metric.kind is not Kind.EXACT:
+        return OFF
+    return BY_METRIC.get(metric.name, BY_KIND[metric.kind])
+
+
+def _overridden(rule: Rule, metric: Metric, target: str, change: str) -> Rule:
+    if target == metric.name:
+        return changed(rule, change)
+    if default_rule(metric).force is Force.OFF:
+        return rule
+    has_own = metric.name in BY_METRIC
+    return rule if has_own and change not in list(Force) else changed(rule, change)
+
+
+def check_targets(targets: Sequence[str], metrics: Iterable[str]) -> None:
+    """Raise UnknownName for one that is neither a metric nor a kind of metrics."""
+    known = [*Kind, *metrics]
+    for target in targets:
+        if target not in known:
+            raise UnknownName("metric or kind of metrics", target, known)
+
+
+def check_marks(marks: Mapping[str, str], metrics: Iterable[str]) -> None:
+    """Raise InvalidSetting for a marker's metric that is none, or a change that can't be used."""
+    check_targets(tuple(marks), metrics)
+    for change in marks.values():
+        changed(Rule(), change)

@@ -1,0 +1,25 @@
+"""What a paired run carries along besides times: exact counts, memory and quality, seen once on each side.
+
+They are judged as the stored gate judges them, with its defaults: between two processes on one machine at one time
+nothing but the code differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_bench_fixtures.history.comparison import Comparison, compare_runs
+from llm_bench_fixtures.history.rules import Force, NamedRule, Rules
+from llm_bench_fixtures.history.saved import saved_run_from_json
+from llm_bench_fixtures.results.metrics import Kind, registry
+
+RULES = Rules((NamedRule(Kind.TIMING, Force.OFF),))  # times have their own verdicts
+
+
+def compare_carried(runs: Sequence[Mapping[str, Any]]) -> Comparison | None:
+    """runs: BASE's and HEAD's, as run_to_json gives them. None where there are not both."""
+    if len(runs) != 2:
+        return None
+    base, head = (saved_run_from_json(run, side) for run, side in zip(runs, ("BASE", "HEAD"), strict=True))
+    return compare_runs(base, head, RULES, registry())

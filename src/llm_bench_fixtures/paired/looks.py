@@ -1,0 +1,78 @@
+"""When to look at the differences, and what each look settles, so that looking often makes no more false alarms.
+
+A comparison that is settled keeps its verdict. Look number j spends alpha x 6 / (pi x j)^2 of the error; over any
+number of looks that adds up to alpha, so by the union bound a comparison of equal versions is called regressed with a
+probability of at most alpha / 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+
+from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.paired.statistics import Comparison, Judgement, judge
+
+ALPHA = 0.02  # over all looks and both directions, which makes 1 % of false regressions at most
+GROWTH = 1.5
+
+
+def alpha_of_look(number: int) -> float:
+    """number: from 1. The sum over all of them is ALPHA."""
+    return ALPHA * 6 / (math.pi * number) ** 2
+
+
+class Looks:
+    """Gathers the differences of each pair, and judges them when there are enough.
+
+    pairs: after how many to look first; after that whenever there are half as many again.
+    """
+
+    def __init__(self, threshold: float, pairs: int) -> None:
+        self.threshold = threshold
+        self.next_look = pairs
+        self.number = 1
+        self.pairs = 0
+        self.looked_at = 0  # pairs
+        self.differences: dict[Comparison, list[float]] = defaultdict(list)
+        self._settled: dict[Comparison, Judgement] = {}
+
+    def add(self, pair: Mapping[Comparison, float]) -> None:
+        """The differences of one more pair; settled ones that come again are left out."""
+        self.pairs += 1
+        for comparison, difference in pair.items():
+            if comparison not in self._settled:
+                self.differences[comparison].append(difference)
+
+    @property
+    def is_due(self) -> bool:
+        return self.pairs >= self.next_look
+
+    def look(self) -> None:
+        """Settle what can be settled now."""
+        judgements = self.judgements()
+        self._settled = {
+            comparison: judgement
+            for comparison, judgement in judgements.items()
+            if judgement.verdict is not Verdict.INCONCLUSIVE
+        }
+        self.number += 1
+        self.looked_at = self.pairs
+        self.next_look = max(math.ceil(self.next_look * GROWTH), self.pairs + 1)
+
+    def judgements(self) -> dict[Comparison, Judgement]:
+        """Of every comparison: as it was settled, or as a look would judge it now. Looking here settles nothing."""
+        now = judge(self.differences, self.threshold, alpha_of_look(self.number))
+        return now | self._settled
+
+    def forget(self, test: str) -> None:
+        """A test that turned out not to be comparable has no verdict."""
+        for comparison in [comparison for comparison in self.differences if comparison.test == test]:
+            del self.differences[comparison]
+            self._settled.pop(comparison, None)
+
+    @property
+    def open_tests(self) -> tuple[str, ...]:
+        """The tests with a comparison that isn't settled."""
+        return tuple(dict.fromkeys(key.test for key in self.differences if key not in self._settled))

@@ -1,0 +1,89 @@
+"""The noise floor of a machine: how much pairs of one and the same version differ, metric by metric."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from llm_bench_fixtures.artifacts import default_root
+from llm_bench_fixtures.exit_status import ExitStatus
+from llm_bench_fixtures.paired.looks import alpha_of_look
+from llm_bench_fixtures.paired.presentation import COLUMNS, absences, aligned, endings, measured_how, wrapped
+from llm_bench_fixtures.paired.result import PairedResult
+from llm_bench_fixtures.paired.statistics import resolvable, student_margin
+from llm_bench_fixtures.printable import printable
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.results.formatting import format_share
+
+FLOOR_FILE = "noise-floor.json"
+HEADER = ("metric", "SD between pairs", "interval ±", "resolves")
+
+
+@dataclass(frozen=True)
+class Floor:
+    """One metric's. All but the metric are shares.
+
+    deviation: standard deviation between pairs, pooled over the tests. half_width: of the interval at the first look of
+    so many pairs. resolvable: the smallest change that is told from none in 95 % of cases.
+    """
+
+    metric: str
+    deviation: float
+    half_width: float
+    resolvable: float
+
+
+def floors(result: PairedResult) -> tuple[Floor, ...]:
+    """Of each metric that has differences of two pairs or more."""
+    count, alpha = result.first_look, alpha_of_look(1)
+    return tuple(
+        Floor(
+            metric,
+            deviation,
+            math.expm1(student_margin(deviation, count, alpha)),
+            resolvable(deviation, count, alpha),
+        )
+        for metric, deviation in result.deviations().items()
+    )
+
+
+def floor_lines(found: tuple[Floor, ...], result: PairedResult, width: int) -> Iterator[str]:
+    rows = [(COLUMNS[row.metric], *map(format_share, (row.deviation, row.half_width, row.resolvable))) for row in found]
+    yield from wrapped(f"{printable(result.base)} against itself: {measured_how(result)}", width)
+    yield ""
+    if rows:
+        yield from (*aligned(Table(HEADER, tuple(rows), frozenset({1, 2, 3}))), "")
+    for text in (*absences(result.not_compared), *endings(result)):
+        yield from wrapped(text, width)
+
+
+def status_of(found: tuple[Floor, ...], result: PairedResult) -> ExitStatus:
+    """As of a comparison, except that nothing is judged."""
+    without_verdicts = (ExitStatus.INTERRUPTED, ExitStatus.WORKER_FAILED, ExitStatus.NOT_MEASURED)
+    if result.status in without_verdicts:
+        return result.status
+    return ExitStatus.PASSED if found else ExitStatus.NOT_MEASURED
+
+
+def floor_json(found: tuple[Floor, ...], result: PairedResult) -> dict[str, Any]:
+    return {
+        "schema": "llm-bench-fixtures/noise-floor",
+        "version": 1,
+        "measured": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": platform.node(),
+        "side": result.base,
+        "threads": result.threads,
+        "cores": result.cores,
+        "pairs": result.pairs,
+        "tests": len({comparison.test for comparison in result.differences}),
+        "metrics": [asdict(row) for row in found],
+    }
+
+
+def default_floor_file() -> Path:
+    return default_root() / FLOOR_FILE

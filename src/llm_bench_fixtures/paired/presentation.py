@@ -1,0 +1,196 @@
+"""A paired result for people: only what moved is long, the rest is a count.
+
+Names, reasons and a worker's last words come from the code under test: control characters are taken out of all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from llm_bench_fixtures.exit_status import ExitStatus
+from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.paired.looks import alpha_of_look
+from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
+from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Comparison, Judgement
+from llm_bench_fixtures.paired.wording import change_texts, duration_text, percent_text
+from llm_bench_fixtures.printable import printable, printable_lines
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.gate import regressions
+from llm_bench_fixtures.report.markdown import escape, markdown_table
+from llm_bench_fixtures.results.formatting import MISSING
+
+HEADER = ("test", "metric", "change", "interval", "verdict", "pairs")
+NUMERIC = frozenset({2, 3, 5})
+MOVED = (Verdict.REGRESSED, Verdict.IMPROVED)
+MOST_INCONCLUSIVE = 5  # rows of the table; those that may be the worst
+MOST_NAMES = 5  # of tests in one sentence
+COLUMNS = {metric.name: metric.column for metric in JUDGED}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """warnings: what a reader must not miss. conclusion: the exit status and what it means."""
+
+    title: str
+    header: str
+    table: Table
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    conclusion: str
+
+
+def summarize(result: PairedResult) -> Summary:
+    return Summary(
+        printable(f"{BASE} {result.base} against {HEAD} {result.head}"),
+        _header(result),
+        Table(HEADER, tuple(_row(*item) for item in _long(result)), NUMERIC),
+        (*_counts(result), *_carried(result), *absences(result.not_compared)),
+        (*endings(result), *_warnings(result)),
+        conclusion(result.status),
+    )
+
+
+def terminal_lines(summary: Summary, width: int) -> Iterator[str]:
+    """Lines of `width` characters, the table's as long as they have to be."""
+    yield from textwrap.wrap(summary.title, width)
+    yield from textwrap.wrap(summary.header, width)
+    if summary.table.rows:
+        yield from ("", *aligned(summary.table))
+    yield ""
+    for text in (*summary.sentences, *summary.warnings):
+        yield from wrapped(text, width)
+    yield summary.conclusion
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """A message may have lines of its own, which stay apart."""
+    for line in text.splitlines():
+        yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def markdown(summary: Summary) -> str:
+    """The same for a pull request's comment. Names and messages come from the code under test and are escaped."""
+    return "\n".join(_markdown_lines(summary)) + "\n"
+
+
+def _markdown_lines(summary: Summary) -> Iterator[str]:
+    yield from (f"### {escape(summary.title)}", "", escape(summary.header), "")
+    yield from (f"> **{escape(warning)}**\n" for warning in summary.warnings)
+    if summary.table.rows:
+        yield from (*markdown_table(summary.table), "")
+    yield from (f"- {escape(sentence)}" for sentence in summary.sentences)
+    yield from ("", f"**{escape(summary.conclusion)}**")
+
+
+def aligned(table: Table) -> Iterator[str]:
+    """In columns, with a rule below the header."""
+    columns = list(zip(table.header, *table.rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    for index, cells in enumerate((table.header, *table.rows)):
+        padded = [
+            cell.rjust(width) if column in table.numeric else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        yield "  ".join(padded).rstrip()
+        if index == 0:
+            yield "-" * (sum(widths) + 2 * (len(widths) - 1))
+
+
+def _header(result: PairedResult) -> str:
+    return (
+        f"{measured_how(result)}; threshold {percent_text(result.threshold)}, intervals of "
+        f"{1 - alpha_of_look(1):.1%} or more"
+    )
+
+
+def measured_how(result: PairedResult) -> str:
+    tests = {comparison.test for comparison in result.judgements}
+    where = f"on core {', '.join(map(str, result.cores))}" if result.cores else "not bound to a core"
+    threads = f"{result.threads} thread{'s' if result.threads > 1 else ''}"
+    return (
+        f"{len(tests)} tests in {result.pairs} pairs of processes, {threads} {where}, {duration_text(result.elapsed_s)}"
+    )
+
+
+def _long(result: PairedResult) -> list[tuple[Comparison, Judgement]]:
+    """What moved, then of what is inconclusive that which may have got worst."""
+
+    def may_be(item: tuple[Comparison, Judgement]) -> float:
+        return item[1].estimate.high if item[1].estimate else math.inf
+
+    moved = [item for verdict in MOVED for item in result.of(verdict)]
+    unknown = sorted(result.of(Verdict.INCONCLUSIVE), key=may_be, reverse=True)
+    return [*moved, *unknown[:MOST_INCONCLUSIVE]]
+
+
+def _row(comparison: Comparison, judgement: Judgement) -> tuple[str, ...]:
+    found = judgement.estimate
+    change, interval = change_texts(comparison, found) if found else (MISSING, MISSING)
+    pairs = str(found.pairs) if found else MISSING
+    return printable(comparison.test), COLUMNS[comparison.metric], change, interval, judgement.verdict, pairs
+
+
+def _counts(result: PairedResult) -> Iterator[str]:
+    counts = [f"{len(found)} {verdict}" for verdict in Verdict if (found := result.of(verdict))]
+    if counts:
+        yield f"{', '.join(counts)} of {len(result.judgements)} comparisons."
+    hidden = len(result.of(Verdict.INCONCLUSIVE)) - MOST_INCONCLUSIVE
+    if hidden > 0:
+        yield f"{hidden} more inconclusive comparisons are not in the table (--json has them all)."
+
+
+def _carried(result: PairedResult) -> Iterator[str]:
+    """Exact counts, memory and quality: how many are what, and a sentence for each test or variant that is worse."""
+    if result.carried is None:
+        return
+    blocking = [one for one in result.carried.judgements if one.is_blocking]
+    counts = Counter(one.verdict for one in blocking)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    yield f"seen once on each side, {len(blocking)} exact counts, sizes of memory and figures of quality: {verdicts}."
+    for subject, sentences in regressions(result.carried).items():
+        yield f"regressed, {subject}: {'; '.join(sentences)}"
+
+
+def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
+    """A sentence for each reason for which tests were not compared."""
+
+    def why(row: NotCompared) -> tuple[str, str, str]:
+        return row.absence, row.side, row.reason
+
+    for (absence, side, reason), group in groupby(sorted(rows, key=why), key=why):
+        names = [row.test for row in group]
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        where = f" ({side})" if side else ""
+        yield printable(
+            f"not compared, {absence}{where}: {', '.join(names[:MOST_NAMES])}{more}{f': {reason}' if reason else ''}"
+        )
+
+
+def endings(result: PairedResult) -> Iterator[str]:
+    """Why there are no more pairs, where that is no good reason."""
+    if result.failure:
+        yield printable_lines(result.failure)
+    if result.interrupted:
+        yield f"interrupted: the verdicts are those of the {result.pairs} pairs that were complete"
+    elif not result.failure and result.judgements and result.pairs < LEAST_PAIRS:
+        yield f"the time was up after {result.pairs} pairs, and {LEAST_PAIRS} are the least: give more --max-time"
+
+
+def conclusion(status: ExitStatus) -> str:
+    return f"exit status {int(status)}: {status.meaning}"
+
+
+def _warnings(result: PairedResult) -> Iterator[str]:
+    coarse = {name: share for name, share in result.resolvable().items() if share > result.threshold}
+    if coarse:
+        metric, share = max(coarse.items(), key=lambda item: item[1])
+        yield (
+            f"a threshold of {percent_text(result.threshold)} is finer than what {result.first_look} pairs resolve "
+            f"here in 95 % of cases: {percent_text(share)} for {COLUMNS[metric]}. More pairs (--pairs, --max-time) or "
+            "a quieter machine resolve more."
+        )

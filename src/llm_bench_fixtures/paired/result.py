@@ -1,0 +1,150 @@
+"""What a paired run gave: verdicts, what couldn't be compared and why, and the raw rounds behind it all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from llm_bench_fixtures.exit_status import ExitStatus
+from llm_bench_fixtures.history import comparison as stored
+from llm_bench_fixtures.history.rules import Force
+from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.paired.carried import compare_carried
+from llm_bench_fixtures.paired.looks import alpha_of_look
+from llm_bench_fixtures.paired.statistics import Comparison, Judgement, pooled_deviation, resolvable
+from llm_bench_fixtures.paired.trial import Trial
+
+SCHEMA = "llm-bench-fixtures/pair"
+VERSION = 1
+BASE, HEAD = "BASE", "HEAD"
+
+RunJson: TypeAlias = Mapping[str, Any]
+
+
+class Absence(StrEnum):
+    """Why a test has no verdict."""
+
+    NEW = "new"
+    VANISHED = "vanished"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    CHANGED = "changed"  # it times another workload than before
+    NOT_TIMED = "not timed"
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """side: of which this is told, BASE or HEAD; empty where it is both, or neither."""
+
+    test: str
+    absence: Absence
+    side: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PairedResult:
+    """The outcome of `llm-bench pair`.
+
+    base, head: descriptions of the sides. threshold: the share by which something may get worse. cores: on which the
+    rounds ran; empty where that was open. look: number of the last look. runs: BASE's and HEAD's run of the first pair,
+    as results.storage.run_to_json gives it, with every metric of one observation; empty where that pair never ended.
+    trials: the raw rounds, pair by pair; the last one may be incomplete. failure: what ended the run early.
+    """
+
+    base: str
+    head: str
+    threshold: float
+    threads: int
+    cores: tuple[int, ...]
+    first_look: int
+    look: int
+    judgements: Mapping[Comparison, Judgement]
+    differences: Mapping[Comparison, tuple[float, ...]]
+    not_compared: tuple[NotCompared, ...]
+    runs: tuple[RunJson, ...]
+    trials: tuple[Trial, ...]
+    elapsed_s: float
+    failure: str = ""
+    interrupted: bool = False
+
+    @property
+    def pairs(self) -> int:
+        """Complete pairs."""
+        return sum(trial.is_complete for trial in self.trials)
+
+    def of(self, verdict: Verdict) -> list[tuple[Comparison, Judgement]]:
+        return [(key, judgement) for key, judgement in self.judgements.items() if judgement.verdict is verdict]
+
+    @property
+    def status(self) -> ExitStatus:
+        """The gravest of what there is to tell."""
+        if self.interrupted:
+            return ExitStatus.INTERRUPTED
+        if self.failure or any(row.absence is Absence.FAILED for row in self.not_compared):
+            return ExitStatus.WORKER_FAILED
+        if not self.judgements:
+            return ExitStatus.NOT_MEASURED
+        if self.of(Verdict.REGRESSED) or self.carried_regressions:
+            return ExitStatus.REGRESSED
+        return ExitStatus.INCONCLUSIVE if self.of(Verdict.INCONCLUSIVE) else ExitStatus.PASSED
+
+    @cached_property
+    def carried(self) -> stored.Comparison | None:
+        """Exact counts, memory and quality of the first pair, judged; None where that never ended."""
+        return compare_carried(self.runs)
+
+    @property
+    def carried_regressions(self) -> list[stored.Judgement]:
+        return self.carried.with_verdict(Verdict.REGRESSED, Force.BLOCKING) if self.carried else []
+
+    def deviations(self) -> dict[str, float]:
+        """By metric, the standard deviation between pairs of the logarithm of its ratio, pooled over the tests."""
+        groups: dict[str, list[tuple[float, ...]]] = {}
+        for comparison, values in self.differences.items():
+            groups.setdefault(comparison.metric, []).append(values)
+        pooled = {metric: pooled_deviation(values) for metric, values in groups.items()}
+        return {metric: deviation for metric, deviation in pooled.items() if deviation is not None}
+
+    def resolvable(self) -> dict[str, float]:
+        """By metric, the smallest change, as a share, that the first look tells from none with 95 % probability."""
+        return {
+            metric: resolvable(deviation, self.first_look, alpha_of_look(1))
+            for metric, deviation in self.deviations().items()
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with the raw rounds."""
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "sides": {BASE: self.base, HEAD: self.head},
+            "threshold": self.threshold,
+            "threads": self.threads,
+            "cores": self.cores,
+            "first_look": self.first_look,
+            "looks": self.look - 1,
+            "pairs": self.pairs,
+            "elapsed_s": self.elapsed_s,
+            "status": self.status.name.lower(),
+            "exit_status": int(self.status),
+            "failure": self.failure,
+            "interrupted": self.interrupted,
+            "comparisons": [_comparison_json(key, judgement) for key, judgement in self.judgements.items()],
+            "not_compared": [asdict(row) for row in self.not_compared],
+            "runs": self.runs,
+            "trials": [_trial_json(trial) for trial in self.trials],
+        }
+
+
+def _comparison_json(comparison: Comparison, judgement: Judgement) -> dict[str, Any]:
+    found = judgement.estimate
+    return {**asdict(comparison), "verdict": judgement.verdict.value, "estimate": asdict(found) if found else None}
+
+
+def _trial_json(trial: Trial) -> dict[str, Any]:
+    """Without the runs, which stand in the result."""
+    return {name: value for name, value in asdict(trial).items() if name != "runs"}

@@ -1,0 +1,106 @@
+"""The two versions that are compared: where their code is, and which interpreter runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llm_bench_fixtures.errors import GitFailed, UnknownSide
+from llm_bench_fixtures.git import git, git_output
+
+BENCHMARKS = "benchmarks"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One version.
+
+    name: as it was typed. description: what that is, for people. folder: where its tests run. variables: of its
+    environment, besides those that all sides have.
+    """
+
+    name: str
+    description: str
+    folder: Path
+    python: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def import_paths(self) -> tuple[str, ...]:
+        """The folder's own code comes before what is installed, so that each side runs its own version of it."""
+        source = self.folder / "src"
+        return tuple(map(str, [source, self.folder] if source.is_dir() else [self.folder]))
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The environment of the calling process with `variables`, and the side's own code first."""
+        inherited = os.environ.get("PYTHONPATH")
+        paths = [*self.import_paths, *([inherited] if inherited else [])]
+        return {**os.environ, **variables, **self.variables, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def tests(self, arguments: Sequence[str]) -> list[str]:
+        """What pytest is called with: what was given, after `benchmarks/` where that exists and no path is among them.
+
+        Without either, pytest runs what the project's own configuration names.
+        """
+        names_path = any((self.folder / argument.partition("::")[0]).exists() for argument in arguments)
+        has_default = not names_path and (self.folder / BENCHMARKS).is_dir()
+        return [*([BENCHMARKS] if has_default else []), *arguments]
+
+
+@contextmanager
+def open_side(name: str, here: Path, scratch: Path) -> Iterator[Side]:
+    """The side that `name` means: a git ref, else a folder, else an interpreter. Relative paths begin in `here`.
+
+    A ref is checked out in a worktree below `scratch`, which is removed again however this ends.
+    Raises UnknownSide, GitFailed.
+    """
+    commit = _commit(name, here)
+    path = here / Path(name).expanduser()
+    if commit is not None:
+        with _worktree(commit, here, scratch) as folder:
+            yield Side(name, f"commit {commit[:10]}", folder, sys.executable)
+    elif path.is_dir():
+        yield Side(name, f"folder {path.resolve()}", path.resolve(), sys.executable)
+    elif path.is_file() and os.access(path, os.X_OK):
+        yield Side(name, f"interpreter {path}", here.resolve(), str(path.absolute()))  # unresolved: a venv's is a link
+    else:
+        raise UnknownSide(name, _tried(path, here))
+
+
+def _tried(path: Path, here: Path) -> list[tuple[str, str]]:
+    return [
+        (
+            "git ref",
+            "no such ref here" if git_output(here, "rev-parse", "--git-dir") else f"{here} is in no repository",
+        ),
+        ("folder", f"{path} is {'a file' if path.is_file() else 'not there'}"),
+        ("interpreter", f"{path} can't be executed" if path.is_file() else f"{path} is not there"),
+    ]
+
+
+def _commit(name: str, here: Path) -> str | None:
+    """The commit that git takes `name` for; None where it knows none, or there is no git or no repository."""
+    if name.startswith("-"):  # an option, to git
+        return None
+    return git_output(here, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+
+
+@contextmanager
+def _worktree(commit: str, here: Path, scratch: Path) -> Iterator[Path]:
+    """The commit's files in a folder of their own: the one in it that `here` is in its repository."""
+    folder = scratch / f"tree-{commit[:10]}-{len(list(scratch.iterdir()))}"
+    inner = git_output(here, "rev-parse", "--show-prefix") or ""
+    try:
+        git(here, "worktree", "add", "--detach", "--force", str(folder), commit)
+        if not (folder / inner).is_dir():
+            raise GitFailed(f"commit {commit[:10]} has no folder {inner}, in which this was called")
+        yield folder / inner
+    finally:
+        git_output(here, "worktree", "remove", "--force", str(folder))
+        shutil.rmtree(folder, ignore_errors=True)
+        git_output(here, "worktree", "prune")

@@ -1,0 +1,169 @@
+"""Differences between two sides, their intervals over pairs, and verdicts that swapping the sides mirrors.
+
+A difference is the logarithm of a ratio, with the sign that makes it positive where HEAD is worse, so that twice as
+slow and twice as fast lie equally far from 0. Within a pair of processes it is the Hodges-Lehmann location over rounds
+that ran next to each other. Rounds of one process are not independent of each other, pairs of fresh processes are: the
+interval is Student's over pairs.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import TypeAlias
+
+from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.paired.protocol import Times
+from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
+
+JUDGED: tuple[Metric, ...] = tuple(
+    metric
+    for metric in METRICS
+    if metric.name in Times.__dataclass_fields__  # each round's Times holds just these
+)
+LEAST_PAIRS = 3  # for an interval that means anything
+POWER = 0.95  # with which a change is to be found that counts as resolvable
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared: one metric of one test."""
+
+    test: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The mean difference with its interval, as logarithms.
+
+    deviation: between pairs. p: of as much difference, on either side, where there is none.
+    """
+
+    mean: float
+    low: float
+    high: float
+    deviation: float
+    p: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """estimate: None for fewer than three pairs, which leave everything inconclusive."""
+
+    verdict: Verdict
+    estimate: Estimate | None
+
+
+Differences: TypeAlias = Mapping[Comparison, Sequence[float]]  # one a pair
+
+
+def pair_difference(metric: Metric, rows: Sequence[tuple[Times, Times]]) -> float | None:
+    """Location over the rounds of one pair of log(HEAD / BASE), positive where HEAD is worse.
+
+    rows: BASE's and HEAD's round next to each other. None where there is none, or where a round lacks the metric.
+    """
+    worse = 1 if metric.direction is Direction.LOWER_IS_BETTER else -1
+    logs = [(_log(base, metric), _log(head, metric)) for base, head in rows]
+    known = [worse * (head - base) for base, head in logs if base is not None and head is not None]
+    return hodges_lehmann(known) if known and len(known) == len(logs) else None
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The median of the means of all pairs of values, each with itself too (Hodges and Lehmann 1963).
+
+    Almost as sharp as the mean where values are normal, and nearly untouched by a few that are far off; where they lie
+    in two heaps, as times to the first token do, it doesn't jump from one to the other as the median does.
+    """
+    return statistics.median((one + other) / 2 for one, other in combinations_with_replacement(values, 2))
+
+
+def _log(times: Times, metric: Metric) -> float | None:
+    value: float | None = getattr(times, metric.name)
+    return math.log(value) if value else None
+
+
+def estimate(differences: Sequence[float], alpha: float) -> Estimate | None:
+    """The mean with Student's interval at confidence 1 - alpha; None for fewer than three pairs."""
+    count = len(differences)
+    if count < LEAST_PAIRS:
+        return None
+    from scipy.special import stdtr
+
+    mean = statistics.fmean(differences)
+    deviation = statistics.stdev(differences)
+    error = deviation / math.sqrt(count)
+    margin = student_margin(deviation, count, alpha)
+    p = 2 * float(stdtr(count - 1, -abs(mean) / error)) if error else float(mean == 0)
+    return Estimate(mean, mean - margin, mean + margin, deviation, p, count)
+
+
+def student_margin(deviation: float, count: int, alpha: float) -> float:
+    """Half the width of Student's interval at confidence 1 - alpha of the mean of `count` values."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, 1 - alpha / 2)) * deviation / math.sqrt(count)
+
+
+def judge(differences: Differences, threshold: float, alpha: float) -> dict[Comparison, Judgement]:
+    """A verdict on each comparison. threshold: the share by which something may get worse, such as 0.03.
+
+    regressed: the difference isn't 0, with the false discovery rate over all of them held to alpha (Benjamini and
+    Hochberg 1995), HEAD is worse, and the interval isn't below the threshold altogether. improved: the same, mirrored.
+    unchanged: the interval lies within the threshold on both sides. inconclusive: none of these.
+    """
+    estimates = {comparison: estimate(values, alpha) for comparison, values in differences.items()}
+    found = _discoveries({comparison: known.p for comparison, known in estimates.items() if known}, alpha)
+    limit = math.log1p(threshold)
+    return {
+        comparison: Judgement(_verdict(known, limit, is_found=comparison in found), known)
+        for comparison, known in estimates.items()
+    }
+
+
+def _verdict(known: Estimate | None, limit: float, *, is_found: bool) -> Verdict:
+    if known is None:
+        return Verdict.INCONCLUSIVE
+    if -limit < known.low and known.high < limit:
+        return Verdict.UNCHANGED
+    if is_found and known.mean > 0 and known.high >= limit:
+        return Verdict.REGRESSED
+    if is_found and known.mean < 0 and known.low <= -limit:
+        return Verdict.IMPROVED
+    return Verdict.INCONCLUSIVE
+
+
+def _discoveries(p_values: Mapping[Comparison, float], alpha: float) -> set[Comparison]:
+    """Those that are no chance findings, with a share of at most alpha of them wrong on average."""
+    if not p_values:
+        return set()
+    from scipy.stats import false_discovery_control
+
+    adjusted = false_discovery_control(list(p_values.values()), method="bh")
+    return {comparison for comparison, p in zip(p_values, adjusted, strict=True) if p <= alpha}
+
+
+def resolvable(deviation: float, pairs: int, alpha: float) -> float:
+    """The smallest change, as a share, that so many pairs tell from none with 95 % probability.
+
+    deviation: between pairs, of the logarithms. The usual (t of the test + t of the power) x standard error, with
+    Student's quantiles; the same change is the smallest threshold under which no change is found to be none.
+    Infinite for fewer than three pairs.
+    """
+    if pairs < LEAST_PAIRS:
+        return math.inf
+    of_power = student_margin(deviation, pairs, 2 * (1 - POWER))  # one-sided
+    return math.expm1(student_margin(deviation, pairs, alpha) + of_power)
+
+
+def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
+    """The standard deviation within groups that may differ in their means; None where none has two values."""
+    known = [group for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in known)
+    if not freedom:
+        return None
+    return math.sqrt(sum(statistics.variance(group) * (len(group) - 1) for group in known) / freedom)

@@ -1,0 +1,178 @@
+"""Which saved run is compared with."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_factory import make_provenance, make_record, make_run
+from saved_factory import store
+
+from llm_bench_fixtures.errors import GitFailed, InvalidSetting, RunNotFound
+from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
+from llm_bench_fixtures.history.blessing import bless
+from llm_bench_fixtures.history.saved import saved_run
+from llm_bench_fixtures.results.record import Run
+
+SELECTION = ("benchmarks",)
+LIKENESS = Likeness(("tiny",), random_weights=False, selection=SELECTION)
+
+
+def run(hour: int, records: bool = True, **changes: Any) -> Run:
+    provenance = {name: changes.pop(name) for name in ("commit", "branch", "dirty", "model") if name in changes}
+    started = f"2026-01-02T{hour:02}:00:00+00:00"
+    whole = make_run([make_record()] if records else [], provenance=make_provenance(started=started, **provenance))
+    return replace(whole, **{"selection": SELECTION} | changes)
+
+
+def stored(folder: Path, *runs: Run) -> Path:
+    for number, one in enumerate(runs, start=1):
+        store(one, folder / "machine" / f"{number:04}_run.json")
+    return folder
+
+
+def chosen(storage: Path | None, wanted: str = "", **how: Any) -> str:
+    baseline = find_baseline(storage, wanted, LIKENESS, Path.cwd(), **how)
+    return Path(baseline.run.source).name[:4] if baseline.run else f"none: {baseline.reason}"
+
+
+def test_the_newest_run_is_taken_whatever_its_number(tmp_path: Path) -> None:
+    assert chosen(stored(tmp_path, run(1), run(3), run(2))) == "0002"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"regressed": True}, "regressed"),
+        ({"failed_tests": 1}, "failed"),
+        ({"interrupted": True}, "interrupted"),
+        ({"records": False}, "not measured"),
+    ],
+)
+def test_a_run_that_is_not_complete_is_passed_over(tmp_path: Path, changes: dict[str, Any], state: str) -> None:
+    baseline = find_baseline(stored(tmp_path, run(1), run(2, **changes)), "", LIKENESS, tmp_path)
+    assert baseline.run is not None
+    assert Path(baseline.run.source).name == "0001_run.json"
+    assert baseline.passed_over == (f"0002_run.json: {state}",)
+
+
+def test_a_blessed_run_is_taken_whatever_became_of_it(tmp_path: Path) -> None:
+    storage = stored(tmp_path, run(1), run(2, regressed=True))
+    bless(storage / "machine" / "0002_run.json", "smaller weights")
+    baseline = find_baseline(storage, "", LIKENESS, tmp_path)
+    assert baseline.run is not None
+    assert baseline.run.blessing is not None
+    assert baseline.run.blessing.reason == "smaller weights"
+
+
+def test_a_run_of_the_same_model_and_tests_comes_before_a_newer_one(tmp_path: Path) -> None:
+    of_another_model = run(4, model="gpt2")
+    of_fewer_tests = run(5, selection=("benchmarks/test_cache.py",))
+    assert chosen(stored(tmp_path, run(1), run(2), of_another_model, of_fewer_tests)) == "0002"
+    assert chosen(stored(tmp_path / "other", of_another_model, of_fewer_tests)) == "0002"
+
+
+def test_a_file_that_can_not_be_read_is_passed_over_by_name(tmp_path: Path) -> None:
+    storage = stored(tmp_path, run(1))
+    broken = storage / "machine" / "0002_broken.json"
+    broken.write_text("{", encoding="utf-8")
+    baseline = find_baseline(storage, "", LIKENESS, tmp_path)
+    assert baseline.run is not None
+    (reason,) = baseline.passed_over
+    assert str(broken) in reason
+
+
+def test_without_any_run_the_reason_is_told(tmp_path: Path) -> None:
+    assert chosen(None) == "none: no run is saved"
+    failed = chosen(stored(tmp_path, run(1, failed_tests=1)))
+    assert failed == "none: no complete run is saved; 1 passed over, the newest: 0001_run.json: failed"
+
+
+def test_a_named_run_is_taken_and_its_state_told(tmp_path: Path) -> None:
+    storage = stored(tmp_path, run(1, failed_tests=1), run(2))
+    baseline = find_baseline(storage, "1", LIKENESS, tmp_path)
+    assert baseline.run is not None
+    assert not baseline.run.is_baseline
+    with pytest.raises(RunNotFound):
+        find_baseline(storage, "7", LIKENESS, tmp_path)
+
+
+def test_of_a_branch_the_newest(tmp_path: Path) -> None:
+    storage = stored(tmp_path, run(1, branch="main"), run(2, branch="topic"))
+    assert chosen(storage, "branch:main") == "0001"
+    assert chosen(storage, "branch:other").startswith("none: no complete run of branch other is saved; 2 passed over")
+    with pytest.raises(InvalidSetting, match="after branch:"):
+        find_baseline(storage, "branch:", LIKENESS, tmp_path)
+
+
+def test_only_runs_that_started_before_the_one_to_be_judged(tmp_path: Path) -> None:
+    """Bug: a report was judged by the copy of itself in the storage, and passed."""
+    storage = stored(tmp_path, run(1), run(2), run(3))
+    assert chosen(storage, judged=saved_run(run(2))) == "0001"
+    assert chosen(storage, judged=saved_run(run(1))) == "none: no run is saved"
+    with pytest.raises(InvalidSetting, match="is the run that is to be judged"):
+        find_baseline(storage, "2", LIKENESS, tmp_path, saved_run(run(2)))
+
+
+def test_a_run_that_turns_out_to_be_damaged_is_passed_over(tmp_path: Path) -> None:
+    """Bug: one whose rounds took no time ended the gate in a traceback."""
+    path = stored(tmp_path, run(1), run(2)) / "machine" / "0002_run.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"rounds_s": [', '"rounds_s": [0.0,'), encoding="utf-8")
+    baseline = find_baseline(tmp_path, "", LIKENESS, tmp_path)
+    assert baseline.run is not None
+    assert Path(baseline.run.source).name == "0001_run.json"
+    assert "was measured in no time" in baseline.passed_over[0]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, message: str) -> str:
+    git(folder, "commit", "--allow-empty", "-q", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> tuple[Path, list[str]]:
+    """Three commits on main, of which the second is where `topic` left, and one on `topic`, which is checked out."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    first, second = commit(folder, "one"), commit(folder, "two")
+    git(folder, "switch", "-q", "-c", "topic")
+    own = commit(folder, "own")
+    git(folder, "switch", "-q", "main")
+    third = commit(folder, "three")
+    git(folder, "switch", "-q", "topic")
+    return folder, [first, second, third, own]
+
+
+def of_merge_base(folder: Path, storage: Path) -> Baseline:
+    return find_baseline(storage, "merge-base:main", LIKENESS, folder)
+
+
+def test_of_the_merge_base_or_the_nearest_commit_before_it(tmp_path: Path, history: tuple[Path, list[str]]) -> None:
+    folder, (first, second, third, own) = history
+    later = [run(7, commit=third), run(8, commit=own), run(9, commit=second, dirty=True)]
+    at_base = of_merge_base(folder, stored(tmp_path / "a", run(1, commit=second), run(2, commit=first), *later))
+    assert at_base.run is not None
+    assert at_base.run.provenance.commit == second
+    before = of_merge_base(folder, stored(tmp_path / "b", run(2, commit=first), *later))
+    assert before.run is not None
+    assert before.run.provenance.commit == first
+    none = of_merge_base(folder, stored(tmp_path / "c", *later))
+    assert none.run is None
+    assert f"of commit {second[:12]} or one before it" in none.reason
+    assert "with uncommitted changes" in none.reason
+
+
+def test_a_ref_that_git_does_not_know_is_told(tmp_path: Path, history: tuple[Path, list[str]]) -> None:
+    with pytest.raises(GitFailed, match="nowhere"):
+        find_baseline(stored(tmp_path, run(1)), "merge-base:nowhere", LIKENESS, history[0])

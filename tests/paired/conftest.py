@@ -1,0 +1,59 @@
+"""Sides whose workers are fakes, and a paired run of two of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_bench_fixtures.paired.control import PairedRun, Plan
+from llm_bench_fixtures.paired.display import Display
+from llm_bench_fixtures.paired.result import PairedResult
+from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.trial import Pace
+from llm_bench_fixtures.paired.workers import Command
+
+FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
+
+MakeSide = Callable[..., Side]
+RunPair = Callable[..., PairedResult]
+
+
+@pytest.fixture
+def make_side(tmp_path: Path) -> MakeSide:
+    """A factory of sides; what it is given is what the fake worker is told."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{FAKE_WORKER}'\n", encoding="utf-8")
+    python.chmod(0o755)
+
+    def make(**told: Any) -> Side:
+        return Side("fake", "a fake", tmp_path, str(python), {"FAKE": json.dumps(told)})
+
+    return make
+
+
+@pytest.fixture
+def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
+    """Run BASE against HEAD, each told as `make_side` is; other arguments go to the plan."""
+
+    def run(base: dict[str, Any], head: dict[str, Any], timeout_s: float = 20.0, **planned: Any) -> PairedResult:
+        plan = {
+            "threads": 1,
+            "threshold": 0.03,
+            "pairs": 3,
+            "pace": Pace(rounds=4, warmup_rounds=1, warmup_s=0.0),
+            "max_time_per_test_s": 60.0,
+            **planned,
+        }
+        command = Command((), {}, (), timeout_s)
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        sides = (make_side(**base), make_side(**head))
+        return PairedRun(sides, Plan(command, **plan), Display(io.StringIO()), scratch).run()
+
+    return run

@@ -1,0 +1,73 @@
+"""A worker without pytest or a model: says what the environment tells it to, in the words of protocol.py.
+
+FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
+pauses (in each round), skips and errors (reasons, by test), workloads (digests, by test), dies_in, hangs_in (a test),
+refuses (to collect), mute (its only words), run (what to finish with).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+FAKE = json.loads(os.environ["FAKE"])
+PEER = socket.socket(fileno=int(os.environ["LLM_BENCH_LOCKSTEP"])).makefile("rw", encoding="utf-8")
+CHANCE = random.Random()  # noqa: S311  # noise
+
+
+def say(kind: str, **content: Any) -> None:
+    PEER.write(json.dumps({"kind": kind, **content}) + "\n")
+    PEER.flush()
+
+
+def hear() -> dict[str, Any]:
+    line = PEER.readline()
+    if not line:
+        sys.exit("alone")
+    message: dict[str, Any] = json.loads(line)
+    return message
+
+
+def run_test(test: str, seconds: float) -> None:
+    if test in FAKE.get("skips", {}):
+        say("outcome", test=test, status="skipped", reason=FAKE["skips"][test])
+        return
+    say("ready", test=test, workload=FAKE.get("workloads", {}).get(test, "same"))
+    while hear()["kind"] == "go":
+        misbehave(test)
+        if test in FAKE.get("errors", {}):
+            say("outcome", test=test, status="error", reason=FAKE["errors"][test])
+            return
+        for _ in range(FAKE.get("pauses", 0)):
+            say("pause")
+            assert hear()["kind"] == "resume"
+        latency_s = seconds * CHANCE.lognormvariate(0, FAKE.get("noise", 1e-3))
+        tpot_s = latency_s / 20
+        say("times", latency_s=latency_s, ttft_s=latency_s / 4, tpot_s=tpot_s, decode_tokens_per_s=1 / tpot_s)
+    say("outcome", test=test, status="measured", reason="")
+
+
+def misbehave(test: str) -> None:
+    print(f"working on {test}", flush=True)  # noqa: T201  # its last words
+    if test == FAKE.get("dies_in"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if test == FAKE.get("hangs_in"):
+        time.sleep(600)
+
+
+if FAKE.get("mute"):
+    sys.exit(FAKE["mute"])
+say("hello", protocol=FAKE.get("protocol", 1), version="9.9")
+begin = hear()
+if FAKE.get("refuses"):
+    sys.exit("no tests today")
+say("collected", tests=list(FAKE["tests"]))
+for chosen in hear()["tests"]:
+    run_test(chosen, FAKE["tests"][chosen])
+say("finished", exit_status=0, run=FAKE.get("run") if begin["observes"] else None)

@@ -1,0 +1,187 @@
+"""Paired runs of fake workers: every way in which one can go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from run_factory import make_record, make_run, make_variant
+
+from llm_bench_fixtures.exit_status import ExitStatus
+from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.paired import control
+from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
+from llm_bench_fixtures.paired.statistics import Comparison
+from llm_bench_fixtures.results.storage import run_to_json
+
+RunPair = Callable[..., PairedResult]
+
+TWO = {"a": 0.1, "b": 0.2}
+
+
+def verdicts(result: PairedResult, test: str) -> set[Verdict]:
+    return {found.verdict for key, found in result.judgements.items() if key.test == test}
+
+
+def test_equal_sides_are_unchanged(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO}, {"tests": TWO})
+    assert verdicts(result, "a") == verdicts(result, "b") == {Verdict.UNCHANGED}
+    assert len(result.judgements) == 2 * 4  # tests x metrics
+    assert result.pairs == 3
+    assert result.status is ExitStatus.PASSED
+
+
+def test_what_is_slower_regressed_and_what_is_faster_improved(run_pair: RunPair) -> None:
+    result = run_pair({"tests": {"a": 0.1, "b": 0.2}}, {"tests": {"a": 0.15, "b": 0.1}})
+    assert verdicts(result, "a") == {Verdict.REGRESSED}
+    assert verdicts(result, "b") == {Verdict.IMPROVED}
+    assert result.status is ExitStatus.REGRESSED
+
+
+def test_only_what_is_open_goes_into_more_pairs(run_pair: RunPair) -> None:
+    """The fakes' noise is on top of one another's; a is steady, b differs by about 3 %, on the threshold itself."""
+    result = run_pair({"tests": TWO, "noise": 0.001}, {"tests": {"a": 0.1, "b": 0.206}}, max_time_s=6.0)
+    by_test = {key.test: found.estimate.pairs for key, found in result.judgements.items() if found.estimate}
+    assert by_test["a"] == 3
+    assert [sorted(trial.rounds) for trial in result.trials[3:]] == [["b"]] * (len(result.trials) - 3)
+
+
+def test_noise_that_hides_the_answer_is_inconclusive(run_pair: RunPair) -> None:
+    noisy = {"tests": {"a": 0.1}, "noise": 0.5}
+    result = run_pair(noisy, noisy, max_time_s=1.5)
+    assert result.pairs >= 3
+    assert result.status is ExitStatus.INCONCLUSIVE
+
+
+def test_the_time_limit_ends_the_growing(run_pair: RunPair) -> None:
+    noisy = {"tests": {"a": 0.1}, "noise": 0.5}
+    started = time.monotonic()
+    run_pair(noisy, noisy, max_time_s=2.0)
+    assert time.monotonic() - started < 4.0
+
+
+def test_a_run_that_does_not_grow_stops_at_its_pairs(run_pair: RunPair) -> None:
+    noisy = {"tests": {"a": 0.1}, "noise": 0.5}
+    assert run_pair(noisy, noisy, grows=False, pairs=4).pairs == 4
+
+
+def test_tests_of_one_side_are_told_and_not_compared(run_pair: RunPair) -> None:
+    result = run_pair({"tests": {"a": 0.1, "old": 0.1}}, {"tests": {"new": 0.1, "a": 0.1}})
+    assert result.not_compared == (
+        NotCompared("old", Absence.VANISHED, "BASE"),
+        NotCompared("new", Absence.NEW, "HEAD"),
+    )
+    assert {key.test for key in result.judgements} == {"a"}
+    assert result.status is ExitStatus.PASSED
+
+
+def test_no_test_in_common_is_not_measured(run_pair: RunPair) -> None:
+    assert run_pair({"tests": {"old": 0.1}}, {"tests": {"new": 0.1}}).status is ExitStatus.NOT_MEASURED
+
+
+def test_a_skip_is_told_with_its_side_and_reason(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO}, {"tests": TWO, "skips": {"b": "no such backend"}})
+    assert result.not_compared == (NotCompared("b", Absence.SKIPPED, "HEAD", "no such backend"),)
+    assert {key.test for key in result.judgements} == {"a"}
+
+
+def test_a_skip_of_both_sides_names_neither(run_pair: RunPair) -> None:
+    told = {"tests": TWO, "skips": {"b": "no such backend"}}
+    assert run_pair(told, told).not_compared == (NotCompared("b", Absence.SKIPPED, "", "no such backend"),)
+
+
+def test_a_failing_test_names_its_side_and_spares_the_others(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO}, {"tests": TWO, "errors": {"a": "ZeroDivisionError: division by zero"}})
+    assert result.not_compared == (NotCompared("a", Absence.FAILED, "HEAD", "ZeroDivisionError: division by zero"),)
+    assert verdicts(result, "b") == {Verdict.UNCHANGED}
+    assert result.status is ExitStatus.WORKER_FAILED
+
+
+def test_another_workload_is_not_compared(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO}, {"tests": TWO, "workloads": {"a": "longer"}})
+    assert [(row.test, row.absence) for row in result.not_compared] == [("a", Absence.CHANGED)]
+
+
+def test_a_worker_that_dies_is_told_with_its_test_side_and_last_words(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO, "dies_in": "b"}, {"tests": TWO})
+    assert result.status is ExitStatus.WORKER_FAILED
+    assert result.failure.startswith("BASE in b: was killed by SIGKILL")
+    assert "| working on b" in result.failure
+    assert len(result.trials[0].rounds["a"]) == 4  # what was measured before stays
+
+
+def test_a_worker_that_hangs_is_told_within_the_time_limit(run_pair: RunPair) -> None:
+    started = time.monotonic()
+    result = run_pair({"tests": TWO}, {"tests": TWO, "hangs_in": "a"}, timeout_s=1.0)
+    assert time.monotonic() - started < 5.0
+    assert result.failure.startswith("HEAD in a: no answer for 1 s (--timeout)")
+    assert result.status is ExitStatus.WORKER_FAILED
+
+
+def test_another_protocol_is_an_error_that_names_both_versions(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO, "protocol": 7}, {"tests": TWO})
+    assert "BASE: its llm-bench-fixtures 9.9 speaks version 7 of the paired protocol" in result.failure
+    assert "version 1" in result.failure
+    assert result.status is ExitStatus.WORKER_FAILED
+
+
+def test_a_side_that_ends_before_it_answers_is_told_what_it_needs(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO, "mute": 'No module named "llm_bench_fixtures"'}, {"tests": TWO})
+    assert result.failure.startswith("BASE: ended with status 1, before it was ready. It needs an llm-bench-fixtures")
+    assert '| No module named "llm_bench_fixtures"' in result.failure
+
+
+def test_a_worker_that_ends_early_is_told_with_its_output(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO}, {"tests": TWO, "refuses": True})
+    assert result.failure.startswith("HEAD: ended with status 1")
+    assert "no tests today" in result.failure
+
+
+def test_rounds_with_pauses_are_whole_rounds(run_pair: RunPair) -> None:
+    told = {"tests": {"a": 0.1}, "pauses": 3}
+    result = run_pair(told, told)
+    assert [len(trial.rounds["a"]) for trial in result.trials] == [4, 4, 4]
+    assert result.status is ExitStatus.PASSED
+
+
+@pytest.mark.parametrize(
+    ("weight_bytes", "status", "worse"),
+    [(4_000_000, ExitStatus.PASSED, []), (5_000_000, ExitStatus.REGRESSED, ["weight_bytes"])],
+)
+def test_what_the_first_pair_carries_along_is_judged(
+    run_pair: RunPair, weight_bytes: int, status: ExitStatus, worse: list[str]
+) -> None:
+    """Exact counts, memory and quality; the times in it are not, whatever they are."""
+    base = run_to_json(make_run([make_record()]))
+    head = run_to_json(make_run([make_record(median_s=9.0)], [make_variant(weight_bytes=weight_bytes)]))
+    result = run_pair({"tests": {"a": 0.1}, "run": base}, {"tests": {"a": 0.1}, "run": head})
+    assert [one.metric.name for one in result.carried_regressions] == worse
+    assert result.status is status
+    assert all(trial.runs == [None, None] for trial in result.trials[1:])
+
+
+def test_ctrl_c_keeps_the_complete_pairs(run_pair: RunPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_trial = control.run_trial
+    calls = []
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        run_trial(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(control, "run_trial", interrupted)
+    result = run_pair({"tests": {"a": 0.1}}, {"tests": {"a": 0.15}}, pairs=8)
+    assert result.interrupted
+    assert result.pairs == 3
+    assert result.judgements[Comparison("a", "latency_s")].verdict is Verdict.REGRESSED
+    assert result.status is ExitStatus.INTERRUPTED
+
+
+def test_swapping_the_sides_of_the_same_rounds_mirrors_the_differences(run_pair: RunPair) -> None:
+    result = run_pair({"tests": {"a": 0.1}}, {"tests": {"a": 0.11}})
+    swapped = [[(head, base) for base, head in trial.rounds["a"]] for trial in result.trials]
+    for metric in control.JUDGED:
+        mirrored = tuple(control.pair_difference(metric, rows) for rows in swapped)
+        assert mirrored == tuple(-value for value in result.differences[Comparison("a", metric.name)])

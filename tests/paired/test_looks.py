@@ -1,0 +1,114 @@
+"""Looking often, and the false alarms of that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from llm_bench_fixtures.paired.looks import ALPHA, Looks, alpha_of_look
+from llm_bench_fixtures.paired.statistics import Comparison, Verdict
+
+A, B = Comparison("a", "latency_s"), Comparison("b", "latency_s")
+
+
+def looked(values: list[float], pairs: int = 4) -> Looks:
+    looks = Looks(0.03, pairs)
+    for value in values:
+        looks.add({A: value})
+    looks.look()
+    return looks
+
+
+def test_all_looks_together_spend_alpha() -> None:
+    assert sum(alpha_of_look(number) for number in range(1, 100_000)) == pytest.approx(ALPHA, rel=1e-4)
+
+
+def test_a_look_is_due_at_so_many_pairs_then_at_half_as_many_again() -> None:
+    looks = Looks(0.03, 4)
+    due = []
+    for _ in range(14):
+        looks.add({A: 0.03 * (-1) ** looks.pairs})
+        due.append(looks.is_due)
+        if looks.is_due:
+            looks.look()
+    assert [number for number, is_due in enumerate(due, 1) if is_due] == [4, 6, 9, 14]
+
+
+def test_what_is_settled_keeps_its_verdict_and_takes_no_more_pairs() -> None:
+    looks = looked([0.1, 0.11, 0.1, 0.11])
+    for _ in range(4):
+        looks.add({A: -5.0})
+    looks.look()
+    assert looks.judgements()[A].verdict is Verdict.REGRESSED
+    assert len(looks.differences[A]) == 4
+    assert looks.open_tests == ()
+
+
+def test_what_is_open_is_looked_at_again() -> None:
+    looks = looked([0.1, -0.1, 0.1, -0.1])
+    assert looks.open_tests == ("a",)
+    for value in [0.1, 0.11] * 20:
+        looks.add({A: value})
+    looks.look()
+    assert looks.judgements()[A].verdict is Verdict.REGRESSED
+
+
+def test_looking_on_the_way_settles_nothing() -> None:
+    looks = Looks(0.03, 4)
+    for value in [0.0, 0.001, 0.0]:
+        looks.add({A: value})
+    assert looks.judgements()[A].verdict is Verdict.UNCHANGED
+    assert looks.open_tests == ("a",)
+
+
+def test_a_forgotten_test_has_no_verdict() -> None:
+    looks = Looks(0.03, 4)
+    for _ in range(4):
+        looks.add({A: 0.0, B: 0.0})
+    looks.look()
+    looks.forget("a")
+    assert list(looks.judgements()) == [B]
+
+
+@pytest.mark.parametrize("tests", [1, 10])
+def test_equal_versions_are_called_regressed_in_at_most_one_percent(tests: int) -> None:
+    """Five looks at noise that is shared by a test's metrics, as that of real runs is; and some of it far off.
+
+    With a threshold next to nothing, so that the threshold saves no false alarm. 99.9 % of such simulations with a
+    rate of 1 % stay below the bound.
+    """
+    chance = np.random.default_rng(tests)
+    trials = 1000 // tests
+    alarms = 0
+    for _ in range(trials):
+        looks = Looks(1e-6, 8)
+        for _ in range(5):
+            while not looks.is_due:
+                shared = stats.t.rvs(5, size=tests, random_state=chance)
+                own = chance.normal(size=(tests, 4))
+                pair = {
+                    Comparison(str(test), str(metric)): 0.02 * (shared[test] + own[test, metric])
+                    for test in range(tests)
+                    for metric in range(4)
+                }
+                looks.add(pair)
+            looks.look()
+        alarms += sum(found.verdict is Verdict.REGRESSED for found in looks.judgements().values())
+    comparisons = trials * tests * 4
+    # The four metrics of a test are counted as one observation, because they share their noise.
+    assert alarms / 4 <= stats.binom.ppf(0.999, comparisons // 4, ALPHA / 2)
+
+
+def test_a_clear_slowdown_is_found_at_the_first_look() -> None:
+    """Five percent, at a deviation of one between pairs, on one of ten tests: nearly always."""
+    chance = np.random.default_rng(5)
+    found = 0
+    for _ in range(300):
+        looks = Looks(0.03, 8)
+        for _ in range(8):
+            pair = {Comparison(str(test), "latency_s"): chance.normal(0.05 * (test == 0), 0.01) for test in range(10)}
+            looks.add(pair)
+        looks.look()
+        found += looks.judgements()[Comparison("0", "latency_s")].verdict is Verdict.REGRESSED
+    assert found >= 0.95 * 300

@@ -1,0 +1,79 @@
+"""Messages survive the way through a socket; what isn't one is refused."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+
+from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer
+from llm_bench_fixtures.paired import protocol
+from llm_bench_fixtures.paired.protocol import Begin, Channel, Collected, Finished, Go, Hello, Message, Outcome, Times
+from llm_bench_fixtures.results.record import Status
+
+EXAMPLES = {
+    Hello: Hello(1, "0.1.0"),
+    Begin: Begin(observes=True, cores=(0, 1)),
+    Collected: Collected(("test_a.py::test[x]", "test_b.py::test_é\n")),
+    protocol.Chosen: protocol.Chosen(()),
+    protocol.Ready: protocol.Ready("a", "1234"),
+    Go: Go(is_counted=True, tokens_per_turn=2),
+    protocol.Pause: protocol.Pause(),
+    protocol.Resume: protocol.Resume(),
+    Times: Times(0.25, 0.125, None, None),
+    protocol.Next: protocol.Next(),
+    Outcome: Outcome("a", Status.SKIPPED, "no\nbackend"),
+    Finished: Finished(0, {"records": [{"test": "a"}]}),
+}
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    ours, theirs = (Channel(end) for end in socket.socketpair())
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("kind", get_args(Message), ids=lambda kind: kind.__name__)
+def test_each_message_arrives_as_it_was_sent(ends: tuple[Channel, Channel], kind: type[Message]) -> None:
+    ours, theirs = ends
+    ours.send(EXAMPLES[kind])
+    assert theirs.receive() == EXAMPLES[kind]
+
+
+def test_several_messages_in_one_piece_are_several_messages(ends: tuple[Channel, Channel]) -> None:
+    ours, theirs = ends
+    for _ in range(3):
+        ours.send(Go(is_counted=False))
+    assert [theirs.receive() for _ in range(3)] == [Go(is_counted=False)] * 3
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[]", b"not json", b'{"kind": "hello"}', b'{"kind": "nonsense"}', b"\xff"])
+def test_what_is_no_message_is_refused_and_quoted(line: bytes) -> None:
+    with pytest.raises(MalformedMessage, match="not a message"):
+        protocol.decode(line)
+
+
+def test_a_gone_peer_is_told(ends: tuple[Channel, Channel]) -> None:
+    ours, theirs = ends
+    theirs.close()
+    with pytest.raises(ChannelClosed):
+        ours.receive()
+
+
+def test_silence_ends_at_its_time(ends: tuple[Channel, Channel]) -> None:
+    ours, _ = ends
+    started = time.monotonic()
+    with pytest.raises(NoAnswer):
+        ours.receive(started + 0.05)
+    assert 0.05 <= time.monotonic() - started < 1
+
+
+def test_what_has_arrived_is_read_even_when_the_time_is_over(ends: tuple[Channel, Channel]) -> None:
+    ours, theirs = ends
+    theirs.send(Hello(1, "0.1.0"))
+    assert ours.receive(time.monotonic() - 5) == Hello(1, "0.1.0")

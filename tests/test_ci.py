@@ -1,0 +1,153 @@
+"""The workflows in docs/ci: their commands are run as they are written, in a project that has a suite of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+WORKFLOWS = Path(__file__).resolve().parent.parent / "docs" / "ci"
+NOT_RUN = ("Install", "Comment")  # what needs the network, or GitHub itself
+SUITE = """
+def test_mine(llm_benchmark):
+    llm_benchmark("Hello")
+"""
+INI = """[pytest]
+llm_variants = fp32
+llm_new_tokens = 2
+llm_rounds = 2
+llm_precision = 0
+llm_limits_time = 0
+llm_corpus = corpus.txt
+"""
+
+
+def load(name: str) -> dict[str, Any]:
+    workflow: dict[str, Any] = yaml.safe_load((WORKFLOWS / name).read_text(encoding="utf-8"))
+    return workflow
+
+
+def github_commands(name: str) -> dict[str, str]:
+    """By the steps' names."""
+    steps = (step for job in load(name)["jobs"].values() for step in job["steps"])
+    return {step["name"]: step["run"] for step in steps if "run" in step and step["name"] not in NOT_RUN}
+
+
+def gitlab_commands() -> dict[str, str]:
+    """By the jobs' names."""
+    jobs = load("gitlab-ci.yml")
+    return {name: "\n".join(job["script"]) for name, job in jobs.items() if "script" in job}
+
+
+GITHUB = github_commands("github-benchmarks.yml") | github_commands("github-comment.yml")
+GITLAB = gitlab_commands()
+
+
+class Project:
+    """A clone with a branch of its own, and what a runner sets in the environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "clone"
+        origin = folder / "origin"
+        origin.mkdir()
+        (origin / "benchmarks").mkdir()
+        (origin / "benchmarks" / "test_own.py").write_text(SUITE, encoding="utf-8")
+        (origin / "pytest.ini").write_text(INI, encoding="utf-8")
+        (origin / "corpus.txt").write_text("The keeper climbed the stairs and lit the lamp. " * 20, encoding="utf-8")
+        (origin / ".gitignore").write_text(".benchmarks/\nllm-bench-report/\n__pycache__/\n", encoding="utf-8")
+        git(origin, "init", "-q", "-b", "main")
+        git(origin, "add", "-A")
+        git(origin, "commit", "-q", "-m", "A suite")
+        git(folder, "clone", "-q", str(origin), str(self.folder))
+
+    def branch(self) -> None:
+        git(self.folder, "switch", "-q", "-c", "topic")
+        git(self.folder, "commit", "-q", "--allow-empty", "-m", "A change")
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "GITHUB_BASE_REF": "main",
+            "GITHUB_STEP_SUMMARY": str(self.folder / "step.md"),
+            "REASON": "it is meant",
+            "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        }
+        done = subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", command],  # noqa: S607
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)  # noqa: S607
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    return Project(tmp_path)
+
+
+def test_githubs_commands_save_judge_and_comment(project: Project) -> None:
+    project.run(GITHUB["Measure, judge and save"])
+    project.branch()
+    judged = project.run(GITHUB["Measure and judge"])
+    assert "llm-gate: passed" in judged.stdout
+    assert "Gated 1 of 1 tests" in (project.folder / "step.md").read_text(encoding="utf-8")
+    assert (project.folder / "junit.xml").is_file()
+    (project.folder / "untrusted").mkdir()
+    (project.folder / "llm-bench-report" / "results.json").rename(project.folder / "untrusted" / "results.json")
+    project.run(GITHUB["Judge it by main's newest run"])
+    assert "Gated 1 of 1 tests" in (project.folder / "comment.md").read_text(encoding="utf-8")
+    assert "meant" in project.run(GITHUB["Bless the newest run"]).stdout
+
+
+def test_gitlabs_commands_save_and_judge(project: Project) -> None:
+    project.run(GITLAB["save"])
+    project.branch()
+    assert "llm-gate: passed" in project.run(GITLAB["stored-gate"]).stdout
+    assert "Gated 1 of 1 tests" in (project.folder / "gate.md").read_text(encoding="utf-8")
+
+
+def test_the_paired_gates_command(project: Project) -> None:
+    project.branch()
+    project.run(GITHUB["Measure both versions in turn"])
+    assert "test_mine" in (project.folder / "step.md").read_text(encoding="utf-8")
+
+
+def test_both_forges_run_the_same_paired_gate() -> None:
+    commands = (GITHUB["Measure both versions in turn"], GITLAB["paired-gate"])
+    plain = {re.sub(r'\$\w+|"\$\w+"|pair\.md', "...", command).replace('"..."', "...") for command in commands}
+    assert len(plain) == 1
+
+
+def test_every_command_is_run_above() -> None:
+    assert set(GITHUB) == {
+        "Measure, judge and save",
+        "Bless the newest run",
+        "Measure and judge",
+        "Judge it by main's newest run",
+        "Measure both versions in turn",
+    }
+    assert set(GITLAB) == {"save", "stored-gate", "paired-gate"}
+
+
+def test_what_comes_from_a_pull_request_is_never_part_of_a_command() -> None:
+    """A branch's name or a title that stood in a command would be run."""
+    for name in ("github-benchmarks.yml", "github-comment.yml"):
+        for job in load(name)["jobs"].values():
+            assert not any("${{" in step.get("run", "") for step in job["steps"])

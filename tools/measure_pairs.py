@@ -1,0 +1,366 @@
+"""What the paired gate reaches on this machine: false alarms, and how often a slowdown of a known size is found.
+
+The slowdown is real: in each decode step a fixed number of small matrix-vector products, which take 2, 3, 5 or 10 % of
+the step (pair_injection.py). The trials are those of `llm-bench pair`: fresh processes that take turns.
+
+    python tools/measure_pairs.py collect FILE [--trials N] [--percents 0,5] [--alone] [-- arguments of pytest]
+adds N trials to a file of raw times, and can be called again to add more. The percentages are those of the sides, the
+first of which the others are compared with: 0,0 is a version against itself. Each side is one more process alive at the
+same time. --alone: one after the other instead, neither pinned nor taking turns, as two runs of pytest-benchmark are
+    python tools/measure_pairs.py curve FILE [FILE ...] [--pairs K] [--threshold SHARE]
+runs the gate's own decisions over the trials of the files, and prints the operating curve as Markdown; for files that
+were measured --alone, that of comparing the means or medians of two runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from scipy import stats
+
+from llm_bench_fixtures.options import parse_share
+from llm_bench_fixtures.paired.command import PAIRS
+from llm_bench_fixtures.paired.looks import Looks
+from llm_bench_fixtures.paired.protocol import Times
+from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.statistics import JUDGED, Comparison, Verdict, hodges_lehmann, pair_difference
+from llm_bench_fixtures.paired.steadiness import choose_cores, steady_environment
+from llm_bench_fixtures.paired.trial import Pace, Row, Trial, run_trial
+from llm_bench_fixtures.paired.workers import Command
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.results.formatting import format_share
+
+TOOLS = Path(__file__).resolve().parent
+ROOT = TOOLS.parent
+FEW, MANY = 20, 120  # products in each decode step, to find what one takes
+TIMEOUT_S = 300.0
+GROUPS = 400  # of pairs, drawn anew from the trials
+SHARES = (0.05, 0.10)  # by which a mean or a median of single runs may differ
+
+Products: TypeAlias = Mapping[str, int]  # in each decode step, by test
+Rounds: TypeAlias = Mapping[str, Sequence[Row]]  # by test
+
+
+def side(products: Products) -> Side:
+    """The version in this folder, slower by so much."""
+    return Side("", "this folder", ROOT, sys.executable, {"LLM_BENCH_INJECT": json.dumps(products)})
+
+
+def trial_of(products: Sequence[Products], arguments: Sequence[str], pace: Pace, *, is_pinned: bool = True) -> Trial:
+    """One trial of fresh workers, one for each side."""
+    cores = choose_cores(1) if is_pinned else ()
+    variables = steady_environment(1, cores) if is_pinned else {}
+    command = Command(("-p", "pair_injection", *arguments), variables, cores, TIMEOUT_S)
+    trial = Trial()
+    with tempfile.TemporaryDirectory() as folder:
+        run_trial(
+            {str(index): side(of_side) for index, of_side in enumerate(products)},
+            command,
+            Path(folder) / "trial",
+            pace,
+            random.Random(),  # noqa: S311  # chance, not secrecy
+            lambda collected: collected[0],
+            observes=False,
+            into=trial,
+            tell=lambda _: None,
+        )
+    return trial
+
+
+def trial_alone(products: Sequence[Products], arguments: Sequence[str], pace: Pace) -> Trial:
+    """A process of each side, one after the other, each in the way of a plain run; their rounds are side by side."""
+    singles = [trial_of([of_side], arguments, pace, is_pinned=False) for of_side in products]
+    together = Trial(total_s=sum(single.total_s for single in singles), is_complete=True)
+    for test in singles[0].rounds:
+        columns = [[row[0] for row in single.rounds[test]] for single in singles]
+        together.rounds[test] = list(zip(*columns, strict=False))
+    return together
+
+
+def calibrate(percents: Sequence[float], arguments: Sequence[str]) -> list[dict[str, int]]:
+    """The products that make each decode step slower by so many percent, for each percentage by test.
+
+    Measured within the step itself, where they find the caches as the model leaves them: the first product takes much
+    longer than the others.
+    """
+    few, many = (trial_of([{}, {"*": count}], arguments, Pace()).rounds for count in (FEW, MANY))
+    return [{test: products_of(percent / 100, few[test], many[test]) for test in few} for percent in percents]
+
+
+def products_of(share: float, few: Sequence[Row], many: Sequence[Row]) -> int:
+    """For an extra of `share` of a decode step. few, many: rounds without and with so many products."""
+    if not share:
+        return 0
+    step_s = statistics.median(row[0].tpot_s or math.nan for row in few)
+    few_s, many_s = (
+        step_s * math.expm1(hodges_lehmann([math.log((row[1].tpot_s or 1) / (row[0].tpot_s or 1)) for row in rows]))
+        for rows in (few, many)
+    )
+    each_s = (many_s - few_s) / (MANY - FEW)
+    fixed_s = few_s - FEW * each_s
+    return max(round((share * step_s - fixed_s) / each_s), 1)
+
+
+def collect(path: Path, trials: int, percents: Sequence[float], arguments: Sequence[str], *, alone: bool) -> None:
+    if not path.exists():
+        pace = Pace(turn_s=0, rounds=10) if alone else Pace()
+        products = calibrate(percents, arguments)
+        header = {"percents": percents, "alone": alone, "arguments": arguments, "pace": asdict(pace)}
+        path.write_text(json.dumps({**header, "products": products}) + "\n", encoding="utf-8")
+    with path.open(encoding="utf-8") as file:
+        header = json.loads(file.readline())
+    run = trial_alone if header["alone"] else trial_of
+    for number in range(1, trials + 1):
+        started = time.monotonic()
+        trial = run(header["products"], header["arguments"], Pace(**header["pace"]))
+        rounds = {test: [[astuple(times) for times in row] for row in rows] for test, rows in trial.rounds.items()}
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"total_s": trial.total_s, "rounds": rounds}) + "\n")
+        print(f"trial {number} of {trials}: {time.monotonic() - started:.0f} s", flush=True)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One side's trials beside the plain side's. differences: of each trial, as the gate takes them."""
+
+    percent: float
+    alone: bool
+    sides: int
+    rounds: tuple[Rounds, ...]
+    differences: tuple[Mapping[Comparison, float], ...]
+    seconds: tuple[float, ...]
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        return tuple(self.rounds[0])
+
+    def size(self, metric: str) -> str:
+        """What the side differs by, over all tests and trials, with the 95 % interval over trials."""
+        means = [
+            statistics.fmean(value for key, value in trial.items() if key.metric == metric)
+            for trial in self.differences
+        ]
+        margin = stats.t.ppf(0.975, len(means) - 1) * stats.sem(means)
+        return f"{math.expm1(statistics.fmean(means)):+.1%} ± {margin:.1%}"
+
+
+def read(path: Path) -> Iterator[Column]:
+    with path.open(encoding="utf-8") as file:
+        header, *trials = map(json.loads, file)
+    percents = header["percents"]
+    for index in range(1, len(percents)):
+        rounds = tuple(
+            {test: [(Times(*row[0]), Times(*row[index])) for row in rows] for test, rows in trial["rounds"].items()}
+            for trial in trials
+        )
+        yield Column(
+            percents[index],
+            header["alone"],
+            len(percents),
+            rounds,
+            tuple(map(differences_of, rounds)),
+            tuple(trial["total_s"] for trial in trials),
+        )
+
+
+def differences_of(rounds: Rounds) -> dict[Comparison, float]:
+    found = {
+        Comparison(test, metric.name): pair_difference(metric, [(base, head) for base, head in rows])
+        for test, rows in rounds.items()
+        for metric in JUDGED
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def rate(successes: int, trials: int) -> str:
+    """With Clopper and Pearson's 95 % interval."""
+    if not trials:
+        return "–"
+    interval = stats.binomtest(successes, trials).proportion_ci(method="exact")
+    return f"{format_share(successes / trials)} ({format_share(interval.low)} to {format_share(interval.high)})"
+
+
+@dataclass
+class Tally:
+    """How many of the comparisons, and of the tests, of some runs of the gate regressed; and the pairs it took."""
+
+    runs: int = 0
+    comparisons: int = 0
+    regressed: int = 0
+    inconclusive: int = 0
+    tests: int = 0
+    found: int = 0
+    decode: int = 0  # comparisons of the time per token
+    decode_found: int = 0
+    pairs: int = 0
+
+    def add(self, looks: Looks, tests: Sequence[str]) -> None:
+        """Of these tests only."""
+        known = {key: found.verdict for key, found in looks.judgements().items() if key.test in tests}
+        regressed = {key for key, verdict in known.items() if verdict is Verdict.REGRESSED}
+        self.runs += 1
+        self.comparisons += len(known)
+        self.regressed += len(regressed)
+        self.inconclusive += sum(verdict is Verdict.INCONCLUSIVE for verdict in known.values())
+        self.tests += len(tests)
+        self.found += len({key.test for key in regressed})
+        self.decode += sum(key.metric == "tpot_s" for key in known)
+        self.decode_found += sum(key.metric == "tpot_s" for key in regressed)
+        self.pairs += looks.pairs
+
+
+def decide(pairs: Sequence[Mapping[Comparison, float]], first: int, threshold: float) -> Looks:
+    """The gate's decisions over these pairs: looks as they fall due, one at the end, no more when all is settled."""
+    looks = Looks(threshold, first)
+    for pair in pairs:
+        looks.add(pair)
+        if looks.is_due:
+            looks.look()
+            if not looks.open_tests:
+                return looks
+    if looks.pairs > looks.looked_at:
+        looks.look()
+    return looks
+
+
+def disjoint(column: Column, first: int, most: int, threshold: float) -> Tally:
+    """Runs of the gate that share no pair; what is left over at the end is no run."""
+    tally = Tally()
+    left = list(column.differences)
+    while len(left) >= most:
+        tally.add(decide(left[:most], first, threshold), column.tests)
+        left = left[most:]
+    return tally
+
+
+def drawn(column: Column, plain: Column | None, first: int, most: int, threshold: float) -> Tally:
+    """Runs of pairs drawn from the trials. plain: the version against itself, of which all tests but one are taken."""
+    chance = random.Random(len(column.differences))  # noqa: S311  # the same groups each time
+    tally = Tally()
+    for _ in range(GROUPS):
+        pairs = chance.sample(column.differences, most)
+        if plain is None:
+            tally.add(decide(pairs, first, threshold), column.tests)
+            continue
+        slow = chance.choice(column.tests)
+        others = chance.sample(plain.differences, most)
+        mixed = [
+            {key: (pair if key.test == slow else other)[key] for key in pair if key in other}
+            for pair, other in zip(pairs, others, strict=True)
+        ]
+        tally.add(decide(mixed, first, threshold), [slow])
+    return tally
+
+
+def gate_rows(columns: Sequence[Column], first: int, most: int, threshold: float) -> Iterator[tuple[str, ...]]:
+    plain = next((column for column in columns if not column.percent), None)
+    for column in columns:
+        reach = min(most, len(column.differences))
+        apart = disjoint(column, min(first, reach), reach, threshold)
+        yield row_of(column, "all tests, pairs used once", apart)
+        if len(column.differences) > reach:
+            yield row_of(column, "all tests, pairs drawn", drawn(column, None, first, reach, threshold))
+        if column.percent and plain is not None and len(plain.differences) >= reach:
+            yield row_of(column, "one test of all, pairs drawn", drawn(column, plain, first, reach, threshold))
+
+
+def row_of(column: Column, which: str, tally: Tally) -> tuple[str, ...]:
+    runs = max(tally.runs, 1)
+    seconds = statistics.fmean(column.seconds) * tally.pairs / runs / len(column.tests)
+    return (
+        f"{column.percent:g} %",
+        column.size("tpot_s"),
+        column.size("latency_s"),
+        which,
+        str(tally.runs),
+        rate(tally.decode_found, tally.decode),
+        rate(tally.found, tally.tests),
+        rate(tally.regressed, tally.comparisons),
+        format_share(tally.inconclusive / max(tally.comparisons, 1)),
+        f"{tally.pairs / runs:.1f}",
+        f"{seconds * 2 / column.sides:.0f} s",
+    )
+
+
+GATE_HEADER = (
+    "injected",
+    "measured: TPOT",
+    "latency",
+    "slow are",
+    "runs",
+    "TPOT regressed",
+    "tests with a regression",
+    "comparisons regressed",
+    "inconclusive",
+    "pairs",
+    "a test takes",
+)
+
+
+def single_rows(columns: Sequence[Column]) -> Iterator[tuple[str, ...]]:
+    """Two runs, one after the other, of which a mean or a median is compared."""
+    ways: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": statistics.fmean, "median": statistics.median}
+    for column in columns:
+        for name, location in ways.items():
+            for rounds in (3, 10):
+                ratios = [ratio for trial in column.rounds for ratio in single_ratios(trial, location, rounds)]
+                alarms = [rate(sum(ratio > 1 + share for ratio in ratios), len(ratios)) for share in SHARES]
+                yield f"{column.percent:g} %", f"{name} of {rounds} rounds", str(len(ratios)), *alarms
+
+
+def single_ratios(trial: Rounds, location: Callable[[Sequence[float]], float], rounds: int) -> Iterator[float]:
+    for rows in trial.values():
+        base, head = (location([row[index].latency_s for row in rows[:rounds]]) for index in (0, 1))
+        yield head / base
+
+
+def curve(paths: Sequence[Path], first: int, most: int, threshold: float) -> None:
+    columns = [column for path in paths for column in read(path)]
+    alone = [column for column in columns if column.alone]
+    gated = [column for column in columns if not column.alone]
+    if gated:
+        numeric = frozenset(range(4, len(GATE_HEADER)))
+        print(*markdown_table(Table(GATE_HEADER, tuple(gate_rows(gated, first, most, threshold)), numeric)), sep="\n")
+    if alone:
+        header = ("injected", "compared", "comparisons", *(f"worse by {share:.0%}" for share in SHARES))
+        print("", *markdown_table(Table(header, tuple(single_rows(alone)), frozenset({2, 3, 4}))), sep="\n")
+
+
+def main() -> None:
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")])  # for pair_injection
+    separator = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(dest="action", required=True)
+    collecting = actions.add_parser("collect")
+    collecting.add_argument("file", type=Path)
+    collecting.add_argument("--trials", type=int, default=PAIRS)
+    collecting.add_argument("--percents", default="0,0")
+    collecting.add_argument("--alone", action="store_true")
+    drawing = actions.add_parser("curve")
+    drawing.add_argument("files", type=Path, nargs="+")
+    drawing.add_argument("--pairs", type=int, default=PAIRS, help="before the first look")
+    drawing.add_argument("--most", type=int, default=0, help="pairs of a run, at most; default: half as many again")
+    drawing.add_argument("--threshold", type=parse_share, default=0.03)
+    given = parser.parse_args(sys.argv[1:separator])
+    if given.action == "collect":
+        percents = [float(percent) for percent in given.percents.split(",")]
+        collect(given.file, given.trials, percents, sys.argv[separator + 1 :], alone=given.alone)
+    else:
+        curve(given.files, given.pairs, given.most or math.ceil(given.pairs * 1.5), given.threshold)
+
+
+if __name__ == "__main__":
+    main()
