@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError
-from llm_bench_fixtures.saving import project_folder, storage_folder
 from llm_bench_fixtures.state import TURNS, is_timing, metrics_of, or_usage_error, selection_of, settings_of
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ def rules_of(config: pytest.Config) -> Rules:
 def _find_baseline(config: pytest.Config) -> Baseline:
     from llm_bench_fixtures.history.baseline import Likeness, find_baseline
     from llm_bench_fixtures.options import LoadFormat
+    from llm_bench_fixtures.saving import project_folder
 
     settings = settings_of(config)
     named = config.getoption("benchmark_compare")
@@ -90,6 +90,8 @@ def _find_baseline(config: pytest.Config) -> Baseline:
 
 def _storage(config: pytest.Config) -> Path | None:
     """None where nothing was ever saved. Raises InvalidSetting where runs aren't kept in files."""
+    from llm_bench_fixtures.saving import storage_folder
+
     if "://" in str(config.getoption("benchmark_storage")).removeprefix("file://"):
         raise InvalidSetting("--benchmark-storage: the gate reads runs that are kept in a folder")
     folder = storage_folder(config)

@@ -123,8 +123,11 @@ def saved_run(run: Run, source: str = "this run") -> SavedRun:
 
 
 def saved_run_from_json(run: Mapping[str, Any], source: str) -> SavedRun:
-    """What `run_to_json` gave, in this process or in another."""
-    return replace(msgspec.convert(run, SavedRun), source=source)
+    """What `run_to_json` gave, in this process or in another. Raises UnreadableResults for that of another schema."""
+    try:
+        return replace(msgspec.convert(run, SavedRun), source=source)
+    except msgspec.ValidationError as error:
+        raise DamagedResults(f"the results of {source} can't be read: {error}") from error
 
 
 def read_saved_run(path: Path) -> SavedRun:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.comparison import Comparison, compare_runs
 from llm_bench_fixtures.history.rules import Force, NamedRule, Rules
 from llm_bench_fixtures.history.saved import saved_run_from_json
@@ -18,8 +19,11 @@ RULES = Rules((NamedRule(Kind.TIMING, Force.OFF),))  # times have their own verd
 
 
 def compare_carried(runs: Sequence[Mapping[str, Any]]) -> Comparison | None:
-    """runs: BASE's and HEAD's, as run_to_json gives them. None where there are not both."""
+    """runs: BASE's and HEAD's, as run_to_json gives them. None where there are not both, or not both of this schema."""
     if len(runs) != 2:
         return None
-    base, head = (saved_run_from_json(run, side) for run, side in zip(runs, ("BASE", "HEAD"), strict=True))
+    try:
+        base, head = (saved_run_from_json(run, side) for run, side in zip(runs, ("BASE", "HEAD"), strict=True))
+    except UnreadableResults:
+        return None
     return compare_runs(base, head, RULES, registry())
