@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from llm_bench_fixtures.exit_status import ExitStatus
+
 WORKFLOWS = Path(__file__).resolve().parent.parent / "docs" / "ci"
 NOT_RUN = ("Install", "Comment")  # what needs the network, or GitHub itself
 SUITE = """
@@ -71,7 +73,7 @@ class Project:
         git(self.folder, "switch", "-q", "-c", "topic")
         git(self.folder, "commit", "-q", "--allow-empty", "-m", "A change")
 
-    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str, allowed: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
         environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -88,7 +90,7 @@ class Project:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode in allowed, done.stdout + done.stderr
         return done
 
 
@@ -125,8 +127,10 @@ def test_gitlabs_commands_save_and_judge(project: Project) -> None:
 
 def test_the_paired_gates_command(project: Project) -> None:
     project.branch()
-    project.run(GITHUB["Measure both versions in turn"])
-    assert "test_mine" in (project.folder / "step.md").read_text(encoding="utf-8")
+    """Equal versions are never found to differ; on a busy machine they may not be found equal either."""
+    done = project.run(GITHUB["Measure both versions in turn"], allowed=(ExitStatus.PASSED, ExitStatus.INCONCLUSIVE))
+    assert "1 tests in" in done.stdout
+    assert f"exit status {done.returncode}" in (project.folder / "step.md").read_text(encoding="utf-8")
 
 
 def test_both_forges_run_the_same_paired_gate() -> None:

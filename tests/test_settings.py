@@ -38,6 +38,11 @@ def test_nothing_given_means_every_default() -> None:
         seed=0,
         report=Path("llm-bench-report"),
         cache_dir=None,
+        gate=False,
+        gate_rules=(),
+        gate_missing=frozenset(),
+        gate_summary=None,
+        baseline="",
     )
 
 
@@ -168,6 +173,7 @@ def test_the_switches_are_the_truth_values() -> None:
     assert {option.name for option in OPTIONS if option.is_switch} == {
         "trust_remote_code",
         "probe",
+        "gate",
         "isolate",
         "bnb_double_quant",
     }
