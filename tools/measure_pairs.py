@@ -3,8 +3,9 @@
 The slowdown is real: in each decode step a fixed number of small matrix-vector products, which take 2, 3, 5 or 10 % of
 the step (pair_injection.py). The trials are those of `llm-bench pair`: fresh processes that take turns.
 
-    python tools/measure_pairs.py collect FILE [--trials N] [--percents 0,5] [--alone] [-- arguments of pytest]
-adds N trials to a file of raw times, and can be called again to add more. The percentages are those of the sides, the
+    python tools/measure_pairs.py collect FILE --cost COST [--trials N] [--percents 0,5] [--alone] [-- arguments of pytest]
+adds N trials to a file of raw times, and can be called again to add more. COST keeps what the extra work takes, for all
+files of the same arguments; it is measured first where it isn't there. The percentages are those of the sides, the
 first of which the others are compared with: 0,0 is a version against itself. Each side is one more process alive at the
 same time. --alone: one after the other instead, neither pinned nor taking turns, as two runs of pytest-benchmark are
     python tools/measure_pairs.py curve FILE [FILE ...] [--pairs K] [--threshold SHARE]
@@ -30,12 +31,13 @@ from typing import TypeAlias
 
 from scipy import stats
 
+from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.options import parse_share
 from llm_bench_fixtures.paired.command import PAIRS
 from llm_bench_fixtures.paired.looks import Looks
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.sides import Side
-from llm_bench_fixtures.paired.statistics import JUDGED, Comparison, Verdict, hodges_lehmann, pair_difference
+from llm_bench_fixtures.paired.statistics import JUDGED, Comparison, pair_difference
 from llm_bench_fixtures.paired.steadiness import choose_cores, steady_environment
 from llm_bench_fixtures.paired.trial import Pace, Row, Trial, run_trial
 from llm_bench_fixtures.paired.workers import Command
@@ -46,6 +48,8 @@ from llm_bench_fixtures.results.formatting import format_share
 TOOLS = Path(__file__).resolve().parent
 ROOT = TOOLS.parent
 FEW, MANY = 20, 120  # products in each decode step, to find what one takes
+CALIBRATIONS = 3  # trials with each
+TPOT = next(metric for metric in JUDGED if metric.name == "tpot_s")
 TIMEOUT_S = 300.0
 GROUPS = 400  # of pairs, drawn anew from the trials
 SHARES = (0.05, 0.10)  # by which a mean or a median of single runs may differ
@@ -90,46 +94,70 @@ def trial_alone(products: Sequence[Products], arguments: Sequence[str], pace: Pa
     return together
 
 
-def calibrate(percents: Sequence[float], arguments: Sequence[str]) -> list[dict[str, int]]:
-    """The products that make each decode step slower by so many percent, for each percentage by test.
+@dataclass(frozen=True)
+class Cost:
+    """Of a test's decode step, and of the products in it: the first of them takes longer than each of the others."""
 
-    Measured within the step itself, where they find the caches as the model leaves them: the first product takes much
-    longer than the others.
+    step_s: float
+    fixed_s: float
+    each_s: float
+
+    def products(self, share: float) -> int:
+        """For an extra of `share` of the step."""
+        return max(round((share * self.step_s - self.fixed_s) / self.each_s), 1) if share else 0
+
+
+def calibrate(path: Path, arguments: Sequence[str]) -> dict[str, Cost]:
+    """By test; measured within the step itself, where products find the caches as the model leaves them.
+
+    Kept in a file, so that all that is collected with it is slowed down by the same work.
     """
-    few, many = (trial_of([{}, {"*": count}], arguments, Pace()).rounds for count in (FEW, MANY))
-    return [{test: products_of(percent / 100, few[test], many[test]) for test in few} for percent in percents]
+    if not path.exists():
+        trials = {
+            count: [trial_of([{}, {"*": count}], arguments, Pace()).rounds for _ in range(CALIBRATIONS)]
+            for count in (FEW, MANY)
+        }
+        costs = {
+            test: cost_of([trial[test] for trial in trials[FEW]], [trial[test] for trial in trials[MANY]])
+            for test in trials[FEW][0]
+        }
+        path.write_text(json.dumps({test: asdict(cost) for test, cost in costs.items()}), encoding="utf-8")
+    return {test: Cost(**cost) for test, cost in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
-def products_of(share: float, few: Sequence[Row], many: Sequence[Row]) -> int:
-    """For an extra of `share` of a decode step. few, many: rounds without and with so many products."""
-    if not share:
-        return 0
-    step_s = statistics.median(row[0].tpot_s or math.nan for row in few)
+def cost_of(few: Sequence[Sequence[Row]], many: Sequence[Sequence[Row]]) -> Cost:
+    """From trials with so many products on the second side."""
+    step_s = statistics.median(row[0].tpot_s for rows in few for row in rows)
     few_s, many_s = (
-        step_s * math.expm1(hodges_lehmann([math.log((row[1].tpot_s or 1) / (row[0].tpot_s or 1)) for row in rows]))
-        for rows in (few, many)
+        step_s * math.expm1(statistics.fmean(pair_difference(TPOT, rows) for rows in trials)) for trials in (few, many)
     )
     each_s = (many_s - few_s) / (MANY - FEW)
-    fixed_s = few_s - FEW * each_s
-    return max(round((share * step_s - fixed_s) / each_s), 1)
+    return Cost(step_s, few_s - FEW * each_s, each_s)
 
 
-def collect(path: Path, trials: int, percents: Sequence[float], arguments: Sequence[str], *, alone: bool) -> None:
+def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
+    path: Path = given.file
     if not path.exists():
-        pace = Pace(turn_s=0, rounds=10) if alone else Pace()
-        products = calibrate(percents, arguments)
-        header = {"percents": percents, "alone": alone, "arguments": arguments, "pace": asdict(pace)}
-        path.write_text(json.dumps({**header, "products": products}) + "\n", encoding="utf-8")
+        percents = [float(percent) for percent in given.percents.split(",")]
+        costs = calibrate(given.cost, arguments)
+        header = {
+            "percents": percents,
+            "alone": given.alone,
+            "arguments": arguments,
+            "pace": asdict(Pace(turn_s=0, rounds=10) if given.alone else Pace()),
+            "products": [{test: cost.products(percent / 100) for test, cost in costs.items()} for percent in percents],
+        }
+        path.write_text(json.dumps(header) + "\n", encoding="utf-8")
     with path.open(encoding="utf-8") as file:
         header = json.loads(file.readline())
     run = trial_alone if header["alone"] else trial_of
-    for number in range(1, trials + 1):
+    for number in range(1, given.trials + 1):
         started = time.monotonic()
         trial = run(header["products"], header["arguments"], Pace(**header["pace"]))
         rounds = {test: [[astuple(times) for times in row] for row in rows] for test, rows in trial.rounds.items()}
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"total_s": trial.total_s, "rounds": rounds}) + "\n")
-        print(f"trial {number} of {trials}: {time.monotonic() - started:.0f} s", flush=True)
+        print(f"trial {number} of {given.trials}: {time.monotonic() - started:.0f} s", flush=True)
 
 
 @dataclass(frozen=True)
@@ -348,6 +376,7 @@ def main() -> None:
     collecting.add_argument("file", type=Path)
     collecting.add_argument("--trials", type=int, default=PAIRS)
     collecting.add_argument("--percents", default="0,0")
+    collecting.add_argument("--cost", type=Path, required=True, help="what a product takes; measured if not there")
     collecting.add_argument("--alone", action="store_true")
     drawing = actions.add_parser("curve")
     drawing.add_argument("files", type=Path, nargs="+")
@@ -356,8 +385,7 @@ def main() -> None:
     drawing.add_argument("--threshold", type=parse_share, default=0.03)
     given = parser.parse_args(sys.argv[1:separator])
     if given.action == "collect":
-        percents = [float(percent) for percent in given.percents.split(",")]
-        collect(given.file, given.trials, percents, sys.argv[separator + 1 :], alone=given.alone)
+        collect(given, sys.argv[separator + 1 :])
     else:
         curve(given.files, given.pairs, given.most or math.ceil(given.pairs * 1.5), given.threshold)
 

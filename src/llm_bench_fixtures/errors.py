@@ -177,3 +177,7 @@ class SideFailed(LlmBenchError):
         self.side = side
         self.test = test
         self.reason = reason
+
+
+class PlatformUnsupported(LlmBenchError):
+    """What was asked for can't be done on this operating system."""

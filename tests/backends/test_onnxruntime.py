@@ -15,6 +15,8 @@ import torch
 
 pytest.importorskip("optimum.onnxruntime")
 
+import onnxruntime
+
 from llm_bench_fixtures.backends import load_variant, translate_out_of_memory
 from llm_bench_fixtures.backends import onnx_calibration as calibration
 from llm_bench_fixtures.backends import onnxruntime as backend
@@ -49,6 +51,24 @@ def feeds(loaded: Mapping[str, LoadedModel]) -> list[calibration.Feed]:
         patch.setattr(calibration, "PROMPTS", 2)
         patch.setattr(calibration, "NEW_TOKENS", 3)
         return calibration.record_feeds(model.module, model.tokenizer, read_corpus(CALIBRATION_FOLDER).texts)
+
+
+@pytest.mark.parametrize(("policy", "is_told"), [("passive", True), ("active", False)])
+def test_the_pool_waits_as_openmp_is_told_to(
+    policy: str, is_told: bool, loaded: Mapping[str, LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool that spins after its work takes the core from a process whose turn it is."""
+    entries: dict[str, str] = {}
+
+    class Options(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def add_session_config_entry(self, name: str, value: str) -> None:
+            entries[name] = value
+
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    monkeypatch.setattr(onnxruntime, "SessionOptions", Options)
+    model = loaded["ort-fp32"]
+    backend.open_model(Path(model.module.model_save_dir), model.device)
+    assert entries == ({"session.intra_op.allow_spinning": "0"} if is_told else {})
 
 
 def test_the_exported_loss_is_that_of_torch_to_a_thousandth(losses: Mapping[str, float], fp32_loss: float) -> None:

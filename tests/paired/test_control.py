@@ -98,6 +98,19 @@ def test_a_failing_test_names_its_side_and_spares_the_others(run_pair: RunPair) 
     assert result.status is ExitStatus.WORKER_FAILED
 
 
+@pytest.mark.parametrize("attempt", range(4))  # the order within a round is random
+def test_a_test_that_fails_within_a_round_spares_the_side_that_waits(run_pair: RunPair, attempt: int) -> None:
+    """The one that waited in the middle of its round was told to go on to the next test, and failed of that."""
+    told = {"tests": TWO, "pauses": 3}
+    result = run_pair(told, {**told, "errors": {"a": "boom"}})
+    assert result.not_compared == (NotCompared("a", Absence.FAILED, "HEAD", "boom"),)
+    assert verdicts(result, "b") == {Verdict.UNCHANGED}
+
+
+def test_a_limit_of_no_time_leaves_one_pair(run_pair: RunPair) -> None:
+    assert run_pair({"tests": TWO}, {"tests": TWO}, max_time_s=0.0).pairs == 1
+
+
 def test_another_workload_is_not_compared(run_pair: RunPair) -> None:
     result = run_pair({"tests": TWO}, {"tests": TWO, "workloads": {"a": "longer"}})
     assert [(row.test, row.absence) for row in result.not_compared] == [("a", Absence.CHANGED)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.options import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.paired.control import PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
@@ -85,6 +86,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_sides(given: argparse.Namespace, base: str, head: str, *, threshold: float, grows: bool) -> PairedResult:
     """Open the sides and run their pairs. Raises what opening them raises; all else is in the result."""
+    if os.name != "posix":
+        raise PlatformUnsupported("the processes of a pair inherit a socket, which they can on Linux and macOS only")
     here = Path.cwd()
     cores = choose_cores(given.threads)
     command = Command(tuple(given.passed_on), steady_environment(given.threads, cores), cores, given.timeout)

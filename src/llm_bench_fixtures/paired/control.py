@@ -89,7 +89,8 @@ class PairedRun:
 
     @property
     def _max_time_s(self) -> float:
-        return self.plan.max_time_s or self.plan.max_time_per_test_s * len(self._tests)
+        given = self.plan.max_time_s
+        return self.plan.max_time_per_test_s * len(self._tests) if given is None else given
 
     def _run_pair(self) -> None:
         is_first = not self._trials
