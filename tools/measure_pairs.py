@@ -3,7 +3,7 @@
 The slowdown is real: in each decode step a fixed number of small matrix-vector products, which take 2, 3, 5 or 10 % of
 the step (pair_injection.py). The trials are those of `llm-bench pair`: fresh processes that take turns.
 
-    python tools/measure_pairs.py collect FILE --cost COST [--trials N] [--percents 0,5] [--alone] [-- arguments of pytest]
+    python tools/measure_pairs.py collect FILE --cost COST [--trials N] [--percents 0,5] [--alone] [-- pytest arguments]
 adds N trials to a file of raw times, and can be called again to add more. COST keeps what the extra work takes, for all
 files of the same arguments; it is measured first where it isn't there. The percentages are those of the sides, the
 first of which the others are compared with: 0,0 is a version against itself. Each side is one more process alive at the
