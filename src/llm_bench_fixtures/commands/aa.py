@@ -22,7 +22,8 @@ THRESHOLD = 0.0  # nothing is to be judged
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from llm_bench_fixtures.paired.command import add_run_arguments, checked
+    from llm_bench_fixtures.commands.arguments import checked
+    from llm_bench_fixtures.paired.command import add_run_arguments
 
     parser.usage = "%(prog)s [VERSION] [options] [-- pytest arguments]"
     parser.add_argument("version", metavar="VERSION", nargs="?", default=".", help="default: . (this folder as it is)")
@@ -36,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from llm_bench_fixtures.commands.console import say
     from llm_bench_fixtures.paired import noise_floor
-    from llm_bench_fixtures.paired.command import run_sides, say, write_json
+    from llm_bench_fixtures.paired.command import run_sides, write_json
 
     result = run_sides(arguments, arguments.version, arguments.version, threshold=THRESHOLD, grows=False)
     found = noise_floor.floors(result)

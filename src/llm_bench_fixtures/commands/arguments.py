@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
 from llm_bench_fixtures.history.storage import find_storage
 from llm_bench_fixtures.options import OPTIONS
+
+T = TypeVar("T")
 
 OPTION = {option.name: option for option in OPTIONS}
 
@@ -37,18 +39,20 @@ def add_option(parser: argparse.ArgumentParser, flag: str, name: str) -> None:
     option = OPTION[name]
     parser.add_argument(
         flag,
-        type=_parser_of(option.parse),
+        type=checked(option.parse),
         default=option.default,
         metavar=option.metavar,
         help=option.full_help.replace("%", "%%"),
     )
 
 
-def _parser_of(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    def parsed(text: str) -> Any:
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """For argparse, which shows the message of its own class of error only."""
+
+    def parse_argument(text: str) -> T:
         try:
             return parse(text)
         except InvalidSetting as error:
             raise argparse.ArgumentTypeError(str(error)) from error
 
-    return parsed
+    return parse_argument

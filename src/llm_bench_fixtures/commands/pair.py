@@ -35,7 +35,8 @@ HELP = "compare the speed of two versions in processes that take turns"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from llm_bench_fixtures.paired.command import add_run_arguments, checked
+    from llm_bench_fixtures.commands.arguments import checked
+    from llm_bench_fixtures.paired.command import add_run_arguments
 
     parser.usage = "%(prog)s BASE [HEAD] [options] [-- pytest arguments]"
     parser.add_argument("base", metavar="BASE", help="what HEAD is compared with")
@@ -57,8 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from llm_bench_fixtures.commands.console import say
     from llm_bench_fixtures.paired import presentation
-    from llm_bench_fixtures.paired.command import run_sides, say, write_json, write_text
+    from llm_bench_fixtures.paired.command import run_sides, write_json, write_text
 
     result = run_sides(arguments, arguments.base, arguments.head, threshold=arguments.threshold, grows=True)
     summary = presentation.summarize(result)

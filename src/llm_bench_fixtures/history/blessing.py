@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.history.saved import EXTRA, Blessing, SavedRun, read_saved_run
+from llm_bench_fixtures.results.storage import replacing
 
 
 def bless(path: Path, reason: str) -> SavedRun:
@@ -22,7 +23,6 @@ def bless(path: Path, reason: str) -> SavedRun:
     data = json.loads(path.read_text(encoding="utf-8"))
     blessing = Blessing(reason.strip(), datetime.now(UTC).isoformat(timespec="seconds"))
     data.get(EXTRA, data)["blessing"] = asdict(blessing)
-    scratch = path.with_suffix(".json.part")
-    scratch.write_text(json.dumps(data, indent=4), encoding="utf-8")
-    scratch.replace(path)
+    with replacing(path) as scratch:
+        scratch.write_text(json.dumps(data, indent=4), encoding="utf-8")
     return run

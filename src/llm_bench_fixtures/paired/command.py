@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
+from llm_bench_fixtures.commands.arguments import checked
+from llm_bench_fixtures.errors import PlatformUnsupported
 from llm_bench_fixtures.options import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.paired.control import PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
@@ -24,23 +25,9 @@ from llm_bench_fixtures.paired.steadiness import choose_cores, steady_environmen
 from llm_bench_fixtures.paired.trial import Pace
 from llm_bench_fixtures.paired.workers import Command
 
-T = TypeVar("T")
-
 PAIRS = 8
 TIMEOUT_S = 300.0
 MAX_TIME_PER_TEST_S = 60.0
-
-
-def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """For argparse, which shows the message of its own class of error only."""
-
-    def parse_argument(text: str) -> T:
-        try:
-            return parse(text)
-        except InvalidSetting as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return parse_argument
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,8 +116,3 @@ def write_json(data: Any, path: Path) -> None:
 def write_text(text: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-
-
-def say(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)  # noqa: T201  # a command line speaks
