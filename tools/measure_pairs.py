@@ -37,7 +37,7 @@ from llm_bench_fixtures.paired.command import PAIRS
 from llm_bench_fixtures.paired.looks import Looks
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.sides import Side
-from llm_bench_fixtures.paired.statistics import JUDGED, Comparison, pair_difference
+from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.steadiness import choose_cores, steady_environment
 from llm_bench_fixtures.paired.trial import Pace, Row, Trial, run_trial
 from llm_bench_fixtures.paired.workers import Command
@@ -47,8 +47,10 @@ from llm_bench_fixtures.results.formatting import format_share
 
 TOOLS = Path(__file__).resolve().parent
 ROOT = TOOLS.parent
-FEW, MANY = 20, 120  # products in each decode step, to find what one takes
-CALIBRATIONS = 3  # trials with each
+FEW = 20  # products in each decode step, and then so many that they take about a share of it, to find what one takes
+MANY_SHARE = 0.4
+PRODUCT_S = 1e-6  # about what one takes; only how many are tried rests on it
+CALIBRATIONS = 2  # trials with each
 TPOT = next(metric for metric in JUDGED if metric.name == "tpot_s")
 TIMEOUT_S = 300.0
 GROUPS = 400  # of pairs, drawn anew from the trials
@@ -113,25 +115,24 @@ def calibrate(path: Path, arguments: Sequence[str]) -> dict[str, Cost]:
     Kept in a file, so that all that is collected with it is slowed down by the same work.
     """
     if not path.exists():
-        trials = {
-            count: [trial_of([{}, {"*": count}], arguments, Pace()).rounds for _ in range(CALIBRATIONS)]
-            for count in (FEW, MANY)
-        }
+        few = [trial_of([{}, {"*": FEW}], arguments, Pace()).rounds for _ in range(CALIBRATIONS)]
+        steps_s = {test: statistics.median(row[0].tpot_s for trial in few for row in trial[test]) for test in few[0]}
+        counts = {test: FEW + round(MANY_SHARE * step_s / PRODUCT_S) for test, step_s in steps_s.items()}
+        many = [trial_of([{}, counts], arguments, Pace()).rounds for _ in range(CALIBRATIONS)]
         costs = {
-            test: cost_of([trial[test] for trial in trials[FEW]], [trial[test] for trial in trials[MANY]])
-            for test in trials[FEW][0]
+            test: cost_of(step_s, [trial[test] for trial in few], [trial[test] for trial in many], counts[test])
+            for test, step_s in steps_s.items()
         }
         path.write_text(json.dumps({test: asdict(cost) for test, cost in costs.items()}), encoding="utf-8")
     return {test: Cost(**cost) for test, cost in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
-def cost_of(few: Sequence[Sequence[Row]], many: Sequence[Sequence[Row]]) -> Cost:
-    """From trials with so many products on the second side."""
-    step_s = statistics.median(row[0].tpot_s for rows in few for row in rows)
+def cost_of(step_s: float, few: Sequence[Sequence[Row]], many: Sequence[Sequence[Row]], count: int) -> Cost:
+    """From trials with few products on the second side, and from others with `count`."""
     few_s, many_s = (
         step_s * math.expm1(statistics.fmean(pair_difference(TPOT, rows) for rows in trials)) for trials in (few, many)
     )
-    each_s = (many_s - few_s) / (MANY - FEW)
+    each_s = (many_s - few_s) / (count - FEW)
     return Cost(step_s, few_s - FEW * each_s, each_s)
 
 
@@ -168,7 +169,7 @@ class Column:
     alone: bool
     sides: int
     rounds: tuple[Rounds, ...]
-    differences: tuple[Mapping[Comparison, float], ...]
+    differences: tuple[Mapping[Measurand, float], ...]
     seconds: tuple[float, ...]
 
     @property
@@ -204,9 +205,9 @@ def read(path: Path) -> Iterator[Column]:
         )
 
 
-def differences_of(rounds: Rounds) -> dict[Comparison, float]:
+def differences_of(rounds: Rounds) -> dict[Measurand, float]:
     found = {
-        Comparison(test, metric.name): pair_difference(metric, [(base, head) for base, head in rows])
+        Measurand(test, metric.name): pair_difference(metric, [(base, head) for base, head in rows])
         for test, rows in rounds.items()
         for metric in JUDGED
     }
@@ -237,7 +238,7 @@ class Tally:
 
     def add(self, looks: Looks, tests: Sequence[str]) -> None:
         """Of these tests only."""
-        known = {key: found.verdict for key, found in looks.judgements().items() if key.test in tests}
+        known = {key: found.verdict for key, found in looks.findings().items() if key.test in tests}
         regressed = {key for key, verdict in known.items() if verdict is Verdict.REGRESSED}
         self.runs += 1
         self.comparisons += len(known)
@@ -250,7 +251,7 @@ class Tally:
         self.pairs += looks.pairs
 
 
-def decide(pairs: Sequence[Mapping[Comparison, float]], first: int, threshold: float) -> Looks:
+def decide(pairs: Sequence[Mapping[Measurand, float]], first: int, threshold: float) -> Looks:
     """The gate's decisions over these pairs: looks as they fall due, one at the end, no more when all is settled."""
     looks = Looks(threshold, first)
     for pair in pairs:

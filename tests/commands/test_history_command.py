@@ -12,7 +12,7 @@ from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.cli import main
 from llm_bench_fixtures.exit_status import ExitStatus
-from llm_bench_fixtures.report.history import short_name
+from llm_bench_fixtures.report.history import run_name
 
 
 def test_a_run_is_a_row_with_what_tells_it_from_others(shell: Shell) -> None:
@@ -126,7 +126,7 @@ def test_hostile_text_is_shown_without_its_power(shell: Shell) -> None:
     ],
 )
 def test_the_name_of_a_run_is_short_and_can_be_typed(file: str, name: str) -> None:
-    assert short_name(file) == name
+    assert run_name(file) == name
 
 
 def test_two_machines_are_told_apart(shell: Shell) -> None:

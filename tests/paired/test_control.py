@@ -12,7 +12,7 @@ from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired import control
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
-from llm_bench_fixtures.paired.statistics import Comparison
+from llm_bench_fixtures.paired.statistics import Measurand
 from llm_bench_fixtures.results.storage import run_to_json
 
 RunPair = Callable[..., PairedResult]
@@ -21,13 +21,13 @@ TWO = {"a": 0.1, "b": 0.2}
 
 
 def verdicts(result: PairedResult, test: str) -> set[Verdict]:
-    return {found.verdict for key, found in result.judgements.items() if key.test == test}
+    return {found.verdict for key, found in result.findings.items() if key.test == test}
 
 
 def test_equal_sides_are_unchanged(run_pair: RunPair) -> None:
     result = run_pair({"tests": TWO}, {"tests": TWO})
     assert verdicts(result, "a") == verdicts(result, "b") == {Verdict.UNCHANGED}
-    assert len(result.judgements) == 2 * 4  # tests x metrics
+    assert len(result.findings) == 2 * 4  # tests x metrics
     assert result.pairs == 3
     assert result.status is ExitStatus.PASSED
 
@@ -42,7 +42,7 @@ def test_what_is_slower_regressed_and_what_is_faster_improved(run_pair: RunPair)
 def test_only_what_is_open_goes_into_more_pairs(run_pair: RunPair) -> None:
     """The fakes' noise is on top of one another's; a is steady, b differs by about 3 %, on the threshold itself."""
     result = run_pair({"tests": TWO, "noise": 0.001}, {"tests": {"a": 0.1, "b": 0.206}}, max_time_s=6.0)
-    by_test = {key.test: found.estimate.pairs for key, found in result.judgements.items() if found.estimate}
+    by_test = {key.test: found.estimate.pairs for key, found in result.findings.items() if found.estimate}
     assert by_test["a"] == 3
     assert [sorted(trial.rounds) for trial in result.trials[3:]] == [["b"]] * (len(result.trials) - 3)
 
@@ -72,7 +72,7 @@ def test_tests_of_one_side_are_told_and_not_compared(run_pair: RunPair) -> None:
         NotCompared("old", Absence.VANISHED, "BASE"),
         NotCompared("new", Absence.NEW, "HEAD"),
     )
-    assert {key.test for key in result.judgements} == {"a"}
+    assert {key.test for key in result.findings} == {"a"}
     assert result.status is ExitStatus.PASSED
 
 
@@ -83,7 +83,7 @@ def test_no_test_in_common_is_not_measured(run_pair: RunPair) -> None:
 def test_a_skip_is_told_with_its_side_and_reason(run_pair: RunPair) -> None:
     result = run_pair({"tests": TWO}, {"tests": TWO, "skips": {"b": "no such backend"}})
     assert result.not_compared == (NotCompared("b", Absence.SKIPPED, "HEAD", "no such backend"),)
-    assert {key.test for key in result.judgements} == {"a"}
+    assert {key.test for key in result.findings} == {"a"}
 
 
 def test_a_skip_of_both_sides_names_neither(run_pair: RunPair) -> None:
@@ -188,7 +188,7 @@ def test_ctrl_c_keeps_the_complete_pairs(run_pair: RunPair, monkeypatch: pytest.
     result = run_pair({"tests": {"a": 0.1}}, {"tests": {"a": 0.15}}, pairs=8)
     assert result.interrupted
     assert result.pairs == 3
-    assert result.judgements[Comparison("a", "latency_s")].verdict is Verdict.REGRESSED
+    assert result.findings[Measurand("a", "latency_s")].verdict is Verdict.REGRESSED
     assert result.status is ExitStatus.INTERRUPTED
 
 
@@ -197,4 +197,4 @@ def test_swapping_the_sides_of_the_same_rounds_mirrors_the_differences(run_pair:
     swapped = [[(head, base) for base, head in trial.rounds["a"]] for trial in result.trials]
     for metric in control.JUDGED:
         mirrored = tuple(control.pair_difference(metric, rows) for rows in swapped)
-        assert mirrored == tuple(-value for value in result.differences[Comparison("a", metric.name)])
+        assert mirrored == tuple(-value for value in result.differences[Measurand("a", metric.name)])

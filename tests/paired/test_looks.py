@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from llm_bench_fixtures.paired.looks import ALPHA, Looks, alpha_of_look
-from llm_bench_fixtures.paired.statistics import Comparison, Verdict
+from llm_bench_fixtures.paired.statistics import Measurand, Verdict
 
-A, B = Comparison("a", "latency_s"), Comparison("b", "latency_s")
+A, B = Measurand("a", "latency_s"), Measurand("b", "latency_s")
 
 
 def looked(values: list[float], pairs: int = 4) -> Looks:
@@ -40,7 +40,7 @@ def test_what_is_settled_keeps_its_verdict_and_takes_no_more_pairs() -> None:
     for _ in range(4):
         looks.add({A: -5.0})
     looks.look()
-    assert looks.judgements()[A].verdict is Verdict.REGRESSED
+    assert looks.findings()[A].verdict is Verdict.REGRESSED
     assert len(looks.differences[A]) == 4
     assert looks.open_tests == ()
 
@@ -51,14 +51,14 @@ def test_what_is_open_is_looked_at_again() -> None:
     for value in [0.1, 0.11] * 20:
         looks.add({A: value})
     looks.look()
-    assert looks.judgements()[A].verdict is Verdict.REGRESSED
+    assert looks.findings()[A].verdict is Verdict.REGRESSED
 
 
 def test_looking_on_the_way_settles_nothing() -> None:
     looks = Looks(0.03, 4)
     for value in [0.0, 0.001, 0.0]:
         looks.add({A: value})
-    assert looks.judgements()[A].verdict is Verdict.UNCHANGED
+    assert looks.findings()[A].verdict is Verdict.UNCHANGED
     assert looks.open_tests == ("a",)
 
 
@@ -68,7 +68,7 @@ def test_a_forgotten_test_has_no_verdict() -> None:
         looks.add({A: 0.0, B: 0.0})
     looks.look()
     looks.forget("a")
-    assert list(looks.judgements()) == [B]
+    assert list(looks.findings()) == [B]
 
 
 @pytest.mark.parametrize("tests", [1, 10])
@@ -88,13 +88,13 @@ def test_equal_versions_are_called_regressed_in_at_most_one_percent(tests: int) 
                 shared = stats.t.rvs(5, size=tests, random_state=chance)
                 own = chance.normal(size=(tests, 4))
                 pair = {
-                    Comparison(str(test), str(metric)): 0.02 * (shared[test] + own[test, metric])
+                    Measurand(str(test), str(metric)): 0.02 * (shared[test] + own[test, metric])
                     for test in range(tests)
                     for metric in range(4)
                 }
                 looks.add(pair)
             looks.look()
-        alarms += sum(found.verdict is Verdict.REGRESSED for found in looks.judgements().values())
+        alarms += sum(found.verdict is Verdict.REGRESSED for found in looks.findings().values())
     comparisons = trials * tests * 4
     # The four metrics of a test are counted as one observation, because they share their noise.
     assert alarms / 4 <= stats.binom.ppf(0.999, comparisons // 4, ALPHA / 2)
@@ -107,8 +107,8 @@ def test_a_clear_slowdown_is_found_at_the_first_look() -> None:
     for _ in range(300):
         looks = Looks(0.03, 8)
         for _ in range(8):
-            pair = {Comparison(str(test), "latency_s"): chance.normal(0.05 * (test == 0), 0.01) for test in range(10)}
+            pair = {Measurand(str(test), "latency_s"): chance.normal(0.05 * (test == 0), 0.01) for test in range(10)}
             looks.add(pair)
         looks.look()
-        found += looks.judgements()[Comparison("0", "latency_s")].verdict is Verdict.REGRESSED
+        found += looks.findings()[Measurand("0", "latency_s")].verdict is Verdict.REGRESSED
     assert found >= 0.95 * 300

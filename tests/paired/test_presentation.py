@@ -10,7 +10,7 @@ from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.paired.noise_floor import floor_json, floor_lines, floors, status_of
 from llm_bench_fixtures.paired.presentation import markdown, summarize, terminal_lines
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
-from llm_bench_fixtures.paired.statistics import Comparison, judge
+from llm_bench_fixtures.paired.statistics import Measurand, judge
 from llm_bench_fixtures.paired.trial import Trial
 
 SLOWER = (0.1, 0.11, 0.12)
@@ -19,7 +19,7 @@ UNKNOWN = (0.3, -0.3, 0.2)
 
 
 def result_of(**differences: tuple[float, ...]) -> PairedResult:
-    known = {Comparison(test, "decode_tokens_per_s"): values for test, values in differences.items()}
+    known = {Measurand(test, "decode_tokens_per_s"): values for test, values in differences.items()}
     return PairedResult(
         base="commit 1234",
         head="folder /project",
@@ -28,7 +28,7 @@ def result_of(**differences: tuple[float, ...]) -> PairedResult:
         cores=(1,),
         first_look=3,
         look=2,
-        judgements=judge(known, 0.03, 0.05),
+        findings=judge(known, 0.03, 0.05),
         differences=known,
         not_compared=(),
         runs=(),
@@ -56,7 +56,7 @@ def test_what_is_unchanged_is_only_a_count() -> None:
     text = lines_of(result_of(a=SAME, b=SAME))
     assert "2 unchanged of 2 comparisons." in text
     assert "verdict" not in text
-    assert "3 pairs of processes, 1 thread on core 1, 12 s; threshold +3.0 %" in text
+    assert "3 pairs of processes, 1 thread on core 1, 12 s; threshold 3 %" in text
     assert "exit status 0" in text
 
 
@@ -71,7 +71,7 @@ def test_of_many_inconclusive_ones_the_worst_are_rows() -> None:
 
 
 def test_a_threshold_finer_than_the_noise_is_warned_about_with_the_number() -> None:
-    assert "a threshold of +3.0 % is finer than what 3 pairs resolve here" in lines_of(result_of(a=UNKNOWN))
+    assert "a threshold of 3 % is finer than what 3 pairs resolve here" in lines_of(result_of(a=UNKNOWN))
     assert "finer" not in lines_of(result_of(a=SAME))
 
 
@@ -105,7 +105,7 @@ def test_markdown_escapes_what_comes_from_the_code_under_test() -> None:
         ({"failure": "x"}, ExitStatus.WORKER_FAILED),
         ({"not_compared": (NotCompared("t", Absence.FAILED),)}, ExitStatus.WORKER_FAILED),
         ({"not_compared": (NotCompared("t", Absence.NEW),)}, ExitStatus.REGRESSED),
-        ({"judgements": {}}, ExitStatus.NOT_MEASURED),
+        ({"findings": {}}, ExitStatus.NOT_MEASURED),
     ],
 )
 def test_the_gravest_status_wins(changes: dict[str, object], status: ExitStatus) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.statistics import (
     JUDGED,
-    Comparison,
+    Measurand,
     Verdict,
     estimate,
     hodges_lehmann,
@@ -33,7 +33,7 @@ MIRROR = {
 
 seconds = st.floats(1e-6, 1e3)
 differences = st.lists(st.floats(-1, 1), min_size=0, max_size=12)
-families = st.dictionaries(st.builds(Comparison, st.sampled_from("abc"), st.sampled_from(list(BY_NAME))), differences)
+families = st.dictionaries(st.builds(Measurand, st.sampled_from("abc"), st.sampled_from(list(BY_NAME))), differences)
 
 
 def times(latency_s: float) -> Times:
@@ -41,8 +41,8 @@ def times(latency_s: float) -> Times:
 
 
 def only(values: list[float], threshold: float = THRESHOLD, alpha: float = ALPHA) -> Verdict:
-    comparison = Comparison("a", "latency_s")
-    return judge({comparison: values}, threshold, alpha)[comparison].verdict
+    measurand = Measurand("a", "latency_s")
+    return judge({measurand: values}, threshold, alpha)[measurand].verdict
 
 
 def test_the_four_metrics_are_judged() -> None:
@@ -121,14 +121,14 @@ def test_one_of_many_comparisons_has_to_be_surer_than_one_alone() -> None:
     assert found is not None
     assert ALPHA / 40 < found.p < ALPHA
     assert only(values) is Verdict.REGRESSED
-    chance = {Comparison(str(number), "latency_s"): [0.3, -0.3, 0.2, -0.2] for number in range(39)}
-    among = judge({**chance, Comparison("a", "latency_s"): values}, THRESHOLD, ALPHA)
-    assert among[Comparison("a", "latency_s")].verdict is Verdict.INCONCLUSIVE
+    chance = {Measurand(str(number), "latency_s"): [0.3, -0.3, 0.2, -0.2] for number in range(39)}
+    among = judge({**chance, Measurand("a", "latency_s"): values}, THRESHOLD, ALPHA)
+    assert among[Measurand("a", "latency_s")].verdict is Verdict.INCONCLUSIVE
 
 
 @given(families)
-def test_swapping_the_sides_mirrors_every_verdict(family: dict[Comparison, list[float]]) -> None:
-    swapped = {comparison: [-value for value in values] for comparison, values in family.items()}
+def test_swapping_the_sides_mirrors_every_verdict(family: dict[Measurand, list[float]]) -> None:
+    swapped = {measurand: [-value for value in values] for measurand, values in family.items()}
     there = judge(family, THRESHOLD, ALPHA)
     back = judge(swapped, THRESHOLD, ALPHA)
     assert {key: MIRROR[found.verdict] for key, found in there.items()} == {

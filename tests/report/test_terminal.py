@@ -17,8 +17,7 @@ from run_factory import (
     skipped_record,
 )
 
-from llm_bench_fixtures.report.document import Table
-from llm_bench_fixtures.report.terminal import fit_table, plain_table, summary_lines
+from llm_bench_fixtures.report.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
@@ -75,27 +74,6 @@ def test_on_a_narrow_terminal_columns_go_the_least_needed_first() -> None:
     assert "tokens/s" in header
 
 
-def test_a_label_that_was_cut_stands_whole_below() -> None:
-    table = Table(("variant", "what ran", "latency"), (("fp16", "x" * 60, "1 ms"),), frozenset({2}))
-    lines = list(fit_table(table, 40))
-    assert "…" in lines[2]
-    assert "".join(line.strip() for line in lines[3:]).replace(" ", "") == "fp16:" + "x" * 60
-
-
-def test_a_column_without_values_is_left_out() -> None:
-    table = Table(("variant", "what ran", "latency", "loss"), (("fp32", "float32", "1 ms", "–"),), frozenset({2, 3}))
-    assert list(fit_table(table, 80)) == [
-        "variant  what ran      latency",
-        "------------------------------",
-        "fp32     float32          1 ms",
-    ]
-
-
-def test_numbers_are_flush_right() -> None:
-    table = Table(("variant", "what ran", "n"), (("a", "b", "1"), ("a", "b", "100")), frozenset({2}))
-    assert [line[-3:] for line in fit_table(table, 80)] == ["  n", "---", "  1", "100"]
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_a_run_that_measured_nothing(width: int, interrupted: bool) -> None:
@@ -114,15 +92,3 @@ def test_candidates_that_were_not_used_stand_below_the_one_that_was() -> None:
 
 def test_a_run_interrupted_before_its_first_variant() -> None:
     assert "Nothing was timed." in lines_of(make_run([], [make_variant()], interrupted=True), 80)
-
-
-def test_a_plain_table_gives_up_columns_but_cuts_nothing() -> None:
-    table = Table(("name", "first", "last"), (("a", "123456", "z"), ("bb", "1", "yy")))
-    assert list(plain_table(table, 80, ("first",))) == [
-        "name  first   last",
-        "------------------",
-        "a     123456  z",
-        "bb    1       yy",
-    ]
-    assert list(plain_table(table, 17, ("first", "last"))) == ["name  last", "----------", "a     z", "bb    yy"]
-    assert list(plain_table(table, 1, ("first", "last"))) == ["name", "----", "a", "bb"]

@@ -19,9 +19,9 @@ from llm_bench_fixtures.commands.arguments import add_storage
 from llm_bench_fixtures.commands.console import counted, say
 from llm_bench_fixtures.history.headings import Heading, Unreadable, headings, oldest_first
 from llm_bench_fixtures.history.storage import find_storage, run_files
-from llm_bench_fixtures.report.cells import count
+from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.history import DISPENSABLE, history_json, history_table
-from llm_bench_fixtures.report.terminal import plain_table
+from llm_bench_fixtures.results.formatting import count
 
 HELP = "list the saved runs"
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _lines(shown: Sequence[Heading], found: int, unreadable: Sequence[Unreadable], storage: Path) -> Iterator[str]:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     if shown:
-        yield from plain_table(history_table(shown, storage), width, DISPENSABLE)
+        yield from columns(history_table(shown, storage), width, DISPENSABLE)
     yield ""
     yield f"{count(found, 'run')} in {storage}" + (f"; the newest {len(shown)} are shown" if len(shown) < found else "")
     for item in unreadable:

@@ -11,6 +11,7 @@ from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.comparison import Comparison, Coverage
 from llm_bench_fixtures.history.rules import Force
 from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import RunState
 
 
@@ -64,11 +65,11 @@ def decide(comparison: Comparison, allowed: frozenset[Missing] = frozenset()) ->
         return nothing_measured("nothing was timed in this run")
     regressed = comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
     if regressed:
-        subjects = _count(len({one.subject for one in regressed}), "test or variant", "tests and variants")
+        subjects = count(len({one.subject for one in regressed}), "test or variant", "tests and variants")
         return Outcome(
             ExitStatus.REGRESSED,
             comparison,
-            f"{_count(len(regressed), 'value')} of {subjects} regressed",
+            f"{count(len(regressed), 'value')} of {subjects} regressed",
             "Where that is meant: llm-bench bless RUN --reason WHY makes a saved run the baseline.",
         )
     unjudged = comparison.with_verdict(Verdict.NOT_MEASURED, Force.BLOCKING)
@@ -76,7 +77,7 @@ def decide(comparison: Comparison, allowed: frozenset[Missing] = frozenset()) ->
         return Outcome(
             ExitStatus.NOT_COMPARABLE,
             comparison,
-            f"{_count(len(unjudged), 'value')} could not be judged: {unjudged[0].reason}",
+            f"{count(len(unjudged), 'value')} could not be judged: {unjudged[0].reason}",
             "Compare with a run of the same kind, or allow it: --llm-gate-missing=fingerprint.",
         )
     if not comparison.judged_tests:
@@ -96,7 +97,7 @@ def _coverage(comparison: Comparison, allowed: frozenset[Missing]) -> Outcome:
         return Outcome(ExitStatus.COVERAGE, comparison, reason, "Have its tests pass, all of them, and judge that run.")
     vanished = comparison.with_verdict(Verdict.VANISHED, Force.BLOCKING)
     if vanished and Missing.VANISHED not in allowed:
-        reason = f"{_count(len(vanished), 'value')} of the baseline vanished, such as {vanished[0].metric.name} of "
+        reason = f"{count(len(vanished), 'value')} of the baseline vanished, such as {vanished[0].metric.name} of "
         return Outcome(ExitStatus.COVERAGE, comparison, reason + vanished[0].subject, _allow(Missing.VANISHED))
     wrong = [what for what in Missing if what in lacking and what not in allowed]
     if wrong:
@@ -117,7 +118,3 @@ def no_baseline(reason: str, allowed: frozenset[Missing]) -> Outcome:
     status = ExitStatus.PASSED if Missing.BASELINE in allowed else ExitStatus.NO_BASELINE
     advice = "Save one with --benchmark-autosave; --llm-gate-missing=pass lets a first run pass."
     return Outcome(status, None, reason, advice)
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

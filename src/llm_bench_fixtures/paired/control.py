@@ -14,7 +14,7 @@ from llm_bench_fixtures.paired.looks import Looks
 from llm_bench_fixtures.paired.protocol import Outcome
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sides import Side
-from llm_bench_fixtures.paired.statistics import JUDGED, Comparison, pair_difference
+from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Pace, Trial, run_trial
 from llm_bench_fixtures.paired.wording import change_text, duration_text, short_name
 from llm_bench_fixtures.paired.workers import Command
@@ -135,9 +135,9 @@ class PairedRun:
         found = (absence(test, outcomes, trial) for test, outcomes in trial.outcomes.items())
         self._note(row for row in found if row is not None)
 
-    def _differences(self, trial: Trial) -> dict[Comparison, float]:
+    def _differences(self, trial: Trial) -> dict[Measurand, float]:
         return {
-            Comparison(test, metric.name): difference
+            Measurand(test, metric.name): difference
             for test, rows in trial.rounds.items()
             if test not in self._absent
             for metric in JUDGED
@@ -152,7 +152,7 @@ class PairedRun:
     def _so_far(self) -> str:
         """The worst that is known, and the time that is left."""
         left = self._time_left
-        known = [(key, found.estimate) for key, found in self._looks.judgements().items() if found.estimate]
+        known = [(key, found.estimate) for key, found in self._looks.findings().items() if found.estimate]
         worst = max(known, key=lambda item: item[1].mean, default=None)
         text = f"; worst: {short_name(worst[0].test)} {worst[0].metric} {change_text(*worst)}" if worst else ""
         return text + (f"; about {duration_text(left)} left" if left is not None else "")
@@ -176,7 +176,7 @@ class PairedRun:
             cores=self.plan.command.cores,
             first_look=self.plan.pairs,
             look=self._looks.number,
-            judgements=self._looks.judgements(),
+            findings=self._looks.findings(),
             differences={key: tuple(values) for key, values in self._looks.differences.items()},
             not_compared=tuple(self._absent.values()),
             runs=tuple(run for run in observed if run is not None),

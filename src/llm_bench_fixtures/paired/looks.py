@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from llm_bench_fixtures.history.verdicts import Verdict
-from llm_bench_fixtures.paired.statistics import Comparison, Judgement, judge
+from llm_bench_fixtures.paired.statistics import Finding, Measurand, judge
 
 ALPHA = 0.02  # over all looks and both directions, which makes 1 % of false regressions at most
 GROWTH = 1.5
@@ -35,15 +35,15 @@ class Looks:
         self.number = 1
         self.pairs = 0
         self.looked_at = 0  # pairs
-        self.differences: dict[Comparison, list[float]] = defaultdict(list)
-        self._settled: dict[Comparison, Judgement] = {}
+        self.differences: dict[Measurand, list[float]] = defaultdict(list)
+        self._settled: dict[Measurand, Finding] = {}
 
-    def add(self, pair: Mapping[Comparison, float]) -> None:
+    def add(self, pair: Mapping[Measurand, float]) -> None:
         """The differences of one more pair; settled ones that come again are left out."""
         self.pairs += 1
-        for comparison, difference in pair.items():
-            if comparison not in self._settled:
-                self.differences[comparison].append(difference)
+        for measurand, difference in pair.items():
+            if measurand not in self._settled:
+                self.differences[measurand].append(difference)
 
     @property
     def is_due(self) -> bool:
@@ -51,28 +51,26 @@ class Looks:
 
     def look(self) -> None:
         """Settle what can be settled now."""
-        judgements = self.judgements()
+        findings = self.findings()
         self._settled = {
-            comparison: judgement
-            for comparison, judgement in judgements.items()
-            if judgement.verdict is not Verdict.INCONCLUSIVE
+            measurand: finding for measurand, finding in findings.items() if finding.verdict is not Verdict.INCONCLUSIVE
         }
         self.number += 1
         self.looked_at = self.pairs
         self.next_look = max(math.ceil(self.next_look * GROWTH), self.pairs + 1)
 
-    def judgements(self) -> dict[Comparison, Judgement]:
-        """Of every comparison: as it was settled, or as a look would judge it now. Looking here settles nothing."""
+    def findings(self) -> dict[Measurand, Finding]:
+        """Of every measurand: as it was settled, or as a look would judge it now. Looking here settles nothing."""
         now = judge(self.differences, self.threshold, alpha_of_look(self.number))
         return now | self._settled
 
     def forget(self, test: str) -> None:
         """A test that turned out not to be comparable has no verdict."""
-        for comparison in [comparison for comparison in self.differences if comparison.test == test]:
-            del self.differences[comparison]
-            self._settled.pop(comparison, None)
+        for measurand in [measurand for measurand in self.differences if measurand.test == test]:
+            del self.differences[measurand]
+            self._settled.pop(measurand, None)
 
     @property
     def open_tests(self) -> tuple[str, ...]:
-        """The tests with a comparison that isn't settled."""
+        """The tests with a measurand that isn't settled."""
         return tuple(dict.fromkeys(key.test for key in self.differences if key not in self._settled))

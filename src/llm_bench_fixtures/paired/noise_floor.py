@@ -13,10 +13,11 @@ from typing import Any
 from llm_bench_fixtures.artifacts import default_root
 from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.paired.looks import alpha_of_look
-from llm_bench_fixtures.paired.presentation import COLUMNS, absences, aligned, endings, measured_how, wrapped
+from llm_bench_fixtures.paired.presentation import COLUMNS, absences, endings, measured_how, wrapped
 from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.paired.statistics import resolvable, student_margin
 from llm_bench_fixtures.printable import printable
+from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import format_share
 
@@ -57,7 +58,7 @@ def floor_lines(found: tuple[Floor, ...], result: PairedResult, width: int) -> I
     yield from wrapped(f"{printable(result.base)} against itself: {measured_how(result)}", width)
     yield ""
     if rows:
-        yield from (*aligned(Table(HEADER, tuple(rows), frozenset({1, 2, 3}))), "")
+        yield from (*columns(Table(HEADER, tuple(rows), frozenset({1, 2, 3}))), "")
     for text in (*absences(result.not_compared), *endings(result)):
         yield from wrapped(text, width)
 
@@ -80,7 +81,7 @@ def floor_json(found: tuple[Floor, ...], result: PairedResult) -> dict[str, Any]
         "threads": result.threads,
         "cores": result.cores,
         "pairs": result.pairs,
-        "tests": len({comparison.test for comparison in result.differences}),
+        "tests": len({measurand.test for measurand in result.differences}),
         "metrics": [asdict(row) for row in found],
     }
 

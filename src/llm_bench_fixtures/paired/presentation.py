@@ -16,13 +16,14 @@ from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired.looks import alpha_of_look
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
-from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Comparison, Judgement
-from llm_bench_fixtures.paired.wording import change_texts, duration_text, percent_text
+from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Finding, Measurand
+from llm_bench_fixtures.paired.wording import change_texts, duration_text
 from llm_bench_fixtures.printable import printable, printable_lines
+from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.gate import regressions
 from llm_bench_fixtures.report.markdown import escape, markdown_table
-from llm_bench_fixtures.results.formatting import MISSING
+from llm_bench_fixtures.results.formatting import MISSING, count, format_share
 
 HEADER = ("test", "metric", "change", "interval", "verdict", "pairs")
 NUMERIC = frozenset({2, 3, 5})
@@ -60,7 +61,7 @@ def terminal_lines(summary: Summary, width: int) -> Iterator[str]:
     yield from textwrap.wrap(summary.title, width)
     yield from textwrap.wrap(summary.header, width)
     if summary.table.rows:
-        yield from ("", *aligned(summary.table))
+        yield from ("", *columns(summary.table))
     yield ""
     for text in (*summary.sentences, *summary.warnings):
         yield from wrapped(text, width)
@@ -87,40 +88,25 @@ def _markdown_lines(summary: Summary) -> Iterator[str]:
     yield from ("", f"**{escape(summary.conclusion)}**")
 
 
-def aligned(table: Table) -> Iterator[str]:
-    """In columns, with a rule below the header."""
-    columns = list(zip(table.header, *table.rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    for index, cells in enumerate((table.header, *table.rows)):
-        padded = [
-            cell.rjust(width) if column in table.numeric else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        yield "  ".join(padded).rstrip()
-        if index == 0:
-            yield "-" * (sum(widths) + 2 * (len(widths) - 1))
-
-
 def _header(result: PairedResult) -> str:
     return (
-        f"{measured_how(result)}; threshold {percent_text(result.threshold)}, intervals of "
-        f"{1 - alpha_of_look(1):.1%} or more"
+        f"{measured_how(result)}; threshold {format_share(result.threshold)}, intervals of "
+        f"{format_share(1 - alpha_of_look(1))} or more"
     )
 
 
 def measured_how(result: PairedResult) -> str:
-    tests = {comparison.test for comparison in result.judgements}
+    tests = count(len({measurand.test for measurand in result.findings}), "test")
+    pairs = count(result.pairs, "pair")
+    threads = count(result.threads, "thread")
     where = f"on core {', '.join(map(str, result.cores))}" if result.cores else "not bound to a core"
-    threads = f"{result.threads} thread{'s' if result.threads > 1 else ''}"
-    return (
-        f"{len(tests)} tests in {result.pairs} pairs of processes, {threads} {where}, {duration_text(result.elapsed_s)}"
-    )
+    return f"{tests} in {pairs} of processes, {threads} {where}, {duration_text(result.elapsed_s)}"
 
 
-def _long(result: PairedResult) -> list[tuple[Comparison, Judgement]]:
+def _long(result: PairedResult) -> list[tuple[Measurand, Finding]]:
     """What moved, then of what is inconclusive that which may have got worst."""
 
-    def may_be(item: tuple[Comparison, Judgement]) -> float:
+    def may_be(item: tuple[Measurand, Finding]) -> float:
         return item[1].estimate.high if item[1].estimate else math.inf
 
     moved = [item for verdict in MOVED for item in result.of(verdict)]
@@ -128,17 +114,17 @@ def _long(result: PairedResult) -> list[tuple[Comparison, Judgement]]:
     return [*moved, *unknown[:MOST_INCONCLUSIVE]]
 
 
-def _row(comparison: Comparison, judgement: Judgement) -> tuple[str, ...]:
-    found = judgement.estimate
-    change, interval = change_texts(comparison, found) if found else (MISSING, MISSING)
+def _row(measurand: Measurand, finding: Finding) -> tuple[str, ...]:
+    found = finding.estimate
+    change, interval = change_texts(measurand, found) if found else (MISSING, MISSING)
     pairs = str(found.pairs) if found else MISSING
-    return printable(comparison.test), COLUMNS[comparison.metric], change, interval, judgement.verdict, pairs
+    return printable(measurand.test), COLUMNS[measurand.metric], change, interval, finding.verdict, pairs
 
 
 def _counts(result: PairedResult) -> Iterator[str]:
     counts = [f"{len(found)} {verdict}" for verdict in Verdict if (found := result.of(verdict))]
     if counts:
-        yield f"{', '.join(counts)} of {len(result.judgements)} comparisons."
+        yield f"{', '.join(counts)} of {len(result.findings)} comparisons."
     hidden = len(result.of(Verdict.INCONCLUSIVE)) - MOST_INCONCLUSIVE
     if hidden > 0:
         yield f"{hidden} more inconclusive comparisons are not in the table (--json has them all)."
@@ -179,7 +165,7 @@ def endings(result: PairedResult) -> Iterator[str]:
         yield printable_lines(result.failure)
     if result.interrupted:
         yield f"interrupted: the verdicts are those of the {result.pairs} pairs that were complete"
-    elif not result.failure and result.judgements and result.pairs < LEAST_PAIRS:
+    elif not result.failure and result.findings and result.pairs < LEAST_PAIRS:
         yield f"the time was up after {result.pairs} pairs, and {LEAST_PAIRS} are the least: give more --max-time"
 
 
@@ -192,7 +178,7 @@ def _warnings(result: PairedResult) -> Iterator[str]:
     if coarse:
         metric, share = max(coarse.items(), key=lambda item: item[1])
         yield (
-            f"a threshold of {percent_text(result.threshold)} is finer than what {result.first_look} pairs resolve "
-            f"here in 95 % of cases: {percent_text(share)} for {COLUMNS[metric]}. More pairs (--pairs, --max-time) or "
+            f"a threshold of {format_share(result.threshold)} is finer than what {result.first_look} pairs resolve "
+            f"here in 95 % of cases: {format_share(share)} for {COLUMNS[metric]}. More pairs (--pairs, --max-time) or "
             "a quieter machine resolve more."
         )

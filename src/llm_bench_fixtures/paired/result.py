@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from llm_bench_fixtures.exit_status import ExitStatus
-from llm_bench_fixtures.history import comparison as stored
+from llm_bench_fixtures.history.comparison import Comparison, Judgement
 from llm_bench_fixtures.history.rules import Force
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired.carried import compare_carried
 from llm_bench_fixtures.paired.looks import alpha_of_look
-from llm_bench_fixtures.paired.statistics import Comparison, Judgement, pooled_deviation, resolvable
+from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation, resolvable
 from llm_bench_fixtures.paired.trial import Trial
 
 SCHEMA = "llm-bench-fixtures/pair"
@@ -62,8 +62,8 @@ class PairedResult:
     cores: tuple[int, ...]
     first_look: int
     look: int
-    judgements: Mapping[Comparison, Judgement]
-    differences: Mapping[Comparison, tuple[float, ...]]
+    findings: Mapping[Measurand, Finding]
+    differences: Mapping[Measurand, tuple[float, ...]]
     not_compared: tuple[NotCompared, ...]
     runs: tuple[RunJson, ...]
     trials: tuple[Trial, ...]
@@ -76,8 +76,8 @@ class PairedResult:
         """Complete pairs."""
         return sum(trial.is_complete for trial in self.trials)
 
-    def of(self, verdict: Verdict) -> list[tuple[Comparison, Judgement]]:
-        return [(key, judgement) for key, judgement in self.judgements.items() if judgement.verdict is verdict]
+    def of(self, verdict: Verdict) -> list[tuple[Measurand, Finding]]:
+        return [(key, finding) for key, finding in self.findings.items() if finding.verdict is verdict]
 
     @property
     def status(self) -> ExitStatus:
@@ -86,26 +86,26 @@ class PairedResult:
             return ExitStatus.INTERRUPTED
         if self.failure or any(row.absence is Absence.FAILED for row in self.not_compared):
             return ExitStatus.WORKER_FAILED
-        if not self.judgements:
+        if not self.findings:
             return ExitStatus.NOT_MEASURED
         if self.of(Verdict.REGRESSED) or self.carried_regressions:
             return ExitStatus.REGRESSED
         return ExitStatus.INCONCLUSIVE if self.of(Verdict.INCONCLUSIVE) else ExitStatus.PASSED
 
     @cached_property
-    def carried(self) -> stored.Comparison | None:
+    def carried(self) -> Comparison | None:
         """Exact counts, memory and quality of the first pair, judged; None where that never ended."""
         return compare_carried(self.runs)
 
     @property
-    def carried_regressions(self) -> list[stored.Judgement]:
+    def carried_regressions(self) -> list[Judgement]:
         return self.carried.with_verdict(Verdict.REGRESSED, Force.BLOCKING) if self.carried else []
 
     def deviations(self) -> dict[str, float]:
         """By metric, the standard deviation between pairs of the logarithm of its ratio, pooled over the tests."""
         groups: dict[str, list[tuple[float, ...]]] = {}
-        for comparison, values in self.differences.items():
-            groups.setdefault(comparison.metric, []).append(values)
+        for measurand, values in self.differences.items():
+            groups.setdefault(measurand.metric, []).append(values)
         pooled = {metric: pooled_deviation(values) for metric, values in groups.items()}
         return {metric: deviation for metric, deviation in pooled.items() if deviation is not None}
 
@@ -133,16 +133,16 @@ class PairedResult:
             "exit_status": int(self.status),
             "failure": self.failure,
             "interrupted": self.interrupted,
-            "comparisons": [_comparison_json(key, judgement) for key, judgement in self.judgements.items()],
+            "comparisons": [_comparison_json(key, finding) for key, finding in self.findings.items()],
             "not_compared": [asdict(row) for row in self.not_compared],
             "runs": self.runs,
             "trials": [_trial_json(trial) for trial in self.trials],
         }
 
 
-def _comparison_json(comparison: Comparison, judgement: Judgement) -> dict[str, Any]:
-    found = judgement.estimate
-    return {**asdict(comparison), "verdict": judgement.verdict.value, "estimate": asdict(found) if found else None}
+def _comparison_json(measurand: Measurand, finding: Finding) -> dict[str, Any]:
+    found = finding.estimate
+    return {**asdict(measurand), "verdict": finding.verdict.value, "estimate": asdict(found) if found else None}
 
 
 def _trial_json(trial: Trial) -> dict[str, Any]:

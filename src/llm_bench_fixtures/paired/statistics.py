@@ -29,7 +29,7 @@ POWER = 0.95  # with which a change is to be found that counts as resolvable
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Measurand:
     """What is compared: one metric of one test."""
 
     test: str
@@ -52,14 +52,14 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Finding:
     """estimate: None for fewer than three pairs, which leave everything inconclusive."""
 
     verdict: Verdict
     estimate: Estimate | None
 
 
-Differences: TypeAlias = Mapping[Comparison, Sequence[float]]  # one a pair
+Differences: TypeAlias = Mapping[Measurand, Sequence[float]]  # one a pair
 
 
 def pair_difference(metric: Metric, rows: Sequence[tuple[Times, Times]]) -> float | None:
@@ -109,19 +109,19 @@ def student_margin(deviation: float, count: int, alpha: float) -> float:
     return float(stdtrit(count - 1, 1 - alpha / 2)) * deviation / math.sqrt(count)
 
 
-def judge(differences: Differences, threshold: float, alpha: float) -> dict[Comparison, Judgement]:
-    """A verdict on each comparison. threshold: the share by which something may get worse, such as 0.03.
+def judge(differences: Differences, threshold: float, alpha: float) -> dict[Measurand, Finding]:
+    """A verdict on each measurand. threshold: the share by which something may get worse, such as 0.03.
 
     regressed: the difference isn't 0, with the false discovery rate over all of them held to alpha (Benjamini and
     Hochberg 1995), HEAD is worse, and the interval isn't below the threshold altogether. improved: the same, mirrored.
     unchanged: the interval lies within the threshold on both sides. inconclusive: none of these.
     """
-    estimates = {comparison: estimate(values, alpha) for comparison, values in differences.items()}
-    found = _discoveries({comparison: known.p for comparison, known in estimates.items() if known}, alpha)
+    estimates = {measurand: estimate(values, alpha) for measurand, values in differences.items()}
+    found = _discoveries({measurand: known.p for measurand, known in estimates.items() if known}, alpha)
     limit = math.log1p(threshold)
     return {
-        comparison: Judgement(_verdict(known, limit, is_found=comparison in found), known)
-        for comparison, known in estimates.items()
+        measurand: Finding(_verdict(known, limit, is_found=measurand in found), known)
+        for measurand, known in estimates.items()
     }
 
 
@@ -137,14 +137,14 @@ def _verdict(known: Estimate | None, limit: float, *, is_found: bool) -> Verdict
     return Verdict.INCONCLUSIVE
 
 
-def _discoveries(p_values: Mapping[Comparison, float], alpha: float) -> set[Comparison]:
+def _discoveries(p_values: Mapping[Measurand, float], alpha: float) -> set[Measurand]:
     """Those that are no chance findings, with a share of at most alpha of them wrong on average."""
     if not p_values:
         return set()
     from scipy.stats import false_discovery_control
 
     adjusted = false_discovery_control(list(p_values.values()), method="bh")
-    return {comparison for comparison, p in zip(p_values, adjusted, strict=True) if p <= alpha}
+    return {measurand for measurand, p in zip(p_values, adjusted, strict=True) if p <= alpha}
 
 
 def resolvable(deviation: float, pairs: int, alpha: float) -> float:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import math
 
-from llm_bench_fixtures.paired.statistics import JUDGED, Comparison, Estimate
+from llm_bench_fixtures.paired.statistics import JUDGED, Estimate, Measurand
+from llm_bench_fixtures.results.formatting import format_change
 from llm_bench_fixtures.results.metrics import Direction
 
 DIRECTIONS = {metric.name: metric.direction for metric in JUDGED}
 
 
-def percent_text(share: float) -> str:
-    """With its sign and one digit after the point: 0.0312 is "+3.1 %"."""
-    return f"{round(share * 100, 1) + 0.0:+.1f} %"  # no "-0.0"
-
-
-def change_texts(comparison: Comparison, found: Estimate) -> tuple[str, str]:
+def change_texts(measurand: Measurand, found: Estimate) -> tuple[str, str]:
     """How HEAD's metric differs from BASE's, and the interval of that: higher throughputs are "+"."""
-    sign = 1 if DIRECTIONS[comparison.metric] is Direction.LOWER_IS_BETTER else -1
-    mean, *ends = (percent_text(math.expm1(sign * value)) for value in (found.mean, found.low, found.high))
+    sign = 1 if DIRECTIONS[measurand.metric] is Direction.LOWER_IS_BETTER else -1
+    mean, *ends = (format_change(math.exp(sign * value)) for value in (found.mean, found.low, found.high))
     low, high = ends[::sign]
     return mean, f"{low} to {high}"
 
 
-def change_text(comparison: Comparison, found: Estimate) -> str:
+def change_text(measurand: Measurand, found: Estimate) -> str:
     """Both in one."""
-    mean, interval = change_texts(comparison, found)
+    mean, interval = change_texts(measurand, found)
     return f"{mean} ({interval})"
 
 

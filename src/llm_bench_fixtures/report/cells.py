@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping
 
-from llm_bench_fixtures.results.formatting import MISSING, format_change, format_metric, format_seconds
+from llm_bench_fixtures.results.formatting import MISSING, count, format_change, format_metric, format_seconds
 from llm_bench_fixtures.results.metrics import METRICS, Metric
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.spread import interval
@@ -30,11 +30,6 @@ def describe_workload(record: Record) -> str:
         f"cache {workload.cache}",
     )
     return ", ".join(parts)
-
-
-def count(number: int, what: str) -> str:
-    """1 run, 2 runs."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def latency_cell(record: Record | None) -> str:

@@ -32,7 +32,7 @@ def history_table(runs: Sequence[Heading], storage: Path) -> Table:
 def _row(run: Heading, file: str) -> tuple[str, ...]:
     where = run.provenance
     return (
-        short_name(file),
+        run_name(file),
         time_cell(run),
         where.branch or MISSING,
         commit_cell(where),
@@ -44,7 +44,7 @@ def _row(run: Heading, file: str) -> tuple[str, ...]:
     )
 
 
-def short_name(file: str) -> str:
+def run_name(file: str) -> str:
     """As one would type it to name the run: the number alone where --benchmark-autosave gave the rest of the name."""
     folder, slash, name = file.removesuffix(".json").rpartition("/")
     autosaved = AUTOSAVED.fullmatch(name)

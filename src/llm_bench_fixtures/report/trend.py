@@ -11,12 +11,11 @@ from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Chosen, Group, Level, Line
-from llm_bench_fixtures.report.cells import count
 from llm_bench_fixtures.report.document import Table
-from llm_bench_fixtures.report.history import commit_cell, short_name, state_cell, time_cell
+from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
 from llm_bench_fixtures.report.html import render_page
 from llm_bench_fixtures.report.trend_plots import draw_trend
-from llm_bench_fixtures.results.formatting import MISSING, format_change, three_digits, with_unit
+from llm_bench_fixtures.results.formatting import MISSING, count, format_change, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Direction, Metric
 
 MOST_LINES = 12  # in a panel: as many as there are colours
@@ -273,7 +272,7 @@ def _run_table(runs: Sequence[Heading]) -> Table:
     header = ("run", "started (UTC)", "branch", "commit", "state", "measured")
     rows = tuple(
         (
-            short_name(run.path.name),
+            run_name(run.path.name),
             time_cell(run),
             run.provenance.branch or MISSING,
             commit_cell(run.provenance),

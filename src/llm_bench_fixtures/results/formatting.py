@@ -20,6 +20,11 @@ BYTE_SIZES = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 FLOP_SIZES = {"TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6}
 
 
+def count(number: int, one: str, many: str = "") -> str:
+    """1 run, 2 runs. many: where it isn't `one` with an s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def format_metric(value: float | None, metric: Metric) -> str:
     """As in a table under the metric's `column`. Quality has five digits: a thousandth matters there."""
     if value is not None and metric.kind is Kind.QUALITY and metric.unit is not Unit.SHARE:

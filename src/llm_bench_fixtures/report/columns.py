@@ -1,0 +1,62 @@
+"""Tables in columns, for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.results.formatting import MISSING
+
+LEAST_WIDTH = 12  # to which a column is shortened
+
+
+def columns(table: Table, width: int = 0, dispensable: Sequence[str] = (), shortened: str = "") -> Iterator[str]:
+    """The columns that have a value, with a rule below the header.
+
+    Where they are wider than `width`, the cells of the column `shortened` are cut, to stand whole below the table with
+    the name in their row's first cell; where that isn't enough, those of `dispensable` go, in their order. Lines are
+    longer than `width` where even the others don't fit.
+    """
+    names = [name for name in table.header if _has_values(table, name)]
+    for dropped in (None, *dispensable):
+        names = [name for name in names if name != dropped]
+        widths = {name: max(map(len, _column(table, name))) for name in names}
+        if shortened in widths:
+            over = max(_total(widths) - width, 0)
+            widths[shortened] = min(max(widths[shortened] - over, LEAST_WIDTH), widths[shortened])
+        if _total(widths) <= width:
+            break
+    yield from _lines(table, widths)
+    if shortened in widths:
+        for name, cell in zip(_column(table, table.header[0]), _column(table, shortened), strict=True):
+            if len(cell) > widths[shortened]:
+                yield from textwrap.wrap(f"{name}: {cell}", width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _lines(table: Table, widths: Mapping[str, int]) -> Iterator[str]:
+    """The columns that have a width, each cell cut to it."""
+    lines = zip(*(_cells(table, name, width) for name, width in widths.items()), strict=True)
+    for index, cells in enumerate(lines):
+        yield "  ".join(cells).rstrip()
+        if index == 0:
+            yield "-" * _total(widths)
+
+
+def _has_values(table: Table, name: str) -> bool:
+    return any(cell != MISSING for cell in _column(table, name)[1:])
+
+
+def _column(table: Table, name: str) -> list[str]:
+    index = table.header.index(name)
+    return [name, *(row[index] for row in table.rows)]
+
+
+def _cells(table: Table, name: str, width: int) -> list[str]:
+    right = table.header.index(name) in table.numeric
+    cut = [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell in _column(table, name)]
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in cut]
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
