@@ -64,6 +64,16 @@ def test_the_worktree_is_gone_after_an_interruption_too(git: Git, repository: Pa
     assert len(git("worktree", "list").splitlines()) == 1
 
 
+def test_other_worktrees_stay_even_where_their_folder_is_away(
+    git: Git, repository: Path, scratch: Path, tmp_path: Path
+) -> None:
+    git("worktree", "add", "--detach", str(tmp_path / "elsewhere"), "v1")
+    (tmp_path / "elsewhere").rename(tmp_path / "on another disk")
+    with open_side("v1", repository, scratch):
+        pass
+    assert len(git("worktree", "list").splitlines()) == 2
+
+
 def test_in_a_folder_of_the_repository_a_ref_is_that_folder(git: Git, repository: Path, scratch: Path) -> None:
     with open_side("v1", repository / "inner", scratch) as side:
         assert (side.folder / "which").read_text() == "first"

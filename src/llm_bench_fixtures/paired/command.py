@@ -72,7 +72,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sides(given: argparse.Namespace, base: str, head: str, *, threshold: float, grows: bool) -> PairedResult:
-    """Open the sides and run their pairs. Raises what opening them raises; all else is in the result."""
+    """Open the sides and run their pairs. Raises what opening them raises; all else is in the result.
+
+    A second Ctrl-C, while the sides are cleaned up, loses no result.
+    """
     if os.name != "posix":
         raise PlatformUnsupported("the processes of a pair inherit a socket, which they can on Linux and macOS only")
     here = Path.cwd()
@@ -88,11 +91,17 @@ def run_sides(given: argparse.Namespace, base: str, head: str, *, threshold: flo
         given.max_time,
         grows,
     )
-    with ExitStack() as stack:
-        stack.enter_context(terminated_as_interrupted())
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-bench-pair-")))
-        sides = [stack.enter_context(open_side(name, here, scratch)) for name in dict.fromkeys((base, head))]
-        return PairedRun((sides[0], sides[-1]), plan, Display(sys.stderr), scratch).run()
+    result = None
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(terminated_as_interrupted())
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-bench-pair-")))
+            sides = [stack.enter_context(open_side(name, here, scratch)) for name in dict.fromkeys((base, head))]
+            result = PairedRun((sides[0], sides[-1]), plan, Display(sys.stderr), scratch).run()
+    except KeyboardInterrupt:
+        if result is None:
+            raise
+    return result
 
 
 @contextmanager

@@ -101,6 +101,5 @@ def _worktree(commit: str, here: Path, scratch: Path) -> Iterator[Path]:
             raise GitFailed(f"commit {commit[:10]} has no folder {inner}, in which this was called")
         yield folder / inner
     finally:
-        git_output(here, "worktree", "remove", "--force", str(folder))
+        git_output(here, "worktree", "remove", "--force", "--force", str(folder))  # twice: also one half made
         shutil.rmtree(folder, ignore_errors=True)
-        git_output(here, "worktree", "prune")
