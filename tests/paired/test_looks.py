@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from llm_bench_fixtures.paired.looks import ALPHA, Looks, alpha_of_look
-from llm_bench_fixtures.paired.statistics import Measurand, Verdict
+from llm_bench_fixtures.paired.statistics import Measurand, Verdict, estimate
 
 A, B = Measurand("a", "latency_s"), Measurand("b", "latency_s")
 
@@ -60,6 +60,17 @@ def test_looking_on_the_way_settles_nothing() -> None:
         looks.add({A: value})
     assert looks.findings()[A].verdict is Verdict.UNCHANGED
     assert looks.open_tests == ("a",)
+
+
+def test_what_stays_open_shows_the_interval_of_the_look_that_left_it_open() -> None:
+    looks = Looks(0.03, 4)
+    values = [0.1, -0.1, 0.1, -0.1]
+    for value in values:
+        looks.add({A: value})
+    looks.look()
+    assert looks.findings()[A].estimate == estimate(values, alpha_of_look(1))
+    looks.add({A: 0.1})
+    assert looks.findings()[A].estimate == estimate([*values, 0.1], alpha_of_look(2))
 
 
 def test_a_forgotten_test_has_no_verdict() -> None:

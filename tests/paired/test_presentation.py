@@ -27,7 +27,7 @@ def result_of(**differences: tuple[float, ...]) -> PairedResult:
         threads=1,
         cores=(1,),
         first_look=3,
-        look=2,
+        looks=1,
         findings=judge(known, 0.03, 0.05),
         differences=known,
         not_compared=(),

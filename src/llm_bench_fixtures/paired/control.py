@@ -175,7 +175,7 @@ class PairedRun:
             threads=self.plan.threads,
             cores=self.plan.command.cores,
             first_look=self.plan.pairs,
-            look=self._looks.number,
+            looks=self._looks.done,
             findings=self._looks.findings(),
             differences={key: tuple(values) for key, values in self._looks.differences.items()},
             not_compared=tuple(self._absent.values()),

@@ -26,13 +26,13 @@ def alpha_of_look(number: int) -> float:
 class Looks:
     """Gathers the differences of each pair, and judges them when there are enough.
 
-    pairs: after how many to look first; after that whenever there are half as many again.
+    pairs: after how many to look first; after that whenever there are half as many again. done: looks so far.
     """
 
     def __init__(self, threshold: float, pairs: int) -> None:
         self.threshold = threshold
         self.next_look = pairs
-        self.number = 1
+        self.done = 0
         self.pairs = 0
         self.looked_at = 0  # pairs
         self.differences: dict[Measurand, list[float]] = defaultdict(list)
@@ -55,13 +55,15 @@ class Looks:
         self._settled = {
             measurand: finding for measurand, finding in findings.items() if finding.verdict is not Verdict.INCONCLUSIVE
         }
-        self.number += 1
+        self.done += 1
         self.looked_at = self.pairs
         self.next_look = max(math.ceil(self.next_look * GROWTH), self.pairs + 1)
 
     def findings(self) -> dict[Measurand, Finding]:
-        """Of every measurand: as it was settled, or as a look would judge it now. Looking here settles nothing."""
-        now = judge(self.differences, self.threshold, alpha_of_look(self.number))
+        """Of every measurand: as it was settled, or else as the last look judged it, or as one would now where there
+        are more pairs since. Asking for them settles nothing."""
+        number = self.done + (self.pairs > self.looked_at or not self.done)
+        now = judge(self.differences, self.threshold, alpha_of_look(number))
         return now | self._settled
 
     def forget(self, test: str) -> None:

@@ -50,7 +50,7 @@ class PairedResult:
     """The outcome of `llm-bench pair`.
 
     base, head: descriptions of the sides. threshold: the share by which something may get worse. cores: on which the
-    rounds ran; empty where that was open. look: number of the last look. runs: BASE's and HEAD's run of the first pair,
+    rounds ran; empty where that was open. looks: how many there were. runs: BASE's and HEAD's run of the first pair,
     as results.storage.run_to_json gives it, with every metric of one observation; empty where that pair never ended.
     trials: the raw rounds, pair by pair; the last one may be incomplete. failure: what ended the run early.
     """
@@ -61,7 +61,7 @@ class PairedResult:
     threads: int
     cores: tuple[int, ...]
     first_look: int
-    look: int
+    looks: int
     findings: Mapping[Measurand, Finding]
     differences: Mapping[Measurand, tuple[float, ...]]
     not_compared: tuple[NotCompared, ...]
@@ -126,7 +126,7 @@ class PairedResult:
             "threads": self.threads,
             "cores": self.cores,
             "first_look": self.first_look,
-            "looks": self.look - 1,
+            "looks": self.looks,
             "pairs": self.pairs,
             "elapsed_s": self.elapsed_s,
             "status": self.status.name.lower(),
