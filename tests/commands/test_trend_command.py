@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from html_page import Page
 from run_factory import make_record, make_variant
 from shell import HOSTILE, Output, Shell
 
@@ -18,27 +18,6 @@ SAFE_TAGS = {
     "thead", "tbody", "tr", "th", "td", "img", "dl", "dt", "dd", "details", "summary", "footer",
 }  # fmt: skip
 SAFE_ATTRIBUTES = {"lang", "charset", "name", "content", "class", "src", "alt"}
-
-
-@dataclass
-class Page(HTMLParser):
-    html: str
-    tags: list[str] = field(default_factory=list)
-    attributes: list[tuple[str, str]] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        self.feed(self.html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_data(self, data: str) -> None:
-        if data.strip():
-            self.texts.append(data.strip())
 
 
 @dataclass

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from html_page import Page
 from run_factory import FALLBACK, full_run, make_provenance, make_run, make_variant, skipped_record
 
 from llm_bench_fixtures.report.html import render_html
@@ -26,38 +25,6 @@ KNOWN_TAGS = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "div", "section", "p", "ul", "li", "table", "thead",
     "tbody", "tr", "th", "td", "img", "dl", "dt", "dd", "footer",
 }  # fmt: skip
-
-
-@dataclass
-class Page(HTMLParser):
-    """The elements, attributes and texts of a page."""
-
-    html: str
-    tags: list[str] = field(default_factory=list)
-    attributes: list[tuple[str, str]] = field(default_factory=list)
-    open_tags: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    comments: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        self.feed(self.html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in ("meta", "img"):
-            self.open_tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open_tags.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    def handle_comment(self, data: str) -> None:
-        self.comments.append(data)
 
 
 def hostile_run() -> Run:

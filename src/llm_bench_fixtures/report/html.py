@@ -11,7 +11,7 @@ from llm_bench_fixtures.report.plots import Plot
 
 
 def render_html(document: Document, plots: Sequence[Plot]) -> str:
-    return render_page("report.html", document=document, plots=plots)
+    return render_page("report.html", page=document, plots=plots)
 
 
 def render_page(template: str, **values: Any) -> str:
