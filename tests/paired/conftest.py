@@ -46,7 +46,7 @@ def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
             "threads": 1,
             "threshold": 0.03,
             "pairs": 3,
-            "pace": Pace(rounds=4, warmup_rounds=1, warmup_s=0.0),
+            "pace": Pace(rounds=4, warmup_s=0.0),
             "max_time_per_test_s": 60.0,
             **planned,
         }

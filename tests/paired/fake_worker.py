@@ -38,7 +38,7 @@ def run_test(test: str, seconds: float) -> None:
     if test in FAKE.get("skips", {}):
         say("outcome", test=test, status="skipped", reason=FAKE["skips"][test])
         return
-    say("ready", test=test, workload=FAKE.get("workloads", {}).get(test, "same"))
+    say("ready", test=test, workload=FAKE.get("workloads", {}).get(test, "same"), times=times(seconds))
     while hear()["kind"] == "go":
         misbehave(test)
         if test in FAKE.get("errors", {}):
@@ -47,10 +47,14 @@ def run_test(test: str, seconds: float) -> None:
         for _ in range(FAKE.get("pauses", 0)):
             say("pause")
             assert hear()["kind"] == "resume"
-        latency_s = seconds * CHANCE.lognormvariate(0, FAKE.get("noise", 1e-3))
-        tpot_s = latency_s / 20
-        say("times", latency_s=latency_s, ttft_s=latency_s / 4, tpot_s=tpot_s, decode_tokens_per_s=1 / tpot_s)
+        say("times", **times(seconds))
     say("outcome", test=test, status="measured", reason="")
+
+
+def times(seconds: float) -> dict[str, float]:
+    latency_s = seconds * CHANCE.lognormvariate(0, FAKE.get("noise", 1e-3))
+    tpot_s = latency_s / 20
+    return {"latency_s": latency_s, "ttft_s": latency_s / 4, "tpot_s": tpot_s, "decode_tokens_per_s": 1 / tpot_s}
 
 
 def misbehave(test: str) -> None:
@@ -63,7 +67,7 @@ def misbehave(test: str) -> None:
 
 if FAKE.get("mute"):
     sys.exit(FAKE["mute"])
-say("hello", protocol=FAKE.get("protocol", 1), version="9.9")
+say("hello", protocol=FAKE.get("protocol", 2), version="9.9")
 begin = hear()
 if FAKE.get("refuses"):
     sys.exit("no tests today")

@@ -11,6 +11,7 @@ from run_factory import make_record, make_run, make_variant
 from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired import control
+from llm_bench_fixtures.paired.protocol import PROTOCOL
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Measurand
 from llm_bench_fixtures.results.storage import run_to_json
@@ -135,7 +136,7 @@ def test_a_worker_that_hangs_is_told_within_the_time_limit(run_pair: RunPair) ->
 def test_another_protocol_is_an_error_that_names_both_versions(run_pair: RunPair) -> None:
     result = run_pair({"tests": TWO, "protocol": 7}, {"tests": TWO})
     assert "BASE: its llm-bench-fixtures 9.9 speaks version 7 of the paired protocol" in result.failure
-    assert "version 1" in result.failure
+    assert f"version {PROTOCOL}" in result.failure
     assert result.status is ExitStatus.WORKER_FAILED
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.record import Provenance
 
@@ -32,7 +33,7 @@ class Fingerprint:
 def fingerprint_of(provenance: Provenance) -> Fingerprint:
     versions = {**provenance.libraries, "python": provenance.python}
     return Fingerprint(
-        machine=f"{provenance.hardware}, {provenance.threads} threads, {provenance.platform}",
+        machine=f"{provenance.hardware}, {count(provenance.threads, 'thread')}, {provenance.platform}",
         process=f"on {provenance.device}, {'each variant apart' if provenance.isolated else 'all in one process'}",
         libraries=", ".join(f"{name} {versions[name]}" for name in ("python", *LIBRARIES) if name in versions),
         model=f"{provenance.model}, random weights" if provenance.random_weights else provenance.model,

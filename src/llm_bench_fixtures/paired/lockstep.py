@@ -92,19 +92,20 @@ class Turns:
         return self._hear(Chosen).tests
 
     def take(self, test: str, model: Model, workload: Workload) -> list[Round]:
-        """The rounds that the coordinator counts; the warmup round where it counts none, so never nothing."""
+        """The rounds that the coordinator counts; the last warmup round where it counts none, so never nothing."""
         from llm_bench_fixtures.paired.steadiness import pin_thread
 
-        rounds = [self._run(model, workload)]
+        batch_rows = tuple(map(len, workload.groups))
+        last = self._run(model, workload)
         before = model.call(pin_thread, self._cores)
         try:
-            self.tell(Ready(test, workload.digest))
+            self.tell(Ready(test, workload.digest, times_of(last, batch_rows)))
             counted = []
             while isinstance(order := self._listen(), Go):
-                rounds.append(self._run(model, workload, order.tokens_per_turn))
-                self.tell(times_of(rounds[-1], tuple(map(len, workload.groups))))
-                counted += rounds[-1:] if order.is_counted else []
-            return counted or rounds[-1:]
+                last = self._run(model, workload, order.tokens_per_turn)
+                self.tell(times_of(last, batch_rows))
+                counted += [last] if order.is_counted else []
+            return counted or [last]
         finally:
             model.call(pin_thread, before)
 

@@ -32,7 +32,7 @@ import msgspec
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer
 from llm_bench_fixtures.results.record import Status
 
-PROTOCOL = 1
+PROTOCOL = 2
 DESCRIPTOR = "LLM_BENCH_LOCKSTEP"  # the environment variable with the number of the worker's socket
 CHUNK_BYTES = 65536
 
@@ -64,11 +64,23 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class Times:
+    """One round. The metrics of results/phases.py; None where the workload has no such value."""
+
+    latency_s: float
+    ttft_s: float | None
+    tpot_s: float | None
+    decode_tokens_per_s: float | None
+
+
+@dataclass(frozen=True)
 class Ready:
-    """workload: the digest of what the test is about to time; two sides are comparable where it is the same."""
+    """workload: the digest of what the test is about to time; two sides are comparable where it is the same. times: of
+    the round that it has run, alone and wherever it liked."""
 
     test: str
     workload: str
+    times: Times
 
 
 @dataclass(frozen=True)
@@ -91,16 +103,6 @@ class Pause:
 @dataclass(frozen=True)
 class Resume:
     pass
-
-
-@dataclass(frozen=True)
-class Times:
-    """One round. The metrics of results/phases.py; None where the workload has no such value."""
-
-    latency_s: float
-    ttft_s: float | None
-    tpot_s: float | None
-    decode_tokens_per_s: float | None
 
 
 @dataclass(frozen=True)

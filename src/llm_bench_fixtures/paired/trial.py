@@ -34,15 +34,14 @@ class Pace:
     """How many rounds a test gets in one trial.
 
     rounds: at most. time_s: of all sides' rounds together, after which there are no more than `least_rounds`.
-    warmup_rounds, warmup_s: rounds that are not counted, at least so many and for so long on each side: the first ones
-    after a load scatter several times as much as the later ones. turn_s: about the time that a side works on a round
-    before it is the next one's turn; 0: its whole round.
+    warmup_s: for so long each side runs rounds that are not counted, the one that it is ready with among them: the
+    first ones after a load scatter several times as much as the later ones. turn_s: about the time that a side works on
+    a round before it is the next one's turn; 0: its whole round.
     """
 
     rounds: int = 24
-    least_rounds: int = 4
+    least_rounds: int = 2
     time_s: float = 4.0
-    warmup_rounds: int = 2
     warmup_s: float = 0.3
     turn_s: float = 0.002
 
@@ -114,7 +113,7 @@ class Coordinator:
         outcomes = [answer if isinstance(answer, Outcome) else None for answer in answers]
         if len(ready) == len(self.workers):
             self.trial.workloads[test] = [answer.workload for answer in ready]
-            outcomes = self._run_rounds(test)
+            outcomes = self._run_rounds(test, tuple(answer.times for answer in ready))
         for index, worker in enumerate(self.workers):
             if outcomes[index] is None:
                 worker.tell(Next())
@@ -122,29 +121,26 @@ class Coordinator:
             outcome or worker.expect(Outcome) for worker, outcome in zip(self.workers, outcomes, strict=True)
         ]
 
-    def _run_rounds(self, test: str) -> list[Outcome | None]:
+    def _run_rounds(self, test: str, first: Row) -> list[Outcome | None]:
         """The rounds of a test that every side is ready for; the outcomes of those that failed in one, and None of
-        the others."""
+        the others. first: the round that each side is ready with."""
         rows = self.trial.rounds.setdefault(test, [])
         try:
-            last, tokens_per_turn = self._warm_up()
+            last, tokens_per_turn = self._warm_up(first)
             for _ in range(self.pace.rounds_of(sum(times.latency_s for times in last))):
                 rows.append(self._row(Go(is_counted=True, tokens_per_turn=tokens_per_turn)))
         except _RoundFailed as failed:
             return [failed.outcomes.get(index) for index in range(len(self.workers))]
         return [None] * len(self.workers)
 
-    def _warm_up(self) -> tuple[Row, int]:
-        """Run rounds that don't count; the last one's times, and the tokens of a turn."""
-        spent_s = [0.0] * len(self.workers)
-        done = 0
-        tokens_per_turn = 0
-        row: Row = ()
-        while done < self.pace.warmup_rounds or min(spent_s) < self.pace.warmup_s:
+    def _warm_up(self, row: Row) -> tuple[Row, int]:
+        """Run rounds that don't count, after those of `row`; the last one's times, and the tokens of a turn."""
+        tokens_per_turn = self.pace.tokens_per_turn(row)
+        spent_s = [times.latency_s for times in row]
+        while min(spent_s) < self.pace.warmup_s:
             row = self._row(Go(is_counted=False, tokens_per_turn=tokens_per_turn))
-            spent_s = [spent + times.latency_s for spent, times in zip(spent_s, row, strict=True)]
             tokens_per_turn = self.pace.tokens_per_turn(row)
-            done += 1
+            spent_s = [spent + times.latency_s for spent, times in zip(spent_s, row, strict=True)]
         return row, tokens_per_turn
 
     def _row(self, go: Go) -> Row:

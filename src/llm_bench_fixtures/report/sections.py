@@ -17,7 +17,7 @@ from llm_bench_fixtures.report.cells import (
 from llm_bench_fixtures.report.document import Document, Section, Table
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.flags import flags
-from llm_bench_fixtures.results.formatting import MISSING, three_digits, with_unit
+from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, noise_floor
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
@@ -117,7 +117,7 @@ def _warnings(run: Run) -> Iterator[str]:
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
     provenance = run.provenance
-    yield "Machine", f"{provenance.hardware}, {provenance.threads} threads; {provenance.platform}"
+    yield "Machine", f"{provenance.hardware}, {count(provenance.threads, 'thread')}; {provenance.platform}"
     yield "Libraries", ", ".join(f"{name} {version}" for name, version in provenance.libraries.items())
     yield "Python", provenance.python
     if provenance.read_bytes_per_s:
