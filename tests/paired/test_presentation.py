@@ -28,7 +28,7 @@ def result_of(**differences: tuple[float, ...]) -> PairedResult:
         cores=(1,),
         first_look=3,
         looks=1,
-        findings=judge(known, 0.03, 0.05),
+        findings=judge(known, 0.03, 0.05, 0.05),
         differences=known,
         not_compared=(),
         runs=(),

@@ -1,8 +1,8 @@
 """When to look at the differences, and what each look settles, so that looking often makes no more false alarms.
 
-A comparison that is settled keeps its verdict. Look number j spends alpha x 6 / (pi x j)^2 of the error; over any
-number of looks that adds up to alpha, so by the union bound a comparison of equal versions is called regressed with a
-probability of at most alpha / 2.
+What is settled keeps its verdict. Each look spends half of the error that is left; over any number of looks that adds
+up to the whole, so by the union bound a comparison of equal versions is called regressed with a probability of at most
+ALPHA / 2, and any one of a run's with one of at most FALSE_DISCOVERIES.
 """
 
 from __future__ import annotations
@@ -14,13 +14,20 @@ from collections.abc import Mapping
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired.statistics import Finding, Measurand, judge
 
-ALPHA = 0.02  # over all looks and both directions, which makes 1 % of false regressions at most
+# Over all looks, and in both directions.
+ALPHA = 0.02  # of one comparison: 1 % of false regressions
+FALSE_DISCOVERIES = 0.05  # the share of all that is found, on average
 GROWTH = 1.5
 
 
+def share_of_look(number: int) -> float:
+    """Of the error. number: from 1. The sum over all of them is 1."""
+    return 0.5**number
+
+
 def alpha_of_look(number: int) -> float:
-    """number: from 1. The sum over all of them is ALPHA."""
-    return ALPHA * 6 / (math.pi * number) ** 2
+    """Of one comparison, on both sides."""
+    return ALPHA * share_of_look(number)
 
 
 class Looks:
@@ -63,7 +70,8 @@ class Looks:
         """Of every measurand: as it was settled, or else as the last look judged it, or as one would now where there
         are more pairs since. Asking for them settles nothing."""
         number = self.done + (self.pairs > self.looked_at or not self.done)
-        now = judge(self.differences, self.threshold, alpha_of_look(number))
+        false_discoveries = FALSE_DISCOVERIES * share_of_look(number)
+        now = judge(self.differences, self.threshold, alpha_of_look(number), false_discoveries)
         return now | self._settled
 
     def forget(self, test: str) -> None:

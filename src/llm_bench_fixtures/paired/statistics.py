@@ -109,15 +109,19 @@ def student_margin(deviation: float, count: int, alpha: float) -> float:
     return float(stdtrit(count - 1, 1 - alpha / 2)) * deviation / math.sqrt(count)
 
 
-def judge(differences: Differences, threshold: float, alpha: float) -> dict[Measurand, Finding]:
+def judge(
+    differences: Differences, threshold: float, alpha: float, false_discoveries: float
+) -> dict[Measurand, Finding]:
     """A verdict on each measurand. threshold: the share by which something may get worse, such as 0.03.
 
-    regressed: the difference isn't 0, with the false discovery rate over all of them held to alpha (Benjamini and
-    Hochberg 1995), HEAD is worse, and the interval isn't below the threshold altogether. improved: the same, mirrored.
-    unchanged: the interval lies within the threshold on both sides. inconclusive: none of these.
+    regressed: the difference isn't 0 at the level alpha, nor with the false discovery rate over all of them held to
+    `false_discoveries` (Benjamini and Hochberg 1995), HEAD is worse, and the interval isn't below the threshold
+    altogether. improved: the same, mirrored. unchanged: the interval lies within the threshold on both sides.
+    inconclusive: none of these.
     """
     estimates = {measurand: estimate(values, alpha) for measurand, values in differences.items()}
-    found = _discoveries({measurand: known.p for measurand, known in estimates.items() if known}, alpha)
+    p_values = {measurand: known.p for measurand, known in estimates.items() if known}
+    found = {one for one in _discoveries(p_values, false_discoveries) if p_values[one] <= alpha}
     limit = math.log1p(threshold)
     return {
         measurand: Finding(_verdict(known, limit, is_found=measurand in found), known)
@@ -137,14 +141,14 @@ def _verdict(known: Estimate | None, limit: float, *, is_found: bool) -> Verdict
     return Verdict.INCONCLUSIVE
 
 
-def _discoveries(p_values: Mapping[Measurand, float], alpha: float) -> set[Measurand]:
-    """Those that are no chance findings, with a share of at most alpha of them wrong on average."""
+def _discoveries(p_values: Mapping[Measurand, float], false_discoveries: float) -> set[Measurand]:
+    """Those that are no chance findings, with a share of at most `false_discoveries` of them wrong on average."""
     if not p_values:
         return set()
     from scipy.stats import false_discovery_control
 
     adjusted = false_discovery_control(list(p_values.values()), method="bh")
-    return {measurand for measurand, p in zip(p_values, adjusted, strict=True) if p <= alpha}
+    return {measurand for measurand, p in zip(p_values, adjusted, strict=True) if p <= false_discoveries}
 
 
 def resolvable(deviation: float, pairs: int, alpha: float) -> float:
