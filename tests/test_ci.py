@@ -126,10 +126,10 @@ def test_gitlabs_commands_save_and_judge(project: Project) -> None:
 
 
 def test_the_paired_gates_command(project: Project) -> None:
-    project.branch()
     """Equal versions are never found to differ; on a busy machine they may not be found equal either."""
+    project.branch()
     done = project.run(GITHUB["Measure both versions in turn"], allowed=(ExitStatus.PASSED, ExitStatus.INCONCLUSIVE))
-    assert "1 tests in" in done.stdout
+    assert "1 test in" in done.stdout
     assert f"exit status {done.returncode}" in (project.folder / "step.md").read_text(encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 from llm_bench_fixtures.commands import aa, bless, compare, export, gate, history, pair, trend
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.exit_status import ExitStatus
-from llm_bench_fixtures.printable import printable_lines
+from llm_bench_fixtures.printable import harmless
 
 COMMANDS: Mapping[str, ModuleType] = {
     "compare": compare,
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = COMMANDS[chosen.command].run(chosen)
         sys.stdout.flush()
     except LlmBenchError as error:
-        print(printable_lines(f"llm-bench {chosen.command}: {error}"), file=sys.stderr)  # noqa: T201  # a command line speaks
+        print(*harmless(f"llm-bench {chosen.command}: {error}".split("\n")), sep="\n", file=sys.stderr)  # noqa: T201  # a command line speaks
         return ExitStatus.USAGE
     except KeyboardInterrupt:
         print(f"llm-bench {chosen.command}: interrupted", file=sys.stderr)  # noqa: T201

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError
+from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
 from llm_bench_fixtures.state import TURNS, is_timing, metrics_of, or_usage_error, selection_of, settings_of
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def finish_gate(session: pytest.Session) -> None:
     Where an ini file asks for the gate, a run without benchmarks is none of its business.
     """
     from llm_bench_fixtures.history.gate import nothing_measured
-    from llm_bench_fixtures.report.gate import gate_report, write_gate_summary
+    from llm_bench_fixtures.report.gate import gate_markdown, gate_report
+    from llm_bench_fixtures.results.storage import append_text
 
     config = session.config
     outcome = config.stash.get(OUTCOME, None)
@@ -143,7 +145,10 @@ def finish_gate(session: pytest.Session) -> None:
     _add_to_junit(config, outcome)
     summary = settings_of(config).gate_summary
     if summary is not None:
-        write_gate_summary(gate_report(outcome), summary)
+        try:
+            append_text(summary, gate_markdown(gate_report(outcome)))
+        except UnwritableFile as error:  # the run is saved all the same
+            warnings.warn(pytest.PytestWarning(f"--llm-gate-summary: {error}"), stacklevel=2)
 
 
 def _why_nothing(config: pytest.Config) -> str:
@@ -171,7 +176,8 @@ def _add_to_junit(config: pytest.Config, outcome: Outcome) -> None:
 
 def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
     """The gate's part of the terminal summary; on GitHub's runners with annotations."""
-    from llm_bench_fixtures.report.gate import gate_lines, gate_report, github_annotations, harmless
+    from llm_bench_fixtures.printable import harmless
+    from llm_bench_fixtures.report.gate import gate_lines, gate_report, github_annotations
 
     outcome = config.stash[OUTCOME]
     yield from gate_lines(gate_report(outcome), width)

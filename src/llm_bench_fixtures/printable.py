@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 
 # Control and format characters move the cursor, change colours, set a terminal's title or turn text around; the
 # separators break lines; surrogates can't be encoded.
@@ -20,3 +22,9 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same for a text of several lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def harmless(lines: Iterable[str]) -> Iterator[str]:
+    """Lines that neither a terminal obeys, nor a forge's runner, to which `::` at the start or `##[` is a command."""
+    for line in lines:
+        yield re.sub(r"^(\s*):(?=:)", r"\1: ", printable(line)).replace("##[", "## [")

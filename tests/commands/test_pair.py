@@ -167,7 +167,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
 
 def test_a_version_against_itself_gives_the_noise_floor(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["aa", "HEAD~1", *FEW, "--pairs", "3", "--json", "floor.json"]) == ExitStatus.PASSED
-    assert "against itself: 1 tests in 3 pairs of processes" in capsys.readouterr().out
+    assert "against itself: 1 test in 3 pairs of processes" in capsys.readouterr().out
     data = json.loads((project / "floor.json").read_text(encoding="utf-8"))
     assert [row["metric"] for row in data["metrics"]] == ["latency_s", "ttft_s", "tpot_s", "decode_tokens_per_s"]
     assert all(row["resolvable"] > row["half_width"] > row["deviation"] > 0 for row in data["metrics"])

@@ -12,6 +12,7 @@ from llm_bench_fixtures.commands.console import say
 from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.blessing import bless
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.results.record import RunState
 
 HELP = "accept a saved run as a baseline"
 
@@ -27,5 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     path = select_run(storage_of(arguments), arguments.run)
     run = bless(path, arguments.reason)
-    say([f"{path} is a baseline now, though {run.state}: {arguments.reason}"])
+    though = "" if run.state is RunState.COMPLETE else f", though {run.state}"
+    say([f"{path} is a baseline now{though}: {arguments.reason}"])
     return ExitStatus.PASSED

@@ -16,8 +16,9 @@ from llm_bench_fixtures.history.comparison import compare_runs
 from llm_bench_fixtures.history.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
-from llm_bench_fixtures.report.gate import comparison_report, gate_lines, write_gate_summary
+from llm_bench_fixtures.report.gate import comparison_report, gate_lines, gate_markdown
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.storage import append_text
 
 HELP = "show what differs between two saved runs"
 
@@ -37,5 +38,5 @@ def run(arguments: argparse.Namespace) -> int:
     report = comparison_report(compare_runs(base, head, Rules(arguments.rules), registry()))
     say(gate_lines(report, shutil.get_terminal_size().columns))
     if arguments.summary is not None:
-        write_gate_summary(report, arguments.summary)
+        append_text(arguments.summary, gate_markdown(report))
     return ExitStatus.PASSED

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.commands.arguments import add_storage
 from llm_bench_fixtures.commands.console import counted, warn
-from llm_bench_fixtures.errors import InvalidSetting, NothingToShow
+from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
 from llm_bench_fixtures.history.storage import find_storage, run_files
 from llm_bench_fixtures.history.tidy import tidy_tables
@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     storage = find_storage(arguments.storage, Path.cwd())
     files = counted(run_files(storage), "exporting")
     tables = _any(tidy_tables(files, storage, arguments.metric, registry(), warn), storage)
+    tables = _with_each(tables, arguments.metric)
     if arguments.output is None:
         write_csv(tables, sys.stdout)
     else:
@@ -68,6 +69,17 @@ def _format(given: ExportFormat | None, output: Path | None) -> ExportFormat:
     if output is None and kind is not ExportFormat.CSV:
         raise InvalidSetting(f"{kind} is not text: name a file for it with -o FILE")
     return kind
+
+
+def _with_each(tables: Iterator[pd.DataFrame], metrics: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Raise UnknownName after the last one where none has one of the metrics."""
+    unseen = set(metrics)
+    for table in tables:
+        unseen.difference_update(table["metric"])
+        yield table
+    for name in metrics:
+        if name in unseen:
+            raise UnknownName("metric", name, registry())
 
 
 def _any(tables: Iterator[pd.DataFrame], storage: Path) -> Iterator[pd.DataFrame]:

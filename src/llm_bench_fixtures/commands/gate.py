@@ -22,8 +22,9 @@ from llm_bench_fixtures.history.gate import Outcome, decide, no_baseline
 from llm_bench_fixtures.history.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import SavedRun, read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
-from llm_bench_fixtures.report.gate import gate_lines, gate_report, write_gate_summary
+from llm_bench_fixtures.report.gate import gate_lines, gate_markdown, gate_report
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.storage import append_text
 
 MOST_PASSED_OVER = 3
 HELP = "judge a saved run by another one"
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     report = gate_report(outcome)
     say(gate_lines(report, shutil.get_terminal_size().columns))
     if arguments.summary is not None:
-        write_gate_summary(report, arguments.summary)
+        append_text(arguments.summary, gate_markdown(report))
     return outcome.status
 
 

@@ -36,19 +36,19 @@ def run(arguments: argparse.Namespace) -> int:
     storage = find_storage(arguments.storage, Path.cwd())
     unreadable: list[Unreadable] = []
     found = oldest_first(headings(counted(run_files(storage), "reading"), unreadable.append))
-    shown = found[-arguments.limit :] if arguments.limit > 0 else found
+    most = arguments.limit if arguments.limit > 0 else len(found)
     if arguments.json:
-        sys.stdout.write(json.dumps(history_json(shown, unreadable, storage), indent=1) + "\n")
+        sys.stdout.write(json.dumps(history_json(found[-most:], unreadable, storage), indent=1) + "\n")
     else:
-        say(_lines(shown, len(found), unreadable, storage))
+        say(_lines(found, most, unreadable, storage))
     return 0
 
 
-def _lines(shown: Sequence[Heading], found: int, unreadable: Sequence[Unreadable], storage: Path) -> Iterator[str]:
+def _lines(found: Sequence[Heading], most: int, unreadable: Sequence[Unreadable], storage: Path) -> Iterator[str]:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    if shown:
-        yield from columns(history_table(shown, storage), width, DISPENSABLE)
+    if found:
+        yield from columns(history_table(found, storage, most), width, DISPENSABLE)
     yield ""
-    yield f"{count(found, 'run')} in {storage}" + (f"; the newest {len(shown)} are shown" if len(shown) < found else "")
+    yield f"{count(len(found), 'run')} in {storage}" + (f"; the newest {most} are shown" if most < len(found) else "")
     for item in unreadable:
         yield f"Can't be read: {item.reason}"

@@ -60,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.commands.console import say
     from llm_bench_fixtures.paired import presentation
-    from llm_bench_fixtures.paired.command import run_sides, write_json, write_text
+    from llm_bench_fixtures.paired.command import run_sides, write_json
+    from llm_bench_fixtures.results.storage import append_text
 
     result = run_sides(arguments, arguments.base, arguments.head, threshold=arguments.threshold, grows=True)
     summary = presentation.summarize(result)
@@ -68,5 +69,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(result.as_json(), arguments.json)
     if arguments.summary:
-        write_text(presentation.markdown(summary), arguments.summary)
+        append_text(arguments.summary, presentation.markdown(summary))
     return result.status

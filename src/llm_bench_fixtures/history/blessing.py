@@ -9,7 +9,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.history.saved import EXTRA, Blessing, SavedRun, read_saved_run
-from llm_bench_fixtures.results.storage import replacing
+from llm_bench_fixtures.results.storage import decode, read_bytes, replacing
 
 
 def bless(path: Path, reason: str) -> SavedRun:
@@ -20,7 +20,7 @@ def bless(path: Path, reason: str) -> SavedRun:
     if not reason.strip():
         raise InvalidSetting("a run is blessed for a reason: say which")
     run = read_saved_run(path)
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = decode(read_bytes(path), dict, path)
     blessing = Blessing(reason.strip(), datetime.now(UTC).isoformat(timespec="seconds"))
     data.get(EXTRA, data)["blessing"] = asdict(blessing)
     with replacing(path) as scratch:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
+from llm_bench_fixtures.printable import printable
 from llm_bench_fixtures.results.record import Provenance, RunState, Status, VariantResult, run_state
 from llm_bench_fixtures.results.spread import quartiles
 from llm_bench_fixtures.results.storage import (
@@ -144,13 +145,14 @@ def _impossible(run: SavedRun) -> Iterator[str]:
     """Values of the right type that no run has: nothing that follows has to reckon with them."""
     for record in run.measured():
         if not record.rounds_s or min(record.rounds_s) <= 0:
-            yield f"{record.test} was measured in no time"
-        yield from (f"{record.test}: {name}" for name, value in record.metrics.items() if abs(value) > LARGEST)
+            yield f"{printable(record.test)} was measured in no time"
+        large = [printable(name) for name, value in record.metrics.items() if abs(value) > LARGEST]
+        yield from (f"{printable(record.test)}: {name}" for name in large)
     for variant in run.variants:
         errors = [value for name, value in variant.quality.items() if name.endswith("_error")]
         sizes = [variant.weight_bytes or 0, *variant.quality.values(), *variant.loss_blocks, variant.load_s or 0]
         if min(errors, default=0) < 0 or max(map(abs, sizes)) > LARGEST:
-            yield f"{variant.id} has an impossible figure"
+            yield f"{printable(variant.id)} has an impossible figure"
 
 
 class RunParts(Protocol):

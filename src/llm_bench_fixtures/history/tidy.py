@@ -71,11 +71,11 @@ def _identity(record: SavedRecord) -> tuple[str, ...]:
 def _values(
     record: SavedRecord, wanted: Collection[str], metrics: Mapping[str, Metric]
 ) -> Iterator[tuple[str, float | None, str, str, str]]:
-    for name, value in record.metrics.items():
-        if wanted and name not in wanted:
-            continue
+    """A row without a metric where there is none of those that are wanted, so that no record is lost."""
+    chosen = {name: value for name, value in record.metrics.items() if not wanted or name in wanted}
+    for name, value in chosen.items():
         metric = metrics.get(name)
         described = (metric.unit.value, metric.direction.value, metric.kind.value) if metric else ("", "", "")
         yield (name, value, *described)
-    if not record.metrics:
+    if not chosen:
         yield ("", None, "", "", "")

@@ -22,7 +22,7 @@ import msgspec
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.headings import Heading, HeadingParts, PassOver, RecordParts, Unreadable, heading_of
-from llm_bench_fixtures.history.saved import read_parts
+from llm_bench_fixtures.history.saved import LARGEST, read_parts
 from llm_bench_fixtures.history.steps import find_steps
 
 if TYPE_CHECKING:
@@ -197,10 +197,10 @@ def _group(fingerprint: Fingerprint, measured: Sequence[_Measured], rows: _Rows)
 
 
 def _line(metric: str, variant: str, values: Floats) -> Line | None:
-    """values: (tests, runs). Those that have no logarithm are left out."""
+    """values: (tests, runs). Those that have no logarithm, or that no measurement gives, are left out."""
     import numpy as np
 
-    values = np.where(values > 0, values, np.nan)
+    values = np.where((values > 1 / LARGEST) & (values < LARGEST), values, np.nan)
     values = values[~np.isnan(values).all(axis=1)]
     positions = np.flatnonzero(~np.isnan(values).all(axis=0))
     if not len(positions):

@@ -24,6 +24,7 @@ from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.steadiness import choose_cores, steady_environment
 from llm_bench_fixtures.paired.trial import Pace
 from llm_bench_fixtures.paired.workers import Command
+from llm_bench_fixtures.results.storage import write_whole
 
 PAIRS = 8
 TIMEOUT_S = 300.0
@@ -95,7 +96,9 @@ def run_sides(given: argparse.Namespace, base: str, head: str, *, threshold: flo
     try:
         with ExitStack() as stack:
             stack.enter_context(terminated_as_interrupted())
-            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-bench-pair-")))
+            scratch = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-bench-pair-", ignore_cleanup_errors=True))
+            )
             sides = [stack.enter_context(open_side(name, here, scratch)) for name in dict.fromkeys((base, head))]
             result = PairedRun((sides[0], sides[-1]), plan, Display(sys.stderr), scratch).run()
     except KeyboardInterrupt:
@@ -119,9 +122,5 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 def write_json(data: Any, path: Path) -> None:
-    write_text(json.dumps(data, allow_nan=False) + "\n", path)
-
-
-def write_text(text: str, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    """Raises UnwritableFile."""
+    write_whole(path, json.dumps(data, allow_nan=False) + "\n")

@@ -164,9 +164,10 @@ def endings(result: PairedResult) -> Iterator[str]:
     if result.failure:
         yield printable_lines(result.failure)
     if result.interrupted:
-        yield f"interrupted: the verdicts are those of the {result.pairs} pairs that were complete"
+        yield f"interrupted: the verdicts are those of the complete pairs, of which there are {result.pairs}"
     elif not result.failure and result.findings and result.pairs < LEAST_PAIRS:
-        yield f"the time was up after {result.pairs} pairs, and {LEAST_PAIRS} are the least: give more --max-time"
+        pairs = count(result.pairs, "pair")
+        yield f"the time was up after {pairs}, and {LEAST_PAIRS} are the least: give more --max-time"
 
 
 def conclusion(status: ExitStatus) -> str:

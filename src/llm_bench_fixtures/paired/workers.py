@@ -47,7 +47,7 @@ class Worker:
         self.label = label
         self.test = ""
         self._timeout_s = command.timeout_s
-        self._asked = time.monotonic()
+        self._last_said = time.monotonic()
         self._log = folder / "output.txt"
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
@@ -98,22 +98,23 @@ class Worker:
         self.tell(Begin(observes, cores))
 
     def tell(self, message: Message) -> None:
-        self._asked = time.monotonic()
+        self._last_said = time.monotonic()
         try:
             self._channel.send(message)
         except ChannelClosed as error:
             raise self._failure(self._obituary()) from error
 
     def expect(self, *kinds: type[T]) -> T:
-        """The next message, of one of the kinds; within the time limit since this worker was last told something."""
+        """The next message, of one of the kinds; within the time limit since either side last said something."""
         try:
-            message = self._channel.receive(self._asked + self._timeout_s)
+            message = self._channel.receive(self._last_said + self._timeout_s)
         except NoAnswer:
             raise self._failure(f"no answer for {self._timeout_s:.0f} s (--timeout)") from None
         except ChannelClosed:
             raise self._failure(self._obituary()) from None
         except MalformedMessage as error:
             raise self._failure(str(error)) from error
+        self._last_said = time.monotonic()
         if not isinstance(message, kinds):
             raise self._failure(f"unexpected {message}")
         return message
@@ -150,7 +151,7 @@ class Worker:
 
 
 def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[str]:
-    """What a worker is: pytest on the side's tests, that writes nothing into the project and probes no limits."""
+    """What a worker is: pytest on the side's tests, that leaves no report in the project and probes no limits."""
     return [
         side.python,
         *("-m", "pytest", "-p", "llm_bench_fixtures.paired.lockstep"),

@@ -7,10 +7,9 @@ characters are taken out of all of them, and Markdown's and the annotations' own
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from llm_bench_fixtures.history.gate import Outcome
 from llm_bench_fixtures.history.rules import Force
 from llm_bench_fixtures.history.saved import SavedRun
 from llm_bench_fixtures.history.verdicts import Verdict
-from llm_bench_fixtures.printable import printable
+from llm_bench_fixtures.printable import harmless, printable
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_share, with_unit
@@ -210,12 +209,6 @@ def gate_lines(report: GateReport, width: int) -> Iterator[str]:
     return harmless(_lines(report, width))
 
 
-def harmless(lines: Iterable[str]) -> Iterator[str]:
-    """Lines that neither a terminal obeys, nor a forge's runner, to which `::` at the start or `##[` is a command."""
-    for line in lines:
-        yield re.sub(r"^(\s*):(?=:)", r"\1: ", printable(line)).replace("##[", "## [")
-
-
 def _lines(report: GateReport, width: int) -> Iterator[str]:
     yield ""
     yield f" {report.title} "[:width].center(width, "=")
@@ -255,13 +248,6 @@ def gate_markdown(report: GateReport) -> str:
         lines += ["", f"### {escape(section.title)}", "", *markdown_table(section.table)]
     lines += ["", *(f"- {escape(note)}" for note in report.footnotes)]
     return "\n".join(lines) + "\n"
-
-
-def write_gate_summary(report: GateReport, path: Path) -> None:
-    """Add the Markdown to the file: a step's summary may have begun."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(gate_markdown(report))
 
 
 def github_annotations(outcome: Outcome) -> Iterator[str]:

@@ -22,10 +22,10 @@ HEADER = ("run", "started (UTC)", "branch", "commit", "model", "machine", "finge
 DISPENSABLE = ("machine", "model", "fingerprint", "measured")
 
 
-def history_table(runs: Sequence[Heading], storage: Path) -> Table:
-    """A row a run, in their order."""
+def history_table(runs: Sequence[Heading], storage: Path, most: int) -> Table:
+    """A row a run, in their order, of the last `most`; named so that the name tells it from all of them."""
     one_machine = len({run.path.parent for run in runs}) < 2
-    rows = tuple(_row(run, run.path.name if one_machine else name_in(storage, run.path)) for run in runs)
+    rows = tuple(_row(run, run.path.name if one_machine else name_in(storage, run.path)) for run in runs[-most:])
     return Table(HEADER, rows, frozenset({HEADER.index("measured")}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -49,21 +50,35 @@ def write_whole(path: Path, text: str) -> None:
         scratch.write_text(text, encoding="utf-8", errors="replace")  # the name of a file may be no text at all
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add to the file: what others wrote to a CI step's summary stays. Raises UnwritableFile."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path` to be written, which then takes its place. Where the block raises, `path` is as it was.
-
-    Raises UnwritableFile.
+    """An empty file beside `path`, to be written, which then takes its place. Where the block raises, `path` is as it
+    was. Its name can't be foreseen, so that no link and no half of an earlier one lies there. Raises UnwritableFile.
     """
-    scratch = path.with_name(f"{path.name}.part")
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
+        scratch.open("x").close()
         yield scratch
         scratch.replace(path)
     except OSError as error:
-        raise UnwritableFile(f"{path} can't be written: {error.strerror or error}") from error
+        raise _unwritable(path, error) from error
     finally:
         with suppress(OSError):  # it has taken its place, or was never there
             scratch.unlink()
+
+
+def _unwritable(path: Path, error: OSError) -> UnwritableFile:
+    return UnwritableFile(f"{path} can't be written: {error.strerror or error}")
 
 
 def read_run(path: str | Path) -> Run:
