@@ -47,3 +47,26 @@ def test_the_metrics_of_a_round_by_hand() -> None:
 def test_a_single_token_has_no_decode() -> None:
     found = times_of(Round(1.0, (BatchTimes((1.0,), 1.0),), ()), (1,))
     assert (found.tpot_s, found.decode_tokens_per_s) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "collected"),
+    [
+        ((), ["benchmarks/test_fast.py::test"]),
+        (("-k", "benchmarks"), ["benchmarks/test_fast.py::test"]),
+        (("-k", "other"), []),  # also the name of a folder
+        (("--llm-corpus", "other"), ["benchmarks/test_fast.py::test"]),
+        (("-x", "other"), ["other/test_slow.py::test"]),
+        (("other/test_slow.py::test",), ["other/test_slow.py::test"]),
+    ],
+)
+def test_benchmarks_are_run_unless_a_path_is_given(
+    pytester: pytest.Pytester, arguments: tuple[str, ...], collected: list[str]
+) -> None:
+    for path in ("benchmarks/test_fast.py", "other/test_slow.py"):
+        (pytester.path / path).parent.mkdir()
+        (pytester.path / path).write_text("def test(): pass\n", encoding="utf-8")
+    pytester.makepyfile(early="from llm_bench_fixtures.paired.lockstep import pytest_load_initial_conftests")
+    pytester.syspathinsert()
+    found = pytester.runpytest("-p", "early", "--collect-only", "-q", *arguments).outlines
+    assert [line for line in found if "::" in line] == collected

@@ -127,26 +127,6 @@ def test_an_option_to_git_is_no_ref(git: Git, repository: Path, scratch: Path) -
         pass
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((), ["benchmarks"]),
-        (("-k", "fp32"), ["benchmarks", "-k", "fp32"]),
-        (("benchmarks/test_one.py::test_a", "-x"), ["benchmarks/test_one.py::test_a", "-x"]),
-    ],
-)
-def test_benchmarks_come_first_unless_a_path_is_given(
-    tmp_path: Path, arguments: tuple[str, ...], expected: list[str]
-) -> None:
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "test_one.py").touch()
-    assert Side("", "", tmp_path, "").tests(arguments) == expected
-
-
-def test_without_benchmarks_the_project_says_what_runs(tmp_path: Path) -> None:
-    assert Side("", "", tmp_path, "").tests(("-x",)) == ["-x"]
-
-
 def test_a_sides_own_code_comes_before_what_is_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "src").mkdir()
     monkeypatch.setenv("PYTHONPATH", "elsewhere")

@@ -7,7 +7,7 @@ BASE and HEAD are each, in this order of precedence:
 Write ./NAME for a folder that has a ref's name. Only what git tracks is in a ref's worktree.
 
 Each side runs in its folder, with its own `src` and folder before what is installed. What stands behind `--` goes to
-pytest; where no path is among it, `benchmarks/` comes first if there is one. Only tests that take `llm_benchmark` run.
+pytest; where no path is among it, `benchmarks/` is run if there is one. Only tests that take `llm_benchmark` run.
 
 exit status:
    0  nothing got worse

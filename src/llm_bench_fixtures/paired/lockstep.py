@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 T = TypeVar("T")
+
+BENCHMARKS = "benchmarks"
 
 # What a project's own options ask of pytest-benchmark and a worker must not do, by their names in its config.
 UNWANTED = ("autosave", "save", "json", "compare", "compare_fail", "histogram", "cprofile")
@@ -176,6 +179,15 @@ def _reason(report: pytest.TestReport) -> str:
         return report.longrepr[2].removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
     return first_line(crash.message if crash else report.longreprtext)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Run `benchmarks/` where there is one and nobody says what to run; pytest knows which argument is an option's."""
+    paths = early_config.known_args_namespace.file_or_dir
+    if not paths and Path(BENCHMARKS).is_dir():
+        paths.append(BENCHMARKS)
+        args.append(BENCHMARKS)
 
 
 @pytest.hookimpl(tryfirst=True)

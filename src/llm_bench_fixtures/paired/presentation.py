@@ -164,7 +164,7 @@ def endings(result: PairedResult) -> Iterator[str]:
     if result.failure:
         yield printable_lines(result.failure)
     if result.interrupted:
-        yield f"interrupted: the verdicts are those of the complete pairs, of which there are {result.pairs}"
+        yield f"interrupted: the verdicts are those of the {count(result.pairs, 'pair')} that were complete"
     elif not result.failure and result.findings and result.pairs < LEAST_PAIRS:
         pairs = count(result.pairs, "pair")
         yield f"the time was up after {pairs}, and {LEAST_PAIRS} are the least: give more --max-time"

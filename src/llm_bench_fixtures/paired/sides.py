@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from llm_bench_fixtures.errors import GitFailed, UnknownSide
 from llm_bench_fixtures.git import git, git_output
-
-BENCHMARKS = "benchmarks"
 
 
 @dataclass(frozen=True)
@@ -41,15 +39,6 @@ class Side:
         inherited = os.environ.get("PYTHONPATH")
         paths = [*self.import_paths, *([inherited] if inherited else [])]
         return {**os.environ, **variables, **self.variables, "PYTHONPATH": os.pathsep.join(paths)}
-
-    def tests(self, arguments: Sequence[str]) -> list[str]:
-        """What pytest is called with: what was given, after `benchmarks/` where that exists and no path is among them.
-
-        Without either, pytest runs what the project's own configuration names.
-        """
-        names_path = any((self.folder / argument.partition("::")[0]).exists() for argument in arguments)
-        has_default = not names_path and (self.folder / BENCHMARKS).is_dir()
-        return [*([BENCHMARKS] if has_default else []), *arguments]
 
 
 @contextmanager

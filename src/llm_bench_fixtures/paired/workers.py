@@ -155,7 +155,7 @@ def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[s
     return [
         side.python,
         *("-m", "pytest", "-p", "llm_bench_fixtures.paired.lockstep"),
-        *side.tests(arguments),
+        *arguments,
         *("-p", "no:cacheprovider"),
         "--llm-limits-time=0",
         f"--llm-report={folder / 'report'}",

@@ -67,6 +67,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         scratch.open("x").close()
         yield scratch
         scratch.replace(path)
