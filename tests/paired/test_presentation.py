@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from run_factory import make_provenance, make_record, make_run, make_variant
 
+from llm_bench_fixtures.errors import UnknownName
 from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.paired.noise_floor import floor_json, floor_lines, floors, status_of
 from llm_bench_fixtures.paired.presentation import markdown, summarize, terminal_lines
-from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
+from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult, parse_allowed
 from llm_bench_fixtures.paired.statistics import Measurand, judge
 from llm_bench_fixtures.paired.trial import Trial
+from llm_bench_fixtures.results.storage import run_to_json
 
 SLOWER = (0.1, 0.11, 0.12)
 SAME = (0.0, 0.001, -0.001)
@@ -110,6 +114,54 @@ def test_markdown_escapes_what_comes_from_the_code_under_test() -> None:
 )
 def test_the_gravest_status_wins(changes: dict[str, object], status: ExitStatus) -> None:
     assert replace(result_of(a=SLOWER), **changes).status is status  # type: ignore[arg-type]
+
+
+UNCHANGED_BUT = [
+    ({}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.SKIPPED, "HEAD"),)}, "skipped", ExitStatus.COVERAGE),
+    ({"not_compared": (NotCompared("t", Absence.SKIPPED, "BASE"),)}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.SKIPPED),)}, "", ExitStatus.PASSED),  # by both
+    ({"not_compared": (NotCompared("t", Absence.NEW, "HEAD"),)}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.VANISHED, "BASE"),)}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.CHANGED),)}, "changed", ExitStatus.NOT_COMPARABLE),
+    ({"findings": result_of(a=UNKNOWN).findings}, "inconclusive", ExitStatus.INCONCLUSIVE),
+]
+
+
+@pytest.mark.parametrize(("changes", "what", "status"), UNCHANGED_BUT)
+def test_what_was_not_judged_is_red_unless_it_is_allowed(
+    changes: dict[str, Any], what: str, status: ExitStatus
+) -> None:
+    result = replace(result_of(a=SAME), **changes)
+    assert result.status is status
+    if what:
+        allowing = replace(result, allowed=parse_allowed(what))
+        assert allowing.status is ExitStatus.PASSED
+        assert lines_of(allowing).endswith(f"exit status 0: nothing got worse; allowed: {what}")
+
+
+@pytest.mark.parametrize(
+    ("head", "what", "status"),
+    [
+        ({}, "", ExitStatus.PASSED),
+        ({"variants": [make_variant(quality={})]}, "vanished", ExitStatus.COVERAGE),
+        ({"provenance": make_provenance(model="another")}, "changed", ExitStatus.NOT_COMPARABLE),
+    ],
+)
+def test_what_is_carried_along_and_cannot_be_judged_is_red_too(
+    head: dict[str, Any], what: str, status: ExitStatus
+) -> None:
+    before = make_run([make_record()], [make_variant()])
+    runs = tuple(run_to_json(run) for run in (before, replace(before, **head)))
+    result = replace(result_of(a=SAME), runs=runs)
+    assert result.status is status
+    if what:
+        assert replace(result, allowed=parse_allowed(what)).status is ExitStatus.PASSED
+
+
+def test_only_what_there_is_can_be_allowed() -> None:
+    with pytest.raises(UnknownName, match="Known: changed, skipped, vanished, inconclusive"):
+        parse_allowed("skipped,noise")
 
 
 def test_the_json_holds_each_comparison_and_each_difference() -> None:

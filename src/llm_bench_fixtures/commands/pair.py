@@ -14,6 +14,8 @@ exit status:
    2  interrupted; the verdicts are those of the pairs that were complete
    4  something on the command line can't be used
   20  something got worse
+  22  HEAD times other workloads, or was measured under other conditions
+  23  HEAD skips a test, or has no more of a value
   24  nothing was measured that could be compared
   25  nothing is known to have got worse, but not everything is known to be unchanged
   26  a test failed, or a process that ran tests died, hung or couldn't start
@@ -37,6 +39,7 @@ HELP = "compare the speed of two versions in processes that take turns"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from llm_bench_fixtures.commands.arguments import checked
     from llm_bench_fixtures.paired.command import add_run_arguments
+    from llm_bench_fixtures.paired.result import parse_allowed
 
     parser.usage = "%(prog)s BASE [HEAD] [options] [-- pytest arguments]"
     parser.add_argument("base", metavar="BASE", help="what HEAD is compared with")
@@ -47,6 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=parse_share("3%"),
         metavar="CHANGE",
         help="how much worse is too much. Default: 3%%",
+    )
+    parser.add_argument(
+        "--allow",
+        type=checked(parse_allowed),
+        default=frozenset(),
+        metavar="WHAT[,WHAT]",
+        help="what needn't make it red: changed (workloads), skipped (tests of HEAD), vanished (values), inconclusive. "
+        "Default: nothing",
     )
     parser.add_argument(
         "--summary", type=checked(parse_path), metavar="FILE.md", help="write the outcome as Markdown too"
@@ -63,7 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.paired.command import run_sides, write_json
     from llm_bench_fixtures.results.storage import append_text
 
-    result = run_sides(arguments, arguments.base, arguments.head, threshold=arguments.threshold, grows=True)
+    result = run_sides(
+        arguments,
+        arguments.base,
+        arguments.head,
+        threshold=arguments.threshold,
+        grows=True,
+        allowed=arguments.allow,
+    )
     summary = presentation.summarize(result)
     say(presentation.terminal_lines(summary, shutil.get_terminal_size().columns))
     if arguments.json:

@@ -18,7 +18,7 @@ from llm_bench_fixtures.errors import PlatformUnsupported
 from llm_bench_fixtures.options import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.paired.control import PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
-from llm_bench_fixtures.paired.result import PairedResult
+from llm_bench_fixtures.paired.result import Allowed, PairedResult
 from llm_bench_fixtures.paired.sides import open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.steadiness import choose_cores, steady_environment
@@ -72,7 +72,15 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_sides(given: argparse.Namespace, base: str, head: str, *, threshold: float, grows: bool) -> PairedResult:
+def run_sides(
+    given: argparse.Namespace,
+    base: str,
+    head: str,
+    *,
+    threshold: float,
+    grows: bool,
+    allowed: frozenset[Allowed] = frozenset(),
+) -> PairedResult:
     """Open the sides and run their pairs. Raises what opening them raises; all else is in the result.
 
     A second Ctrl-C, while the sides are cleaned up, loses no result.
@@ -91,6 +99,7 @@ def run_sides(given: argparse.Namespace, base: str, head: str, *, threshold: flo
         MAX_TIME_PER_TEST_S,
         given.max_time,
         grows,
+        allowed,
     )
     result = None
     try:

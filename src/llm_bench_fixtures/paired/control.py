@@ -12,7 +12,7 @@ from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.looks import Looks
 from llm_bench_fixtures.paired.protocol import Outcome
-from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
+from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, Allowed, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Pace, Trial, run_trial
@@ -28,7 +28,7 @@ class Plan:
     """What a paired run is to do.
 
     pairs: before the first look. max_time_s: after which no pair begins that isn't expected to end in time. grows:
-    whether more pairs follow while something is inconclusive.
+    whether more pairs follow while something is inconclusive. allowed: what needn't make it red.
     """
 
     command: Command
@@ -39,6 +39,7 @@ class Plan:
     max_time_per_test_s: float
     max_time_s: float | None = None
     grows: bool = True
+    allowed: frozenset[Allowed] = frozenset()
 
 
 @dataclass
@@ -184,6 +185,7 @@ class PairedRun:
             elapsed_s=self._elapsed_s,
             failure=self._failure,
             interrupted=self._interrupted,
+            allowed=self.plan.allowed,
         )
 
 

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired.looks import alpha_of_look
-from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
+from llm_bench_fixtures.paired.result import BASE, HEAD, Allowed, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Finding, Measurand
 from llm_bench_fixtures.paired.wording import change_texts, duration_text
 from llm_bench_fixtures.printable import printable, printable_lines
@@ -52,7 +51,7 @@ def summarize(result: PairedResult) -> Summary:
         Table(HEADER, tuple(_row(*item) for item in _long(result)), NUMERIC),
         (*_counts(result), *_carried(result), *absences(result.not_compared)),
         (*endings(result), *_warnings(result)),
-        conclusion(result.status),
+        conclusion(result),
     )
 
 
@@ -170,8 +169,10 @@ def endings(result: PairedResult) -> Iterator[str]:
         yield f"the time was up after {pairs}, and {LEAST_PAIRS} are the least: give more --max-time"
 
 
-def conclusion(status: ExitStatus) -> str:
-    return f"exit status {int(status)}: {status.meaning}"
+def conclusion(result: PairedResult) -> str:
+    said = f"exit status {int(result.status)}: {result.status.meaning}"
+    allowed = [what for what in Allowed if what in result.allowed and result.lacks(what)]
+    return f"{said}; allowed: {', '.join(allowed)}" if allowed else said
 
 
 def _warnings(result: PairedResult) -> Iterator[str]:

@@ -8,10 +8,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from llm_bench_fixtures.errors import UnknownName
 from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.comparison import Comparison, Judgement
 from llm_bench_fixtures.history.rules import Force
 from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.options import parse_names
 from llm_bench_fixtures.paired.carried import compare_carried
 from llm_bench_fixtures.paired.looks import alpha_of_look
 from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation, resolvable
@@ -35,6 +37,24 @@ class Absence(StrEnum):
     NOT_TIMED = "not timed"
 
 
+class Allowed(StrEnum):
+    """What needn't make a paired run red."""
+
+    CHANGED = "changed"
+    SKIPPED = "skipped"
+    VANISHED = "vanished"
+    INCONCLUSIVE = "inconclusive"
+
+
+def parse_allowed(text: str) -> frozenset[Allowed]:
+    """Names, separated by commas. Raises UnknownName."""
+    names = parse_names(text)
+    for name in names:
+        if name not in list(Allowed):
+            raise UnknownName("thing that can be allowed", name, Allowed)
+    return frozenset(map(Allowed, names))
+
+
 @dataclass(frozen=True)
 class NotCompared:
     """side: of which this is told, BASE or HEAD; empty where it is both, or neither."""
@@ -52,7 +72,8 @@ class PairedResult:
     base, head: descriptions of the sides. threshold: the share by which something may get worse. cores: on which the
     rounds ran; empty where that was open. looks: how many there were. runs: BASE's and HEAD's run of the first pair,
     as results.storage.run_to_json gives it, with every metric of one observation; empty where that pair never ended.
-    trials: the raw rounds, pair by pair; the last one may be incomplete. failure: what ended the run early.
+    trials: the raw rounds, pair by pair; the last one may be incomplete. failure: what ended the run early. allowed:
+    what doesn't count in the status.
     """
 
     base: str
@@ -70,6 +91,7 @@ class PairedResult:
     elapsed_s: float
     failure: str = ""
     interrupted: bool = False
+    allowed: frozenset[Allowed] = frozenset()
 
     @property
     def pairs(self) -> int:
@@ -90,7 +112,16 @@ class PairedResult:
             return ExitStatus.NOT_MEASURED
         if self.of(Verdict.REGRESSED) or self.carried_regressions:
             return ExitStatus.REGRESSED
-        return ExitStatus.INCONCLUSIVE if self.of(Verdict.INCONCLUSIVE) else ExitStatus.PASSED
+        lacking = {what: status for what, status in _LACKING.items() if what not in self.allowed and self.lacks(what)}
+        return next(iter(lacking.values()), ExitStatus.PASSED)
+
+    def lacks(self, what: Allowed) -> bool:
+        """Whether there is any of it: a test that HEAD skips or changed, a value that it lost, an open comparison."""
+        if what is Allowed.INCONCLUSIVE:
+            return bool(self.of(Verdict.INCONCLUSIVE))
+        absence, verdict = _SIGNS[what]
+        of_tests = any((row.absence, row.side) == absence for row in self.not_compared)
+        return of_tests or bool(verdict and self.carried and self.carried.with_verdict(verdict, Force.BLOCKING))
 
     @cached_property
     def carried(self) -> Comparison | None:
@@ -129,6 +160,7 @@ class PairedResult:
             "looks": self.looks,
             "pairs": self.pairs,
             "elapsed_s": self.elapsed_s,
+            "allowed": sorted(self.allowed),
             "status": self.status.name.lower(),
             "exit_status": int(self.status),
             "failure": self.failure,
@@ -138,6 +170,20 @@ class PairedResult:
             "runs": self.runs,
             "trials": [_trial_json(trial) for trial in self.trials],
         }
+
+
+# What it is told by, of tests and of the values that are carried along. A test that only one side has is just reported.
+_SIGNS: Mapping[Allowed, tuple[tuple[Absence, str] | None, Verdict | None]] = {
+    Allowed.CHANGED: ((Absence.CHANGED, ""), Verdict.NOT_MEASURED),
+    Allowed.SKIPPED: ((Absence.SKIPPED, HEAD), None),
+    Allowed.VANISHED: (None, Verdict.VANISHED),
+}
+_LACKING = {  # the gravest first
+    Allowed.CHANGED: ExitStatus.NOT_COMPARABLE,
+    Allowed.SKIPPED: ExitStatus.COVERAGE,
+    Allowed.VANISHED: ExitStatus.COVERAGE,
+    Allowed.INCONCLUSIVE: ExitStatus.INCONCLUSIVE,
+}
 
 
 def _comparison_json(measurand: Measurand, finding: Finding) -> dict[str, Any]:
