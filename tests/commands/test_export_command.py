@@ -201,3 +201,20 @@ def test_a_file_whose_name_is_no_text_is_a_run_too(
     path.rename(path.with_name("0001_\udcff.json"))
     assert shell(command).status == 0
     assert shell("export", "-o", "history.sqlite").status == 0
+
+
+def test_a_record_without_the_chosen_metric_keeps_a_row(kept: Shell) -> None:
+    everything, mine = (
+        set(table[["file", "test"]].itertuples(index=False, name=None))
+        for table in (exported(kept), exported(kept, "--metric", "mine"))
+    )
+    assert mine == everything
+
+
+def test_a_metric_that_no_run_has_is_an_error_and_leaves_the_file_before(kept: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    path.write_text("before", encoding="utf-8")
+    output = kept("export", "--metric", "latency_s,latncy", "-o", str(path))
+    assert output.status == ExitStatus.USAGE
+    assert "unknown metric 'latncy'" in output.err
+    assert path.read_text(encoding="utf-8") == "before"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,29 @@ def test_nothing_in_a_saved_run_is_obeyed(shell: Shell, tmp_path: Path) -> None:
     assert "\x1b" not in output.out + markdown
     assert "\u202e" not in output.out + markdown
     assert "<img" not in markdown
+
+
+def test_the_message_about_a_damaged_run_is_not_obeyed_either(shell: Shell) -> None:
+    shell.keep(1)
+    path = shell.keep(2, [replace(make_record(), test="x\n::stop-commands::z\x1b[31m")])
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored["benchmarks"][0]["extra_info"]["llm_bench"]["rounds_s"] = [0.0]
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    output = shell("gate", str(path))
+    assert output.status == ExitStatus.USAGE
+    assert "was measured in no time" in output.err
+    assert "\x1b" not in output.err
+    assert not any(line.lstrip().startswith("::") for line in output.err.splitlines())
+
+
+def test_a_complete_run_can_be_blessed_too(shell: Shell) -> None:
+    path = shell.keep(1)
+    assert shell("bless", "1", "--reason", "it is meant").out == f"{path} is a baseline now: it is meant\n"
+
+
+def test_a_summary_that_cannot_be_written_is_named(shell: Shell, tmp_path: Path) -> None:
+    shell.keep(1)
+    shell.keep(2)
+    output = shell("gate", "--summary", str(tmp_path))
+    assert output.status == ExitStatus.USAGE
+    assert f"{tmp_path} can't be written" in output.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,6 +169,18 @@ def test_nothing_in_a_hostile_run_has_any_power(trend: Trend) -> None:
 
 def test_a_page_that_cannot_be_written_is_an_error(trend: Trend, tmp_path: Path) -> None:
     trend.keep_levels(0.5)
-    output = trend.shell("trend", "-o", str(tmp_path / "nowhere" / "trend.html"))
+    output = trend.shell("trend", "-o", str(tmp_path))
     assert output.status == 4
-    assert "nowhere" in output.err
+    assert f"{tmp_path} can't be written" in output.err
+
+
+def test_a_number_that_no_measurement_gives_hides_no_others(trend: Trend) -> None:
+    trend.keep_levels(1.0, 1.5)
+    for number, extreme in ((9, 1e308), (10, 5e-324)):
+        path = trend.shell.keep(number, both(1.5))
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        for benchmark in stored["benchmarks"]:
+            benchmark["extra_info"]["llm_bench"]["metrics"]["latency_s"] = extreme
+        path.write_text(json.dumps(stored), encoding="utf-8")
+    output, _ = trend()
+    assert "bf16 between" in output.out

@@ -38,14 +38,19 @@ def test_the_reason_is_kept_and_nothing_else_changes(tmp_path: Path, kind: str) 
 
 @pytest.mark.parametrize(
     ("content", "reason", "error"),
-    [("{", "meant", UnreadableResults), (None, " ", InvalidSetting)],  # cut, and without a reason
+    [
+        ("{", "meant", UnreadableResults),  # cut
+        (None, " ", InvalidSetting),  # without a reason
+        ('"a number": ' + "9" * 5000, "meant", UnreadableResults),  # more digits than Python reads
+    ],
 )
 def test_what_can_not_be_blessed_stays_as_it_was(
     tmp_path: Path, content: str | None, reason: str, error: type[Exception]
 ) -> None:
     path = store(RUN, tmp_path / "0001_a.json")
     if content is not None:
-        path.write_text(content, encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        path.write_text(content if content == "{" else f"{{{content}, {text[1:]}", encoding="utf-8")
     before = path.read_bytes()
     with pytest.raises(error):
         bless(path, reason)

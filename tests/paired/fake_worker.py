@@ -1,8 +1,8 @@
 """A worker without pytest or a model: says what the environment tells it to, in the words of protocol.py.
 
 FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
-pauses (in each round), skips and errors (reasons, by test), workloads (digests, by test), dies_in, hangs_in (a test),
-refuses (to collect), mute (its only words), run (what to finish with).
+pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), workloads (digests, by
+test), dies_in, hangs_in (a test), refuses (to collect), mute (its only words), run (what to finish with).
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 FAKE = json.loads(os.environ["FAKE"])
 PEER = socket.socket(fileno=int(os.environ["LLM_BENCH_LOCKSTEP"])).makefile("rw", encoding="utf-8")
-CHANCE = random.Random()  # noqa: S311  # noise
+OWN_FOLDER = Path(os.environ["TMPDIR"]).parts[-2:]  # the pair and the side
+CHANCE = random.Random("/".join(OWN_FOLDER))  # noqa: S311  # noise, the same each time
 
 
 def say(kind: str, **content: Any) -> None:
@@ -36,6 +38,7 @@ def hear() -> dict[str, Any]:
 
 def run_test(test: str, seconds: float) -> None:
     if test in FAKE.get("skips", {}):
+        time.sleep(FAKE.get("skips_after_s", 0))
         say("outcome", test=test, status="skipped", reason=FAKE["skips"][test])
         return
     say("ready", test=test, workload=FAKE.get("workloads", {}).get(test, "same"), times=times(seconds))

@@ -133,6 +133,18 @@ def test_a_worker_that_hangs_is_told_within_the_time_limit(run_pair: RunPair) ->
     assert result.status is ExitStatus.WORKER_FAILED
 
 
+def test_a_worker_that_goes_on_talking_does_not_hang(run_pair: RunPair) -> None:
+    """Each of its tests takes less than the time limit, and all of them together more; it is told nothing meanwhile."""
+    names = "abcdefgh"
+    told = {
+        "tests": {**dict.fromkeys(names, 0.1), "z": 0.1},
+        "skips": dict.fromkeys(names, "none"),
+        "skips_after_s": 0.2,
+    }
+    result = run_pair(told, told, timeout_s=1.0, max_time_s=0.0)
+    assert (result.failure, result.pairs) == ("", 1)
+
+
 def test_another_protocol_is_an_error_that_names_both_versions(run_pair: RunPair) -> None:
     result = run_pair({"tests": TWO, "protocol": 7}, {"tests": TWO})
     assert "BASE: its llm-bench-fixtures 9.9 speaks version 7 of the paired protocol" in result.failure

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import platform
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from run_factory import make_provenance, make_record, make_run, make_variant
 
 from llm_bench_fixtures.errors import UnknownName
 from llm_bench_fixtures.exit_status import ExitStatus
-from llm_bench_fixtures.paired.noise_floor import floor_json, floor_lines, floors, status_of
+from llm_bench_fixtures.paired.noise_floor import finer_than_kept, floor_json, floor_lines, floors, status_of
 from llm_bench_fixtures.paired.presentation import markdown, summarize, terminal_lines
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult, parse_allowed
 from llm_bench_fixtures.paired.statistics import Measurand, judge
@@ -193,3 +196,31 @@ def test_the_noise_floor_in_words_and_as_json() -> None:
 def test_a_noise_floor_of_nothing_is_not_measured() -> None:
     result = result_of()
     assert status_of(floors(result), result) is ExitStatus.NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("threshold", "machine", "warns"),
+    [(0.03, platform.node(), True), (0.5, platform.node(), False), (0.03, "x", False)],
+)
+def test_a_threshold_finer_than_the_kept_noise_floor_is_warned_about_at_once(
+    tmp_path: Path, threshold: float, machine: str, *, warns: bool
+) -> None:
+    """Of 3 pairs with a standard deviation of 1 %: (9.925 + 2.920) × 0.01 / √3 is 0.0742, a ratio of 1.077."""
+    result = result_of(a=(0.0, 0.01, 0.02))
+    path = tmp_path / "floor.json"
+    path.write_text(json.dumps({**floor_json(floors(result), result), "machine": machine}), encoding="utf-8")
+    text = finer_than_kept(threshold, path)
+    assert ("than what 3 pairs resolve on this machine: 7.7 % for decode tokens/s" in text) is warns
+    assert bool(text) is warns
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]"])
+def test_a_noise_floor_that_cannot_be_read_is_none(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "floor.json").write_text(content, encoding="utf-8")
+    assert finer_than_kept(0.03, tmp_path / "floor.json") == ""
+
+
+def test_a_threshold_is_not_warned_about_where_all_is_settled() -> None:
+    settled = replace(result_of(a=UNKNOWN), findings=result_of(a=SAME).findings)
+    assert "finer" not in lines_of(settled)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import shutil
 
+from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.options import parse_path
 
 HELP = "measure this machine's noise floor: a version against itself"
@@ -44,8 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     result = run_sides(arguments, arguments.version, arguments.version, threshold=THRESHOLD, grows=False)
     found = noise_floor.floors(result)
     say(noise_floor.floor_lines(found, result, shutil.get_terminal_size().columns))
-    if found:
+    status = noise_floor.status_of(found, result)
+    if status is ExitStatus.PASSED:
         path = arguments.json or noise_floor.default_floor_file()
         write_json(noise_floor.floor_json(found, result), path)
         say([f"kept in {path}"])
-    return noise_floor.status_of(found, result)
+    return status

@@ -18,9 +18,13 @@ def say(lines: Iterable[str]) -> None:
         sys.stdout.write(printable(line) + "\n")
 
 
-def warn(unreadable: Unreadable) -> None:
-    """That a file is passed over, on stderr."""
-    sys.stderr.write(printable(f"passed over: {unreadable.reason}") + "\n")
+def warn(text: str) -> None:
+    """To stderr, fit for a terminal."""
+    sys.stderr.write(printable(text) + "\n")
+
+
+def tell_passed_over(unreadable: Unreadable) -> None:
+    warn(f"passed over: {unreadable.reason}")
 
 
 def counted(paths: list[Path], doing: str) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.commands.arguments import add_storage
-from llm_bench_fixtures.commands.console import counted, warn
+from llm_bench_fixtures.commands.console import counted, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
 from llm_bench_fixtures.history.storage import find_storage, run_files
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     kind = _format(arguments.format, arguments.output)
     storage = find_storage(arguments.storage, Path.cwd())
     files = counted(run_files(storage), "exporting")
-    tables = _any(tidy_tables(files, storage, arguments.metric, registry(), warn), storage)
+    tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
     tables = _with_each(tables, arguments.metric)
     if arguments.output is None:
         write_csv(tables, sys.stdout)

@@ -69,11 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from llm_bench_fixtures.commands.console import say
-    from llm_bench_fixtures.paired import presentation
+    from llm_bench_fixtures.commands.console import say, warn
+    from llm_bench_fixtures.paired import noise_floor, presentation
     from llm_bench_fixtures.paired.command import run_sides, write_json
     from llm_bench_fixtures.results.storage import append_text
 
+    warning = noise_floor.finer_than_kept(arguments.threshold, noise_floor.default_floor_file())
+    if warning:
+        warn(warning)
     result = run_sides(
         arguments,
         arguments.base,

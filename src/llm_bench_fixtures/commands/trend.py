@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_bench_fixtures.commands.arguments import add_storage
-from llm_bench_fixtures.commands.console import counted, say, warn
+from llm_bench_fixtures.commands.console import counted, say, tell_passed_over
 from llm_bench_fixtures.errors import NothingToShow, UnknownName
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     unreadable: list[Unreadable] = []
     groups = read_trend(counted(run_files(storage), "reading"), chosen, unreadable.append)
     for item in unreadable:
-        warn(item)
+        tell_passed_over(item)
     _check(groups, chosen, storage)
     words = Wording(registry())
     write_whole(arguments.output, render_trend(build_page(groups, chosen, words, unreadable, storage)))

@@ -91,13 +91,15 @@ class PairedRun:
     @property
     def _max_time_s(self) -> float:
         given = self.plan.max_time_s
-        return self.plan.max_time_per_test_s * len(self._tests) if given is None else given
+        if given is not None:
+            return given
+        return self.plan.max_time_per_test_s * sum(test not in self._absent for test in self._tests)
 
     def _run_pair(self) -> None:
         is_first = not self._trials
         self._trials.append(Trial())
         trial = self._trials[-1]
-        self.display.now(f"{self._position}: starting both sides")
+        self.display.now(lambda: f"{self._position}: starting both sides")
         try:
             run_trial(
                 dict(zip(LABELS, self.sides, strict=True)),
@@ -108,7 +110,7 @@ class PairedRun:
                 self._choose,
                 observes=is_first,
                 into=trial,
-                tell=lambda test: self.display.now(f"{self._position}: {short_name(test)}{self._so_far}"),
+                tell=lambda test: self.display.now(lambda: self._doing(test, trial)),
             )
         finally:
             self._note_absences(trial)
@@ -149,6 +151,11 @@ class PairedRun:
     def _position(self) -> str:
         return f"pair {len(self._trials)} of {self._looks.next_look}"
 
+    def _doing(self, test: str, trial: Trial) -> str:
+        all_tests = self._tests if len(self._trials) == 1 else self._looks.open_tests
+        number = f"test {len(trial.outcomes) + 1} of {len(all_tests)}"
+        return f"{self._position}, {number}: {short_name(test)}{self._so_far}"
+
     @property
     def _so_far(self) -> str:
         """The worst that is known, and the time that is left."""
@@ -156,7 +163,7 @@ class PairedRun:
         known = [(key, found.estimate) for key, found in self._looks.findings().items() if found.estimate]
         worst = max(known, key=lambda item: item[1].mean, default=None)
         text = f"; worst: {short_name(worst[0].test)} {worst[0].metric} {change_text(*worst)}" if worst else ""
-        return text + (f"; about {duration_text(left)} left" if left is not None else "")
+        return text + (f"; verdicts in about {duration_text(left)}" if left is not None else "")
 
     @property
     def _time_left(self) -> float | None:

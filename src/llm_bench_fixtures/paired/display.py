@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from typing import TextIO
 
 from llm_bench_fixtures.printable import printable
@@ -17,16 +18,16 @@ class Display:
         self._stream = stream
         self._rewrites = stream.isatty()
 
-    def now(self, text: str) -> None:
-        """What is going on; only where the line can be rewritten."""
+    def now(self, text: Callable[[], str]) -> None:
+        """What is going on; asked for only where the line can be rewritten."""
         if self._rewrites:
             width = shutil.get_terminal_size().columns - 1
-            self._write(f"{ERASE}{printable(text)[:width]}")
+            self._write(f"{ERASE}{printable(text())[:width]}")
 
     def done(self, text: str) -> None:
         """What is over: a line of its own where lines can't be rewritten."""
         if self._rewrites:
-            self.now(text)
+            self.now(lambda: text)
         else:
             self._write(f"{printable(text)}\n")
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from llm_bench_fixtures.artifacts import default_root
 from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.paired.looks import alpha_of_look
@@ -37,6 +39,15 @@ class Floor:
     deviation: float
     half_width: float
     resolvable: float
+
+
+class KeptFloor(msgspec.Struct):
+    """Of floor_json what is read again."""
+
+    machine: str
+    measured: datetime
+    pairs: int
+    metrics: tuple[Floor, ...]
 
 
 def floors(result: PairedResult) -> tuple[Floor, ...]:
@@ -84,6 +95,22 @@ def floor_json(found: tuple[Floor, ...], result: PairedResult) -> dict[str, Any]
         "tests": len({measurand.test for measurand in result.differences}),
         "metrics": [asdict(row) for row in found],
     }
+
+
+def finer_than_kept(threshold: float, path: Path) -> str:
+    """A warning where the floor that was kept of this machine is coarser than the threshold; "" else."""
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=KeptFloor)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    coarse = max(kept.metrics, key=lambda floor: floor.resolvable, default=None)
+    if kept.machine != platform.node() or coarse is None or coarse.resolvable <= threshold:
+        return ""
+    return (
+        f"a threshold of {format_share(threshold)} is finer than what {kept.pairs} pairs resolve on this machine: "
+        f"{format_share(coarse.resolvable)} for {COLUMNS.get(coarse.metric, coarse.metric)}, says the noise floor that "
+        f"`llm-bench aa` measured on {kept.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
+    )
 
 
 def default_floor_file() -> Path:

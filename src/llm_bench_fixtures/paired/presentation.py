@@ -176,6 +176,8 @@ def conclusion(result: PairedResult) -> str:
 
 
 def _warnings(result: PairedResult) -> Iterator[str]:
+    if not result.of(Verdict.INCONCLUSIVE):
+        return
     coarse = {name: share for name, share in result.resolvable().items() if share > result.threshold}
     if coarse:
         metric, share = max(coarse.items(), key=lambda item: item[1])

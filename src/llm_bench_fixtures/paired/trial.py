@@ -204,7 +204,7 @@ def run_trial(
     Fills `into`. Raises SideFailed. folder: for what the workers write; made here.
     """
     began = time.monotonic()
-    with started(sides, command, folder) as workers:
+    with started(sides, command, folder, coin) as workers:
         Coordinator(workers, pace, coin, tell, into).run(choose, observes=observes, cores=command.cores)
         for worker in workers:
             worker.part()

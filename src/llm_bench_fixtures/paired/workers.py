@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -163,14 +164,17 @@ def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[s
 
 
 @contextmanager
-def started(sides: Mapping[str, Side], command: Command, folder: Path) -> Iterator[list[Worker]]:
-    """A worker of each side, by label, all started at once; killed at the end, however it comes."""
-    workers: list[Worker] = []
+def started(sides: Mapping[str, Side], command: Command, folder: Path, coin: random.Random) -> Iterator[list[Worker]]:
+    """A worker of each side, by label, in their order; killed at the end, however it comes.
+
+    All are started at once, in an order that is drawn: which was first decides how their memory lies.
+    """
+    workers: dict[str, Worker] = {}
     try:
-        for index, (label, side) in enumerate(sides.items()):
-            (own := folder / str(index)).mkdir(parents=True)
-            workers.append(Worker(label, side, command, own))
-        yield workers
+        for label in coin.sample(list(sides), len(sides)):
+            (own := folder / label).mkdir(parents=True)
+            workers[label] = Worker(label, sides[label], command, own)
+        yield [workers[label] for label in sides]
     finally:
-        for worker in workers:
+        for worker in workers.values():
             worker.kill()
