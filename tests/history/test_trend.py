@@ -77,6 +77,17 @@ def test_a_change_is_seen_through_tests_that_come_and_go(history: History) -> No
     assert [value / line.values[0] for value in line.values] == pytest.approx([1, 2, 2])
 
 
+def test_runs_that_no_test_links_to_the_newest_are_not_in_the_line(history: History) -> None:
+    """All tests were renamed at once: nobody knows how 1 of the old compares with 2 of the new."""
+    history.keep([case("old", 1)])
+    history.keep([case("new", 2)])
+    history.keep([case("new", 2), case("newer", 8)])
+    history.keep([case("newer", 8)])
+    (line,) = history.lines()
+    assert line.positions == (1, 2, 3)
+    assert line.values == pytest.approx((4, 4, 4))
+
+
 def test_a_run_that_lacks_a_metric_is_a_gap(history: History) -> None:
     history.keep([case("a", 1)])
     history.keep([skipped_record("fp32", "no reason", case="a")])

@@ -197,14 +197,15 @@ def _group(fingerprint: Fingerprint, measured: Sequence[_Measured], rows: _Rows)
 
 
 def _line(metric: str, variant: str, values: Floats) -> Line | None:
-    """values: (tests, runs). Those that have no logarithm, or that no measurement gives, are left out."""
+    """values: (tests, runs). Those that have no logarithm, or that no measurement gives, are left out; so are runs that
+    nothing links to the newest."""
     import numpy as np
 
     values = np.where((values > 1 / LARGEST) & (values < LARGEST), values, np.nan)
-    values = values[~np.isnan(values).all(axis=1)]
-    positions = np.flatnonzero(~np.isnan(values).all(axis=0))
+    positions = _linked_to_newest(~np.isnan(values))
     if not len(positions):
         return None
+    values = values[~np.isnan(values[:, positions]).all(axis=1)]
     levels = np.exp(_run_levels(np.log(values[:, positions])))
     return Line(
         metric,
@@ -214,6 +215,18 @@ def _line(metric: str, variant: str, values: Floats) -> Line | None:
         tuple(levels.tolist()),
         tuple(_levels(positions, levels)),
     )
+
+
+def _linked_to_newest(known: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The runs that share a test with the newest one, or with one that does, and so on: where no test says how two runs
+    compare, they have no common level. known: (tests, runs), whether a run has a test."""
+    import numpy as np
+
+    having = np.flatnonzero(known.any(axis=0))
+    linked = having[-1:]
+    while len(more := np.flatnonzero(known[known[:, linked].any(axis=1)].any(axis=0))) > len(linked):
+        linked = more
+    return linked
 
 
 def _run_levels(logs: Floats) -> Floats:
