@@ -8,9 +8,10 @@ adds N trials to a file of raw times, and can be called again to add more. COST 
 files of the same arguments; it is measured first where it isn't there. The percentages are those of the sides, the
 first of which the others are compared with: 0,0 is a version against itself. Each side is one more process alive at the
 same time. --alone: one after the other instead, neither pinned nor taking turns, as two runs of pytest-benchmark are
-    python tools/measure_pairs.py curve FILE [FILE ...] [--pairs K] [--threshold SHARE]
+    python tools/measure_pairs.py curve FILE [FILE ...] [--pairs K] [--most K] [--threshold SHARE]
 runs the gate's own decisions over the trials of the files, and prints the operating curve as Markdown; for files that
-were measured --alone, that of comparing the means or medians of two runs
+were measured --alone, that of comparing the means or medians of two runs. Runs of the gate whose pairs are drawn anew
+from the same trials are not independent, so that their shares have no interval
 """
 
 from __future__ import annotations
@@ -214,24 +215,29 @@ def differences_of(rounds: Rounds) -> dict[Measurand, float]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def rate(successes: int, trials: int) -> str:
-    """With Clopper and Pearson's 95 % interval."""
+def rate(successes: int, trials: int, *, independent: bool = True) -> str:
+    """With Clopper and Pearson's 95 % interval where they are independent."""
     if not trials:
         return "–"
+    if not independent:
+        return format_share(successes / trials)
     interval = stats.binomtest(successes, trials).proportion_ci(method="exact")
     return f"{format_share(successes / trials)} ({format_share(interval.low)} to {format_share(interval.high)})"
 
 
 @dataclass
 class Tally:
-    """How many of the comparisons, and of the tests, of some runs of the gate regressed; and the pairs it took."""
+    """How many of the comparisons, and of the tests, of some runs of the gate regressed; and the pairs it took.
 
+    independent: whether no two runs share a pair.
+    """
+
+    independent: bool
     runs: int = 0
+    red: int = 0  # with anything regressed
     comparisons: int = 0
     regressed: int = 0
     inconclusive: int = 0
-    tests: int = 0
-    found: int = 0
     decode: int = 0  # comparisons of the time per token
     decode_found: int = 0
     pairs: int = 0
@@ -241,11 +247,10 @@ class Tally:
         known = {key: found.verdict for key, found in looks.findings().items() if key.test in tests}
         regressed = {key for key, verdict in known.items() if verdict is Verdict.REGRESSED}
         self.runs += 1
+        self.red += bool(regressed)
         self.comparisons += len(known)
         self.regressed += len(regressed)
         self.inconclusive += sum(verdict is Verdict.INCONCLUSIVE for verdict in known.values())
-        self.tests += len(tests)
-        self.found += len({key.test for key in regressed})
         self.decode += sum(key.metric == "tpot_s" for key in known)
         self.decode_found += sum(key.metric == "tpot_s" for key in regressed)
         self.pairs += looks.pairs
@@ -267,7 +272,7 @@ def decide(pairs: Sequence[Mapping[Measurand, float]], first: int, threshold: fl
 
 def disjoint(column: Column, first: int, most: int, threshold: float) -> Tally:
     """Runs of the gate that share no pair; what is left over at the end is no run."""
-    tally = Tally()
+    tally = Tally(independent=True)
     left = list(column.differences)
     while len(left) >= most:
         tally.add(decide(left[:most], first, threshold), column.tests)
@@ -278,7 +283,7 @@ def disjoint(column: Column, first: int, most: int, threshold: float) -> Tally:
 def drawn(column: Column, plain: Column | None, first: int, most: int, threshold: float) -> Tally:
     """Runs of pairs drawn from the trials. plain: the version against itself, of which all tests but one are taken."""
     chance = random.Random(len(column.differences))  # noqa: S311  # the same groups each time
-    tally = Tally()
+    tally = Tally(independent=False)
     for _ in range(GROUPS):
         pairs = chance.sample(column.differences, most)
         if plain is None:
@@ -308,6 +313,10 @@ def gate_rows(columns: Sequence[Column], first: int, most: int, threshold: float
 
 def row_of(column: Column, which: str, tally: Tally) -> tuple[str, ...]:
     runs = max(tally.runs, 1)
+
+    def of(successes: int, trials: int) -> str:
+        return rate(successes, trials, independent=tally.independent)
+
     seconds = statistics.fmean(column.seconds) * tally.pairs / runs / len(column.tests)
     return (
         f"{column.percent:g} %",
@@ -315,9 +324,9 @@ def row_of(column: Column, which: str, tally: Tally) -> tuple[str, ...]:
         column.size("latency_s"),
         which,
         str(tally.runs),
-        rate(tally.decode_found, tally.decode),
-        rate(tally.found, tally.tests),
-        rate(tally.regressed, tally.comparisons),
+        of(tally.decode_found, tally.decode),
+        of(tally.regressed, tally.comparisons),
+        of(tally.red, tally.runs),
         format_share(tally.inconclusive / max(tally.comparisons, 1)),
         f"{tally.pairs / runs:.1f}",
         f"{seconds * 2 / column.sides:.0f} s",
@@ -331,8 +340,8 @@ GATE_HEADER = (
     "slow are",
     "runs",
     "TPOT regressed",
-    "tests with a regression",
     "comparisons regressed",
+    "red",
     "inconclusive",
     "pairs",
     "a test takes",
