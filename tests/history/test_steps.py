@@ -41,6 +41,12 @@ def test_the_unit_does_not_matter(unit: float) -> None:
     assert find_steps([value * unit for value in values]) == find_steps(values) == [20]
 
 
+@pytest.mark.parametrize("at", [3, 200, 374, 375, 376, 600, 625, 700, 1190])
+def test_a_long_series_is_searched_as_a_whole(at: int) -> None:
+    """1,193 runs, more than are searched at a time; the step may lie where two of the windows meet."""
+    assert find_steps([*around(1, at, 1), *around(1.3, 1193 - at, 2)]) == [at]
+
+
 def test_one_run_that_was_slow_is_no_step() -> None:
     values = around(1, 40, 6)
     values[20] *= 3

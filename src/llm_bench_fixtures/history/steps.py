@@ -37,6 +37,10 @@ OUTLIER = 3.0  # times the scatter around the median of so many runs: farther ou
 MEDIAN_RUNS = 7
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 
+# The search takes time with the square of the runs, so that longer series are searched so many at a time. What is found
+# in the last quarter of a window is left to the next one, which sees what follows.
+WINDOW = 500
+
 
 def find_steps(values: Sequence[float] | Floats) -> list[int]:
     """The positions at which a new level begins, ascending. values: positive, in the order of the runs.
@@ -86,8 +90,26 @@ def _segment(logs: Floats, penalty: float, least_runs: int) -> list[int]:
     import numpy as np
     from ruptures import KernelCPD
 
-    search = KernelCPD(kernel="linear", min_size=least_runs).fit(logs.reshape(-1, 1))
-    return [int(end) for end in search.predict(pen=penalty * np.log(len(logs)))[:-1]]
+    found: list[int] = []
+    known_to = 0  # where the windows before have been searched
+    for start in _windows(len(logs)):
+        part = logs[start : start + WINDOW]
+        search = KernelCPD(kernel="linear", min_size=least_runs).fit(part.reshape(-1, 1))
+        ends = [start + int(end) for end in search.predict(pen=penalty * np.log(len(logs)))[:-1]]
+        is_last = start + WINDOW >= len(logs)
+        sure_to = len(logs) if is_last else start + WINDOW - WINDOW // 4
+        for end in ends:
+            if known_to <= end < sure_to and (not found or end - found[-1] >= least_runs):
+                found.append(end)
+        known_to = sure_to
+    return found
+
+
+def _windows(runs: int) -> list[int]:
+    """Where the windows begin that together hold so many runs: each overlaps half of the next, the last one ends with
+    the last run."""
+    last = max(runs - WINDOW, 0)
+    return [*range(0, last, WINDOW // 2), last]
 
 
 def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:
