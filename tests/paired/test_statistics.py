@@ -121,14 +121,14 @@ def test_one_of_many_comparisons_has_to_be_surer_than_one_alone() -> None:
     assert found is not None
     assert FALSE_DISCOVERIES / 40 < found.p < ALPHA
     assert only(values) is Verdict.REGRESSED
-    chance = {Measurand(str(number), "latency_s"): [0.3, -0.3, 0.2, -0.2] for number in range(39)}
+    chance = {Measurand("b", f"metric {number}"): [0.3, -0.3, 0.2, -0.2] for number in range(39)}
     among = judge({**chance, Measurand("a", "latency_s"): values}, THRESHOLD, ALPHA, FALSE_DISCOVERIES)
     assert among[Measurand("a", "latency_s")].verdict is Verdict.INCONCLUSIVE
 
 
 def test_one_that_is_found_among_many_must_be_sure_enough_by_itself_too() -> None:
     """Of forty that moved alike none is a chance finding, but a p of 0.007 doesn't do where 0.005 is asked for."""
-    family = {Measurand(str(number), "latency_s"): [0.03, 0.05, 0.07, 0.045] for number in range(40)}
+    family = {Measurand("a", f"metric {number}"): [0.03, 0.05, 0.07, 0.045] for number in range(40)}
     for alpha, verdict in ((0.01, Verdict.REGRESSED), (0.005, Verdict.INCONCLUSIVE)):
         found = judge(family, THRESHOLD, alpha, FALSE_DISCOVERIES)
         assert {one.verdict for one in found.values()} == {verdict}

@@ -57,7 +57,7 @@ def floors(result: PairedResult) -> tuple[Floor, ...]:
         Floor(
             metric,
             deviation,
-            math.expm1(student_margin(deviation, count, alpha)),
+            math.expm1(student_margin(deviation / math.sqrt(count), count - 1, alpha)),
             resolvable(deviation, count, alpha),
         )
         for metric, deviation in result.deviations().items()

@@ -3,19 +3,21 @@
 A difference is the logarithm of a ratio, with the sign that makes it positive where HEAD is worse, so that twice as
 slow and twice as fast lie equally far from 0. Within a pair of processes it is the Hodges-Lehmann location over rounds
 that ran next to each other. Rounds of one process are not independent of each other, pairs of fresh processes are: the
-interval is Student's over pairs.
+interval is Student's over pairs, with a variance to which the other tests contribute.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import TypeAlias
 
 from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.paired.moderation import NO_PRIOR, Spread, prior_of, spread_of
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
 
@@ -40,7 +42,8 @@ class Measurand:
 class Estimate:
     """The mean difference with its interval, as logarithms.
 
-    deviation: between pairs. p: of as much difference, on either side, where there is none.
+    deviation: between pairs, as all tests together tell it. p: of as much difference, on either side, where there is
+    none.
     """
 
     mean: float
@@ -87,26 +90,30 @@ def _log(times: Times, metric: Metric) -> float | None:
     return math.log(value) if value else None
 
 
-def estimate(differences: Sequence[float], alpha: float) -> Estimate | None:
-    """The mean with Student's interval at confidence 1 - alpha; None for fewer than three pairs."""
+def estimate(differences: Sequence[float], alpha: float, prior: Spread = NO_PRIOR) -> Estimate | None:
+    """The mean with Student's interval at confidence 1 - alpha; None for fewer than three pairs.
+
+    prior: what the variance is expected to be before these are seen.
+    """
     count = len(differences)
     if count < LEAST_PAIRS:
         return None
     from scipy.special import stdtr
 
     mean = statistics.fmean(differences)
-    deviation = statistics.stdev(differences)
+    spread = spread_of(differences).with_prior(prior)
+    deviation = math.sqrt(spread.variance)
     error = deviation / math.sqrt(count)
-    margin = student_margin(deviation, count, alpha)
-    p = 2 * float(stdtr(count - 1, -abs(mean) / error)) if error else float(mean == 0)
+    margin = student_margin(error, spread.freedom, alpha)
+    p = 2 * float(stdtr(spread.freedom, -abs(mean) / error)) if error else float(mean == 0)
     return Estimate(mean, mean - margin, mean + margin, deviation, p, count)
 
 
-def student_margin(deviation: float, count: int, alpha: float) -> float:
-    """Half the width of Student's interval at confidence 1 - alpha of the mean of `count` values."""
+def student_margin(error: float, freedom: float, alpha: float) -> float:
+    """Half the width of Student's interval at confidence 1 - alpha. error: the standard error of the mean."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(count - 1, 1 - alpha / 2)) * deviation / math.sqrt(count)
+    return float(stdtrit(freedom, 1 - alpha / 2)) * error
 
 
 def judge(
@@ -119,7 +126,10 @@ def judge(
     altogether. improved: the same, mirrored. unchanged: the interval lies within the threshold on both sides.
     inconclusive: none of these.
     """
-    estimates = {measurand: estimate(values, alpha) for measurand, values in differences.items()}
+    priors = _priors(differences)
+    estimates = {
+        measurand: estimate(values, alpha, priors[measurand.metric]) for measurand, values in differences.items()
+    }
     p_values = {measurand: known.p for measurand, known in estimates.items() if known}
     found = {one for one in _discoveries(p_values, false_discoveries) if p_values[one] <= alpha}
     limit = math.log1p(threshold)
@@ -127,6 +137,14 @@ def judge(
         measurand: Finding(_verdict(known, limit, is_found=measurand in found), known)
         for measurand, known in estimates.items()
     }
+
+
+def _priors(differences: Differences) -> Mapping[str, Spread]:
+    """By metric, what the pairs of any test scatter by."""
+    spreads: dict[str, list[Spread]] = defaultdict(list)
+    for measurand, values in differences.items():
+        spreads[measurand.metric] += [spread_of(values)] if len(values) >= LEAST_PAIRS else []
+    return {metric: prior_of(known) for metric, known in spreads.items()}
 
 
 def _verdict(known: Estimate | None, limit: float, *, is_found: bool) -> Verdict:
@@ -160,8 +178,9 @@ def resolvable(deviation: float, pairs: int, alpha: float) -> float:
     """
     if pairs < LEAST_PAIRS:
         return math.inf
-    of_power = student_margin(deviation, pairs, 2 * (1 - POWER))  # one-sided
-    return math.expm1(student_margin(deviation, pairs, alpha) + of_power)
+    error, freedom = deviation / math.sqrt(pairs), pairs - 1
+    of_power = student_margin(error, freedom, 2 * (1 - POWER))  # one-sided
+    return math.expm1(student_margin(error, freedom, alpha) + of_power)
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
