@@ -46,7 +46,8 @@ def gitlab_commands() -> dict[str, str]:
     return {name: "\n".join(job["script"]) for name, job in jobs.items() if "script" in job}
 
 
-GITHUB = github_commands("github-benchmarks.yml") | github_commands("github-comment.yml")
+GITHUB_FILES = ("github-benchmarks.yml", "github-paired.yml", "github-comment.yml")
+GITHUB = {name: command for file in GITHUB_FILES for name, command in github_commands(file).items()}
 GITLAB = gitlab_commands()
 
 
@@ -159,6 +160,6 @@ def test_every_command_is_run_above() -> None:
 
 def test_what_comes_from_a_pull_request_is_never_part_of_a_command() -> None:
     """A branch's name or a title that stood in a command would be run."""
-    for name in ("github-benchmarks.yml", "github-comment.yml"):
+    for name in GITHUB_FILES:
         for job in load(name)["jobs"].values():
             assert not any("${{" in step.get("run", "") for step in job["steps"])

@@ -135,7 +135,7 @@ def test_two_machines_are_told_apart(shell: Shell) -> None:
     other.parent.mkdir()
     other.write_bytes(path.read_bytes())
     assert {line.split()[0] for line in shell("history").lines[2:4]} == {"laptop/0001", "server/0001"}
-    assert {line.split()[0] for line in shell("history", "--limit", "1").lines[2:3]} <= {"laptop/0001", "server/0001"}
+    assert shell("history", "--limit", "1").lines[2].split()[0] in {"laptop/0001", "server/0001"}
 
 
 def test_no_storage_is_an_error_that_says_what_to_do(

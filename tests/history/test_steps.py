@@ -47,6 +47,14 @@ def test_a_long_series_is_searched_as_a_whole(at: int) -> None:
     assert find_steps([*around(1, at, 1), *around(1.3, 1193 - at, 2)]) == [at]
 
 
+def test_a_small_step_where_two_windows_meet_is_found_once() -> None:
+    """Which run it begins with can't be told exactly, so the windows need not agree on it."""
+    for seed in range(40):
+        values = [*around(1, 375, seed, 0.05), *around(1.08, 818, seed + 100, 0.05)]
+        (step,) = find_steps(values)
+        assert step == pytest.approx(375, abs=15)
+
+
 def test_one_run_that_was_slow_is_no_step() -> None:
     values = around(1, 40, 6)
     values[20] *= 3

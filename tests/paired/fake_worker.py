@@ -1,8 +1,8 @@
 """A worker without pytest or a model: says what the environment tells it to, in the words of protocol.py.
 
 FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
-pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), workloads (digests, by
-test), dies_in, hangs_in (a test), refuses (to collect), mute (its only words), run (what to finish with).
+pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), untimed (tests), workloads
+(digests, by test), dies_in, hangs_in (a test), refuses (to collect), mute (its only words), run (what to finish with).
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ def run_test(test: str, seconds: float) -> None:
     if test in FAKE.get("skips", {}):
         time.sleep(FAKE.get("skips_after_s", 0))
         say("outcome", test=test, status="skipped", reason=FAKE["skips"][test])
+        return
+    if test in FAKE.get("untimed", []):
+        say("outcome", test=test, status="measured", reason="")
         return
     say("ready", test=test, workload=FAKE.get("workloads", {}).get(test, "same"), times=times(seconds))
     while hear()["kind"] == "go":

@@ -112,6 +112,12 @@ def test_a_limit_of_no_time_leaves_one_pair(run_pair: RunPair) -> None:
     assert run_pair({"tests": TWO}, {"tests": TWO}, max_time_s=0.0).pairs == 1
 
 
+def test_a_test_that_head_no_longer_times_is_told(run_pair: RunPair) -> None:
+    result = run_pair({"tests": TWO}, {"tests": TWO, "untimed": ["a"]})
+    assert [(row.test, row.absence, row.side) for row in result.not_compared] == [("a", Absence.NOT_TIMED, "HEAD")]
+    assert result.status is ExitStatus.COVERAGE
+
+
 def test_another_workload_is_not_compared(run_pair: RunPair) -> None:
     result = run_pair({"tests": TWO}, {"tests": TWO, "workloads": {"a": "longer"}})
     assert [(row.test, row.absence) for row in result.not_compared] == [("a", Absence.CHANGED)]
@@ -139,9 +145,9 @@ def test_a_worker_that_goes_on_talking_does_not_hang(run_pair: RunPair) -> None:
     told = {
         "tests": {**dict.fromkeys(names, 0.1), "z": 0.1},
         "skips": dict.fromkeys(names, "none"),
-        "skips_after_s": 0.2,
+        "skips_after_s": 0.75,
     }
-    result = run_pair(told, told, timeout_s=1.0, max_time_s=0.0)
+    result = run_pair(told, told, timeout_s=5.0, max_time_s=0.0)
     assert (result.failure, result.pairs) == ("", 1)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special
+from scipy import special, stats
 
-from llm_bench_fixtures.paired.moderation import NO_PRIOR, Spread, inverse_trigamma, prior_of, spread_of
+from llm_bench_fixtures.paired.moderation import NO_PRIOR, Spread, inverse_trigamma, moderated, prior_of, spread_of
 
 
 def test_the_spread_of_values_by_hand() -> None:
@@ -18,9 +18,18 @@ def test_the_spread_of_values_by_hand() -> None:
 
 
 def test_the_mean_of_both_goes_by_degrees_of_freedom() -> None:
-    """(3 × 1 + 6 × 4) / 9 is 3."""
-    assert Spread(1.0, 3).with_prior(Spread(4.0, 6)) == Spread(3.0, 9)
-    assert Spread(1.0, 3).with_prior(NO_PRIOR) == Spread(1.0, 3)
+    """One that is smaller than expected borrows as much as it has: (6 × 1 + 6 × 4) / 12 is 2.5."""
+    assert moderated(Spread(1.0, 6), Spread(4.0, 100)) == Spread(2.5, 12)
+    assert moderated(Spread(1.0, 6), Spread(4.0, 2)) == Spread(1.75, 8)
+    assert moderated(Spread(1.0, 3), NO_PRIOR) == Spread(1.0, 3)
+
+
+def test_what_is_unlikely_to_be_so_large_borrows_little() -> None:
+    """With as many degrees of freedom on both sides, F = 1 is the median; 4 is exceeded once in 25 times."""
+    assert moderated(Spread(1.0, 7), Spread(1.0, 7)).freedom == pytest.approx(14)
+    likeness = 2 * stats.f.sf(4.0, 7, 7)
+    assert moderated(Spread(4.0, 7), Spread(1.0, 7)).freedom == pytest.approx(7 + 7 * likeness)
+    assert moderated(Spread(100.0, 7), Spread(1.0, 7)).freedom < 7.01
 
 
 @pytest.mark.parametrize("spreads", [[], [Spread(1.0, 7)] * 2, [Spread(0.0, 7)] * 10])
@@ -38,7 +47,7 @@ def test_tests_that_scatter_alike_count_as_one_but_for_no_more_than_all_of_them(
 def test_tests_that_scatter_each_in_its_own_way_keep_that() -> None:
     wild = [Spread(10.0**power, 7) for power in range(-8, 9, 2)]
     assert prior_of(wild).freedom < 0.2
-    assert wild[0].with_prior(prior_of(wild)).freedom == pytest.approx(7, abs=0.2)
+    assert moderated(wild[0], prior_of(wild)).freedom == pytest.approx(7, abs=0.2)
 
 
 @pytest.mark.parametrize("freedom", [4.0, 20.0])

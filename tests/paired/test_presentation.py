@@ -124,7 +124,11 @@ UNCHANGED_BUT = [
     ({"not_compared": (NotCompared("t", Absence.SKIPPED, "HEAD"),)}, "skipped", ExitStatus.COVERAGE),
     ({"not_compared": (NotCompared("t", Absence.SKIPPED, "BASE"),)}, "", ExitStatus.PASSED),
     ({"not_compared": (NotCompared("t", Absence.SKIPPED),)}, "", ExitStatus.PASSED),  # by both
+    ({"not_compared": (NotCompared("t", Absence.NOT_TIMED, "HEAD"),)}, "skipped", ExitStatus.COVERAGE),
+    ({"not_compared": (NotCompared("t", Absence.NOT_TIMED),)}, "", ExitStatus.PASSED),
     ({"not_compared": (NotCompared("t", Absence.NEW, "HEAD"),)}, "", ExitStatus.PASSED),
+    ({"runs": ({"schema": "another"},) * 2}, "changed", ExitStatus.NOT_COMPARABLE),
+    ({"runs": ({},)}, "changed", ExitStatus.NOT_COMPARABLE),
     ({"not_compared": (NotCompared("t", Absence.VANISHED, "BASE"),)}, "", ExitStatus.PASSED),
     ({"not_compared": (NotCompared("t", Absence.CHANGED),)}, "changed", ExitStatus.NOT_COMPARABLE),
     ({"findings": result_of(a=UNKNOWN).findings}, "inconclusive", ExitStatus.INCONCLUSIVE),
@@ -209,16 +213,17 @@ def test_a_threshold_finer_than_the_kept_noise_floor_is_warned_about_at_once(
     result = result_of(a=(0.0, 0.01, 0.02))
     path = tmp_path / "floor.json"
     path.write_text(json.dumps({**floor_json(floors(result), result), "machine": machine}), encoding="utf-8")
-    text = finer_than_kept(threshold, path)
-    assert ("than what 3 pairs resolve on this machine: 7.7 % for decode tokens/s" in text) is warns
+    text = finer_than_kept(threshold, 3, 1, path)
+    assert ("than what 3 pairs of a test resolve on this machine: 7.7 % for decode tokens/s" in text) is warns
     assert bool(text) is warns
+    assert finer_than_kept(threshold, 300, 1, path) == finer_than_kept(threshold, 3, 2, path) == ""
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
 def test_a_noise_floor_that_cannot_be_read_is_none(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "floor.json").write_text(content, encoding="utf-8")
-    assert finer_than_kept(0.03, tmp_path / "floor.json") == ""
+    assert finer_than_kept(0.03, 8, 1, tmp_path / "floor.json") == ""
 
 
 def test_a_threshold_is_not_warned_about_where_all_is_settled() -> None:

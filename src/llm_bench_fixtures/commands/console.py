@@ -7,20 +7,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_bench_fixtures.history.headings import Unreadable
-from llm_bench_fixtures.printable import printable
+from llm_bench_fixtures.printable import harmless
 
 SHOW_AFTER_S = 2.0
 
 
 def say(lines: Iterable[str]) -> None:
-    """To stdout, fit for a terminal."""
-    for line in lines:
-        sys.stdout.write(printable(line) + "\n")
+    """To stdout, fit for a terminal and for a forge's log."""
+    for line in harmless(lines):
+        sys.stdout.write(line + "\n")
 
 
 def warn(text: str) -> None:
-    """To stderr, fit for a terminal."""
-    sys.stderr.write(printable(text) + "\n")
+    """To stderr, likewise."""
+    for line in harmless([text]):
+        sys.stderr.write(line + "\n")
 
 
 def tell_passed_over(unreadable: Unreadable) -> None:

@@ -74,7 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.paired.command import run_sides, write_json
     from llm_bench_fixtures.results.storage import append_text
 
-    warning = noise_floor.finer_than_kept(arguments.threshold, noise_floor.default_floor_file())
+    warning = noise_floor.finer_than_kept(
+        arguments.threshold, arguments.pairs, arguments.threads, noise_floor.default_floor_file()
+    )
     if warning:
         warn(warning)
     result = run_sides(

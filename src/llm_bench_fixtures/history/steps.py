@@ -37,9 +37,11 @@ OUTLIER = 3.0  # times the scatter around the median of so many runs: farther ou
 MEDIAN_RUNS = 7
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 
-# The search takes time with the square of the runs, so that longer series are searched so many at a time. What is found
-# in the last quarter of a window is left to the next one, which sees what follows.
+# The search takes time with the square of the runs, so that a longer series is searched so many at a time. What is
+# found near a window's end is left to the next one, which sees what follows; that begins with the last step that is
+# sure, or within the level after it, so that no step is found twice.
 WINDOW = 500
+SURE = 375
 
 
 def find_steps(values: Sequence[float] | Floats) -> list[int]:
@@ -91,25 +93,15 @@ def _segment(logs: Floats, penalty: float, least_runs: int) -> list[int]:
     from ruptures import KernelCPD
 
     found: list[int] = []
-    known_to = 0  # where the windows before have been searched
-    for start in _windows(len(logs)):
-        part = logs[start : start + WINDOW]
-        search = KernelCPD(kernel="linear", min_size=least_runs).fit(part.reshape(-1, 1))
-        ends = [start + int(end) for end in search.predict(pen=penalty * np.log(len(logs)))[:-1]]
+    start, is_last = 0, False
+    while not is_last:
         is_last = start + WINDOW >= len(logs)
-        sure_to = len(logs) if is_last else start + WINDOW - WINDOW // 4
-        for end in ends:
-            if known_to <= end < sure_to and (not found or end - found[-1] >= least_runs):
-                found.append(end)
-        known_to = sure_to
+        search = KernelCPD(kernel="linear", min_size=least_runs).fit(logs[start : start + WINDOW].reshape(-1, 1))
+        ends = [start + int(end) for end in search.predict(pen=penalty * np.log(len(logs)))[:-1]]
+        sure = [end for end in ends if is_last or end < start + SURE]
+        found += sure
+        start = max([start + WINDOW // 2, *sure[-1:]])
     return found
-
-
-def _windows(runs: int) -> list[int]:
-    """Where the windows begin that together hold so many runs: each overlaps half of the next, the last one ends with
-    the last run."""
-    last = max(runs - WINDOW, 0)
-    return [*range(0, last, WINDOW // 2), last]
 
 
 def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:

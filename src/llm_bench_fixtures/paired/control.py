@@ -125,8 +125,10 @@ class PairedRun:
             self._note(NotCompared(test, Absence.NEW, HEAD) for test in head if test not in base)
             self._tests = tuple(test for test in base if test in head)
             return self._tests
-        lost = [test for test in self._looks.open_tests if test not in base or test not in head]
-        self._note(NotCompared(test, Absence.VANISHED, "", "it was collected in the first pair only") for test in lost)
+        for label, tests in zip(LABELS, collected, strict=True):
+            lost = [test for test in self._looks.open_tests if test not in tests]
+            why = "it was collected in the first pair only"
+            self._note(NotCompared(test, Absence.NOT_TIMED, label, why) for test in lost)
         return self._looks.open_tests
 
     def _note(self, rows: Iterable[NotCompared]) -> None:
@@ -203,8 +205,11 @@ def absence(test: str, outcomes: Sequence[Outcome], trial: Trial) -> NotCompared
         if of_status:
             label, one = of_status[0]
             return NotCompared(test, kind, label if len(of_status) == 1 else "", one.reason)
-    if len(set(trial.workloads.get(test, ()))) > 1:
+    workloads = trial.workloads.get(test, [""] * len(LABELS))
+    untimed = [label for label, workload in zip(LABELS, workloads, strict=True) if not workload]
+    if untimed:
+        side = untimed[0] if len(untimed) == 1 else ""
+        return NotCompared(test, Absence.NOT_TIMED, side, "nothing runs through llm_benchmark")
+    if len(set(workloads)) > 1:
         return NotCompared(test, Absence.CHANGED, "", "the sides time different prompts or settings")
-    if not trial.rounds.get(test):
-        return NotCompared(test, Absence.NOT_TIMED, "", "it runs nothing through llm_benchmark")
     return None

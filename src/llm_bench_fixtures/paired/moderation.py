@@ -2,8 +2,10 @@
 
 Empirical Bayes after Smyth (2004), "Linear models and empirical Bayes methods for assessing differential expression in
 microarray experiments": the tests' true variances are taken to be drawn from one scaled inverse chi-squared
-distribution, whose two parameters are estimated from all of them. Where the tests scatter alike each test's variance is
-drawn to the common one and counts as if it came from more pairs; where they don't, each keeps its own.
+distribution, whose two parameters are estimated from all of them. Where the tests scatter alike, each test's variance
+is drawn to the common one and counts as if it came from more pairs; where they don't, each keeps its own. As in Phipson
+and others (2016), "Robust hyperparameter estimation protects against hypervariable genes", a test that scatters more
+than the others borrows the less the less likely that is, so that it isn't taken to be as steady as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LEAST_TESTS = 3  # to tell how alike their variances are
+# A prior counts for at most so many times a test's own degrees of freedom: the tests of a pair share its two processes,
+# so that all of them together say less than as many that are independent; and a test that scatters more than it seems
+# mustn't lean on the others alone.
+MOST_BORROWED = 1
 LIKEST, UNLIKEST = 1e6, 1e-6  # halves of the prior's degrees of freedom between which they are looked for
 
 
@@ -24,11 +30,6 @@ class Spread:
     variance: float
     freedom: float
 
-    def with_prior(self, prior: Spread) -> Spread:
-        """The mean of both, each by its degrees of freedom, which add up."""
-        freedom = self.freedom + prior.freedom
-        return Spread((self.freedom * self.variance + prior.freedom * prior.variance) / freedom, freedom)
-
 
 NO_PRIOR = Spread(0.0, 0.0)
 
@@ -36,6 +37,22 @@ NO_PRIOR = Spread(0.0, 0.0)
 def spread_of(values: Sequence[float]) -> Spread:
     """values: two or more."""
     return Spread(statistics.variance(values), len(values) - 1)
+
+
+def moderated(own: Spread, prior: Spread) -> Spread:
+    """The mean of both, each by its degrees of freedom, which add up.
+
+    The prior's are multiplied by the probability of a variance as large as the test's own under it, doubled and at
+    most 1: what is larger than half of those to be expected counts as more and more of an exception.
+    """
+    if not prior.freedom:
+        return own
+    from scipy.special import fdtrc
+
+    likeness = min(2 * float(fdtrc(own.freedom, prior.freedom, own.variance / prior.variance)), 1.0)
+    borrowed = min(likeness * prior.freedom, MOST_BORROWED * own.freedom)
+    freedom = own.freedom + borrowed
+    return Spread((own.freedom * own.variance + borrowed * prior.variance) / freedom, freedom)
 
 
 def prior_of(spreads: Sequence[Spread]) -> Spread:

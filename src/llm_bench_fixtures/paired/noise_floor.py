@@ -46,7 +46,7 @@ class KeptFloor(msgspec.Struct):
 
     machine: str
     measured: datetime
-    pairs: int
+    threads: int
     metrics: tuple[Floor, ...]
 
 
@@ -97,18 +97,21 @@ def floor_json(found: tuple[Floor, ...], result: PairedResult) -> dict[str, Any]
     }
 
 
-def finer_than_kept(threshold: float, path: Path) -> str:
-    """A warning where the floor that was kept of this machine is coarser than the threshold; "" else."""
+def finer_than_kept(threshold: float, pairs: int, threads: int, path: Path) -> str:
+    """A warning where so many pairs don't resolve the threshold by the floor that was kept of this machine, or ""."""
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=KeptFloor)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    coarse = max(kept.metrics, key=lambda floor: floor.resolvable, default=None)
-    if kept.machine != platform.node() or coarse is None or coarse.resolvable <= threshold:
+    coarsest = max(kept.metrics, key=lambda floor: floor.deviation, default=None)
+    if (kept.machine, kept.threads) != (platform.node(), threads) or coarsest is None:
+        return ""
+    share = resolvable(coarsest.deviation, pairs, alpha_of_look(1))
+    if share <= threshold:
         return ""
     return (
-        f"a threshold of {format_share(threshold)} is finer than what {kept.pairs} pairs resolve on this machine: "
-        f"{format_share(coarse.resolvable)} for {COLUMNS.get(coarse.metric, coarse.metric)}, says the noise floor that "
+        f"a threshold of {format_share(threshold)} is finer than what {pairs} pairs of a test resolve on this machine: "
+        f"{format_share(share)} for {COLUMNS.get(coarsest.metric, coarsest.metric)}, by the noise floor that "
         f"`llm-bench aa` measured on {kept.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
     )
 

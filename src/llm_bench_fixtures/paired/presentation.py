@@ -132,8 +132,9 @@ def _counts(result: PairedResult) -> Iterator[str]:
 def _carried(result: PairedResult) -> Iterator[str]:
     """Exact counts, memory and quality: how many are what, and a sentence for each test or variant that is worse."""
     if result.carried is None:
-        if len(result.runs) == 2:
-            yield "exact counts, memory and quality are not judged: the sides' results are of different schemas"
+        if result.runs:
+            why = "of different schemas" if len(result.runs) == 2 else "not those of both"
+            yield f"exact counts, memory and quality are not judged: the sides' results are {why}"
         return
     blocking = [one for one in result.carried.judgements if one.is_blocking]
     counts = Counter(one.verdict for one in blocking)

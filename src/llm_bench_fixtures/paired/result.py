@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -119,9 +119,12 @@ class PairedResult:
         """Whether there is any of it: a test that HEAD skips or changed, a value that it lost, an open comparison."""
         if what is Allowed.INCONCLUSIVE:
             return bool(self.of(Verdict.INCONCLUSIVE))
-        absence, verdict = _SIGNS[what]
-        of_tests = any((row.absence, row.side) == absence for row in self.not_compared)
-        return of_tests or bool(verdict and self.carried and self.carried.with_verdict(verdict, Force.BLOCKING))
+        absences, verdict = _SIGNS[what]
+        if any((row.absence, row.side) in absences for row in self.not_compared):
+            return True
+        if self.carried is None:
+            return what is Allowed.CHANGED and bool(self.runs)
+        return bool(verdict and self.carried.with_verdict(verdict, Force.BLOCKING))
 
     @cached_property
     def carried(self) -> Comparison | None:
@@ -173,10 +176,10 @@ class PairedResult:
 
 
 # What it is told by, of tests and of the values that are carried along. A test that only one side has is just reported.
-_SIGNS: Mapping[Allowed, tuple[tuple[Absence, str] | None, Verdict | None]] = {
-    Allowed.CHANGED: ((Absence.CHANGED, ""), Verdict.NOT_MEASURED),
-    Allowed.SKIPPED: ((Absence.SKIPPED, HEAD), None),
-    Allowed.VANISHED: (None, Verdict.VANISHED),
+_SIGNS: Mapping[Allowed, tuple[Sequence[tuple[Absence, str]], Verdict | None]] = {
+    Allowed.CHANGED: ([(Absence.CHANGED, "")], Verdict.NOT_MEASURED),
+    Allowed.SKIPPED: ([(Absence.SKIPPED, HEAD), (Absence.NOT_TIMED, HEAD)], None),
+    Allowed.VANISHED: ([], Verdict.VANISHED),
 }
 _LACKING = {  # the gravest first
     Allowed.CHANGED: ExitStatus.NOT_COMPARABLE,

@@ -17,7 +17,7 @@ from itertools import combinations_with_replacement
 from typing import TypeAlias
 
 from llm_bench_fixtures.history.verdicts import Verdict
-from llm_bench_fixtures.paired.moderation import NO_PRIOR, Spread, prior_of, spread_of
+from llm_bench_fixtures.paired.moderation import NO_PRIOR, Spread, moderated, prior_of, spread_of
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
 
@@ -101,7 +101,7 @@ def estimate(differences: Sequence[float], alpha: float, prior: Spread = NO_PRIO
     from scipy.special import stdtr
 
     mean = statistics.fmean(differences)
-    spread = spread_of(differences).with_prior(prior)
+    spread = moderated(spread_of(differences), prior)
     deviation = math.sqrt(spread.variance)
     error = deviation / math.sqrt(count)
     margin = student_margin(error, spread.freedom, alpha)

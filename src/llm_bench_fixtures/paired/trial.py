@@ -62,7 +62,7 @@ class Trial:
     """What one trial gave; it is filled while the trial goes on, so that an interrupted one keeps what it has.
 
     collected: each side's tests that can be compared. rounds: by test; each row holds one round of each side, run next
-    to each other. outcomes: by test, of each side. workloads: by test, of each side, the digest of what it timed.
+    to each other. outcomes: by test, of each side. workloads: by test, of each side, the digest of what it times.
     runs: each side's run as JSON, from a trial that observed. total_s: with starting and loading.
     """
 
@@ -111,8 +111,8 @@ class Coordinator:
         answers = [self._answer(worker, Ready, Outcome) for worker in self.workers]
         ready = [answer for answer in answers if isinstance(answer, Ready)]
         outcomes = [answer if isinstance(answer, Outcome) else None for answer in answers]
+        self.trial.workloads[test] = [answer.workload if isinstance(answer, Ready) else "" for answer in answers]
         if len(ready) == len(self.workers):
-            self.trial.workloads[test] = [answer.workload for answer in ready]
             outcomes = self._run_rounds(test, tuple(answer.times for answer in ready))
         for index, worker in enumerate(self.workers):
             if outcomes[index] is None:
