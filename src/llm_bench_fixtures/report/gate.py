@@ -199,8 +199,8 @@ def _footnotes(comparison: Comparison) -> Iterator[str]:
         )
     if comparison.slowdown is not None:
         yield (
-            f"By the probe this machine took {format_change(comparison.slowdown)} of the baseline's time; timings are "
-            "judged without that."
+            f"The probe, always the same work, took {format_change(comparison.slowdown)} against the baseline; timings "
+            "are judged without that."
         )
 
 
