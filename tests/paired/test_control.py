@@ -11,9 +11,11 @@ from run_factory import make_record, make_run, make_variant
 from llm_bench_fixtures.exit_status import ExitStatus
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired import control
+from llm_bench_fixtures.paired.presentation import summarize
 from llm_bench_fixtures.paired.protocol import PROTOCOL
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Measurand
+from llm_bench_fixtures.results.record import MemoryFacts
 from llm_bench_fixtures.results.storage import run_to_json
 
 RunPair = Callable[..., PairedResult]
@@ -209,6 +211,15 @@ def test_ctrl_c_keeps_the_complete_pairs(run_pair: RunPair, monkeypatch: pytest.
     assert result.pairs == 3
     assert result.findings[Measurand("a", "latency_s")].verdict is Verdict.REGRESSED
     assert result.status is ExitStatus.INTERRUPTED
+
+
+def test_a_higher_peak_of_memory_is_only_told(run_pair: RunPair) -> None:
+    """The allocator of the workers keeps what is freed: whether a piece is used again is luck."""
+    base, head = (run_to_json(make_run([make_record(memory=MemoryFacts(peak))])) for peak in (600_000_000, 900_000_000))
+    result = run_pair({"tests": {"a": 0.1}, "run": base}, {"tests": {"a": 0.1}, "run": head})
+    assert result.status is ExitStatus.PASSED
+    (told,) = [sentence for sentence in summarize(result).sentences if sentence.startswith("worse, which is only told")]
+    assert "Peak memory: 600 MB → 900 MB, +50.0 %" in told
 
 
 def test_swapping_the_sides_of_the_same_rounds_mirrors_the_differences(run_pair: RunPair) -> None:

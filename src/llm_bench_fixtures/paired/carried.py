@@ -1,7 +1,7 @@
 """What a paired run carries along besides times: exact counts, memory and quality, seen once on each side.
 
-They are judged as the stored gate judges them, with its defaults: between two processes on one machine at one time
-nothing but the code differs.
+They are judged as the stored gate judges them, with its defaults, except that peaks of memory are only told: between
+two processes on one machine at one time nothing but the code differs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from llm_bench_fixtures.history.rules import Force, NamedRule, Rules
 from llm_bench_fixtures.history.saved import saved_run_from_json
 from llm_bench_fixtures.results.metrics import Kind, registry
 
-RULES = Rules((NamedRule(Kind.TIMING, Force.OFF),))  # times have their own verdicts
+RULES = Rules(
+    (
+        NamedRule(Kind.TIMING, Force.OFF),  # times have their own verdicts
+        # Workers have an allocator that keeps what is freed, so that a peak depends on whether a piece was used again.
+        NamedRule(Kind.MEMORY, Force.ADVISORY),
+        NamedRule("weight_bytes", Force.BLOCKING),
+    )
+)
 
 
 def compare_carried(runs: Sequence[Mapping[str, Any]]) -> Comparison | None:

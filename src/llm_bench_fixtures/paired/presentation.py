@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from llm_bench_fixtures.history.rules import Force
 from llm_bench_fixtures.history.verdicts import Verdict
 from llm_bench_fixtures.paired.looks import alpha_of_look
 from llm_bench_fixtures.paired.result import BASE, HEAD, Allowed, NotCompared, PairedResult
@@ -139,9 +140,10 @@ def _carried(result: PairedResult) -> Iterator[str]:
     blocking = [one for one in result.carried.judgements if one.is_blocking]
     counts = Counter(one.verdict for one in blocking)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    yield f"seen once on each side, {len(blocking)} exact counts, sizes of memory and figures of quality: {verdicts}."
-    for subject, sentences in regressions(result.carried).items():
-        yield f"regressed, {subject}: {'; '.join(sentences)}"
+    yield f"seen once on each side, {len(blocking)} exact counts, sizes of weights and figures of quality: {verdicts}."
+    for words, force in (("regressed", Force.BLOCKING), ("worse, which is only told", Force.ADVISORY)):
+        for subject, sentences in regressions(result.carried, force).items():
+            yield f"{words}, {subject}: {'; '.join(sentences)}"
 
 
 def absences(rows: Sequence[NotCompared]) -> Iterator[str]:

@@ -267,10 +267,10 @@ def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield outcome.status.words, f"{outcome.reason}. {outcome.advice}"
 
 
-def regressions(comparison: Comparison) -> dict[str, list[str]]:
-    """By test or variant, a sentence for each blocking value that regressed."""
+def regressions(comparison: Comparison, force: Force = Force.BLOCKING) -> dict[str, list[str]]:
+    """By test or variant, a sentence for each value of that force that regressed."""
     found: dict[str, list[str]] = defaultdict(list)
-    for one in comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING):
+    for one in comparison.with_verdict(Verdict.REGRESSED, force):
         _, metric, base, now, change, allowed = _row(one, 0)
         found[printable(one.subject)].append(f"{metric}: {base} → {now}, {change} (allowed: {allowed})")
     return found
