@@ -41,7 +41,7 @@ MAD_TO_SIGMA = 1.4826  # of a normal distribution
 # found near a window's end is left to the next one, which sees what follows; that begins with the last step that is
 # sure, or within the level after it, so that no step is found twice.
 WINDOW = 500
-SURE = 375
+SURE = WINDOW * 3 // 4
 
 
 def find_steps(values: Sequence[float] | Floats) -> list[int]:

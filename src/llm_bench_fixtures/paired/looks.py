@@ -2,7 +2,7 @@
 
 What is settled keeps its verdict. Each look spends half of the error that is left; over any number of looks that adds
 up to the whole, so by the union bound a comparison of equal versions is called regressed with a probability of at most
-ALPHA / 2, and any one of a run's with one of at most FALSE_DISCOVERIES.
+ALPHA / 2, and any one of a run's with one of at most FALSE_DISCOVERIES; about so where tests lend each other variances.
 """
 
 from __future__ import annotations

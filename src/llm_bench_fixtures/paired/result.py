@@ -128,7 +128,7 @@ class PairedResult:
 
     @cached_property
     def carried(self) -> Comparison | None:
-        """Exact counts, memory and quality of the first pair, judged; None where that never ended."""
+        """Exact counts, memory and quality of the first pair, judged; None where there are not both sides' to read."""
         return compare_carried(self.runs)
 
     @property
