@@ -12,15 +12,16 @@ from typing import Any, Protocol
 
 import pytest
 
-from llm_bench_fixtures.artifacts import ArtifactStore
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.device import Device, DeviceKind, ResolvedPrecision
 from llm_bench_fixtures.measure.quality import Score, score_windows
 from llm_bench_fixtures.measure.windows import strided_windows
-from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
+from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.variants import CATALOGUE, Precision, Variant, select_variants
+from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.settings import parse_settings
-from llm_bench_fixtures.variants import CATALOGUE, Precision, Variant, select_variants
 from llm_bench_fixtures.workloads import Prompts, TokenIds, read_corpus
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.options import OPTIONS
+from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.report.sections import SCENARIOS
-from llm_bench_fixtures.variants import CATALOGUE
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,7 +37,7 @@ def test_the_readme_names_each_variant(variant: str) -> None:
 
 
 def test_the_docs_name_no_option_that_is_not_there() -> None:
-    known = {option.flag for option in OPTIONS}
+    known = {option.flag for option in ALL_OPTIONS}
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         named = set(re.findall(r"--llm-[a-z-]+", path.read_text(encoding="utf-8")))
         assert named <= known, path.name

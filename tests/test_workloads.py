@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.models import ModelSource
+from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.workloads import (
     CALIBRATION_FOLDER,
     CORPUS_FOLDER,

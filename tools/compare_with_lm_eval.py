@@ -25,7 +25,7 @@ from lm_eval.tasks.wikitext.preprocess_wikitext import process_results
 
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS, score_corpus
 from llm_bench_fixtures.measure.windows import WindowPlan, WindowScheme
-from llm_bench_fixtures.models import LoadedModel
+from llm_bench_fixtures.models.loaded import LoadedModel
 from llm_bench_fixtures.workloads import Corpus, read_corpus
 
 WINDOW = 512

@@ -5,14 +5,15 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from llm_bench_fixtures.artifacts import ArtifactStore
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.device import resolve_device
-from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
+from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.device import resolve_device
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.variants import CATALOGUE, select_variants
+from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.quiet import quiet_libraries
-from llm_bench_fixtures.settings import parse_settings
-from llm_bench_fixtures.variants import CATALOGUE, select_variants
 
 
 def load_embedded(variant: str = "fp32") -> LoadedModel:

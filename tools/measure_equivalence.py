@@ -18,16 +18,17 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
-from llm_bench_fixtures.artifacts import ArtifactStore
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.device import resolve_device
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import Comparison, Way, arithmetic
-from llm_bench_fixtures.models import TINY, TINY_FOLDER, LoadedModel, LoadRequest, ModelSource
+from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.device import resolve_device
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.variants import CATALOGUE, select_variants
+from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.quiet import quiet_libraries
-from llm_bench_fixtures.settings import parse_settings
-from llm_bench_fixtures.variants import CATALOGUE, select_variants
 from llm_bench_fixtures.workloads import Prompts
 
 PROMPTS = 8

@@ -59,7 +59,12 @@ def measure(command: Sequence[str], repeats: int) -> Cost:
 
 def run_once(command: Sequence[str]) -> Cost:
     """Its output is thrown away. The peak is counted from what this process had, which therefore imports little."""
-    program = [sys.executable, "-c", "import sys; from llm_bench_fixtures.cli import main; sys.exit(main())", *command]
+    program = [
+        sys.executable,
+        "-c",
+        "from llm_bench_fixtures.cli.main import main; raise SystemExit(main())",
+        *command,
+    ]
     started = time.perf_counter()
     process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -82,7 +87,7 @@ def main(lengths: Sequence[int], repeats: int) -> None:
 
 def known_commands() -> list[str]:
     """Asked of the command line itself, which is not imported here: see run_once."""
-    program = [sys.executable, "-c", "from llm_bench_fixtures.cli import COMMANDS; print(*COMMANDS)"]
+    program = [sys.executable, "-c", "from llm_bench_fixtures.cli.main import COMMANDS; print(*COMMANDS)"]
     return subprocess.run(program, check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -145,8 +150,8 @@ def stored_run() -> dict[str, Any]:
 
 
 def a_run() -> Any:
+    from llm_bench_fixtures.models.versions import installed_versions
     from llm_bench_fixtures.results.record import Provenance, Run, Status, VariantResult
-    from llm_bench_fixtures.versions import installed_versions
 
     quality = {"loss": 4.8892, "perplexity": 132.85, "bits_per_byte": 2.2356, "word_perplexity": 3810.9}
     compared = {"ppl_ratio": 1.0004, "ppl_ratio_error": 0.0002, "kld_mean": 5.6e-05, "top1_agreement": 0.999}

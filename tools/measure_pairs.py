@@ -32,14 +32,14 @@ from typing import TypeAlias
 
 from scipy import stats
 
-from llm_bench_fixtures.history.verdicts import Verdict
-from llm_bench_fixtures.options import parse_share
-from llm_bench_fixtures.paired.command import PAIRS
-from llm_bench_fixtures.paired.looks import Looks
+from llm_bench_fixtures.cli.paired_run import PAIRS
+from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.options.parsers import parse_share
+from llm_bench_fixtures.paired.affinity import choose_cores, steady_environment
 from llm_bench_fixtures.paired.protocol import Times
+from llm_bench_fixtures.paired.sequential import Looks
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
-from llm_bench_fixtures.paired.steadiness import choose_cores, steady_environment
 from llm_bench_fixtures.paired.trial import Pace, Row, Trial, run_trial
 from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.report.document import Table

@@ -165,7 +165,7 @@ def write_model(folder: Path) -> None:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from llm_bench_fixtures.models import TINY, TINY_FOLDER, ModelSource
+    from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
     tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}

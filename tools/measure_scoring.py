@@ -27,7 +27,7 @@ from scipy import stats
 
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS, BATCH_TOKENS, group_windows, score_corpus
 from llm_bench_fixtures.measure.windows import WindowPlan, cut_corpus
-from llm_bench_fixtures.models import LoadedModel
+from llm_bench_fixtures.models.loaded import LoadedModel
 from llm_bench_fixtures.workloads import Batch, Corpus, Side, pad_batch, read_corpus
 
 ROUNDS = 21

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from llm_bench_fixtures.options import OPTIONS
+from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import markdown_table
 from llm_bench_fixtures.results.metrics import METRICS, Kind
@@ -30,7 +30,7 @@ def metric_tables() -> Iterator[str]:
 
 
 def option_table() -> Iterator[str]:
-    rows = tuple((option.flag, option.metavar, option.default, option.help) for option in OPTIONS)
+    rows = tuple((option.flag, option.metavar, option.default, option.help) for option in ALL_OPTIONS)
     yield from (*markdown_table(Table(("option", "value", "default", "what"), rows)), "")
 
 

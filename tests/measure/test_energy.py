@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from llm_bench_fixtures.device import Device, DeviceKind
 from llm_bench_fixtures.measure.energy import EnergyMeter
+from llm_bench_fixtures.models.device import Device, DeviceKind
 
 CUDA = Device(DeviceKind.CUDA, "cuda:1", "an accelerator")
 

@@ -13,8 +13,6 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache, StaticCache
 
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.device import ResolvedPrecision
 from llm_bench_fixtures.measure.equivalence import (
     TOLERANCES,
     Arithmetic,
@@ -28,8 +26,10 @@ from llm_bench_fixtures.measure.equivalence import (
     logit_scale,
     summarize,
 )
-from llm_bench_fixtures.models import LoadedModel, LoadRequest
-from llm_bench_fixtures.variants import CATALOGUE, Precision
+from llm_bench_fixtures.models.device import ResolvedPrecision
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.variants import CATALOGUE, Precision
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds
 
 ModelAround = Callable[[Any], LoadedModel]

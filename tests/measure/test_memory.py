@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import DynamicCache, StaticCache
 
-from llm_bench_fixtures.device import Device, DeviceKind, resident_bytes
 from llm_bench_fixtures.measure import memory
 from llm_bench_fixtures.measure.memory import MemoryMethod, MemoryPeak, PeakMemory, cache_bytes
-from llm_bench_fixtures.models import LoadedModel
+from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
+from llm_bench_fixtures.models.loaded import LoadedModel
 from llm_bench_fixtures.workloads import Prompts, Side, pad_batch
 
 MIB = 1 << 20

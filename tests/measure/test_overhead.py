@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llm_bench_fixtures.measure.overhead import instrumentation_ratios
-from llm_bench_fixtures.models import LoadedModel
+from llm_bench_fixtures.models.loaded import LoadedModel
 from llm_bench_fixtures.workloads import Workload
 
 

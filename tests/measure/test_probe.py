@@ -6,11 +6,11 @@ from typing import cast
 import pytest
 import torch
 
-from llm_bench_fixtures.device import Device, DeviceKind
 from llm_bench_fixtures.measure import probe
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.probe import Probe, ProbeSize, run_probe
-from llm_bench_fixtures.models import LoadedModel
+from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.loaded import LoadedModel
 from llm_bench_fixtures.workloads import Workload
 
 

@@ -29,8 +29,8 @@ from llm_bench_fixtures.measure.quality import (
 from llm_bench_fixtures.measure.reference import Divergences, divergence_metrics, plan_layout
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
-from llm_bench_fixtures.models import LoadedModel
-from llm_bench_fixtures.options import WindowScheme
+from llm_bench_fixtures.models.loaded import LoadedModel
+from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.workloads import Corpus, Prompts, TokenIds, Workload, read_corpus
 
 ModelAround = Callable[[Any], LoadedModel]

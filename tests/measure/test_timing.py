@@ -9,11 +9,11 @@ from typing import Any, Protocol, cast
 import pytest
 import torch
 
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.device import Device, DeviceKind
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure.timing import batches_of, run_round
-from llm_bench_fixtures.models import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Side, TokenIds, Workload, pad_batch
 
 MakeRequest = Callable[..., LoadRequest]

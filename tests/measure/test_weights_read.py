@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from llm_bench_fixtures.backends import load_variant
-from llm_bench_fixtures.models import LoadedModel, LoadRequest, bytes_read_by_forward
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest, bytes_read_by_forward
+from llm_bench_fixtures.models.loading import load_variant
 
 MakeRequest = Callable[..., LoadRequest]
 
@@ -50,7 +50,7 @@ def test_an_onnx_graph_is_read_but_for_what_is_only_looked_up(tmp_path: Path) ->
     onnx = pytest.importorskip("onnx")
     from onnx import TensorProto, helper
 
-    from llm_bench_fixtures.backends.onnxruntime import weight_bytes_read
+    from llm_bench_fixtures.models.backends.onnxruntime import weight_bytes_read
 
     weights = [
         helper.make_tensor("looked_up", TensorProto.FLOAT, [5, 4], bytes(5 * 4 * 4), raw=True),

@@ -23,7 +23,7 @@ from llm_bench_fixtures.measure.windows import (
     start_token,
     strided_windows,
 )
-from llm_bench_fixtures.models import ModelSource
+from llm_bench_fixtures.models.source import ModelSource
 
 STRIDED, ROLLING, LLAMA = WindowScheme.STRIDED, WindowScheme.ROLLING, WindowScheme.LLAMA
 

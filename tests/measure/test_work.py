@@ -19,7 +19,6 @@ from transformers import (
     T5Config,
 )
 
-from llm_bench_fixtures.backends import load_variant
 from llm_bench_fixtures.measure.work import (
     FlopCounter,
     Observed,
@@ -30,7 +29,9 @@ from llm_bench_fixtures.measure.work import (
     roofline_s,
     watch_forward_passes,
 )
-from llm_bench_fixtures.models import LoadedModel, LoadRequest, ModelSource
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Workload
 
 MakeRequest = Callable[..., LoadRequest]

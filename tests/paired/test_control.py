@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from run_factory import make_record, make_run, make_variant
 
-from llm_bench_fixtures.exit_status import ExitStatus
-from llm_bench_fixtures.history.verdicts import Verdict
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired import control
-from llm_bench_fixtures.paired.presentation import summarize
 from llm_bench_fixtures.paired.protocol import PROTOCOL
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Measurand
+from llm_bench_fixtures.report.paired import summarize
 from llm_bench_fixtures.results.record import MemoryFacts
 from llm_bench_fixtures.results.storage import run_to_json
 

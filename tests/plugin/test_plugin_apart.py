@@ -51,7 +51,7 @@ def test_a_suite_that_has_nothing_to_do_with_it_pays_nothing(bench: Bench) -> No
     result.assert_outcomes(passed=2, skipped=1, failed=1)
     assert "llm-bench:" not in result.stdout.str()
     assert imports(bench, HEAVY) == set(), result.stdout.str()
-    assert imports(bench, ["llm_bench_fixtures.options"])
+    assert imports(bench, ["llm_bench_fixtures.options.table"])
     assert imports(bench, [f"llm_bench_fixtures.{name}" for name in ("settings", "variants", "device")]) == set()
     assert not bench.report.exists()
 

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llm_bench_fixtures.cli import main
-from llm_bench_fixtures.exit_status import ExitStatus
-from llm_bench_fixtures.models import TINY_FOLDER
+from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.models.source import TINY_FOLDER
 
 if TYPE_CHECKING:
     from conftest import Bench

@@ -75,7 +75,7 @@ def test_a_metric_of_a_name_that_is_taken_is_refused_before_anything_runs(own_su
 def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.variants import Precision, Variant
+        from llm_bench_fixtures.models.variants import Precision, Variant
 
         def pytest_llm_bench_variants(config):
             assert config.getoption("llm_rounds") == "2"
@@ -83,7 +83,7 @@ def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
         """,
         my_backend="""
         from dataclasses import replace
-        from llm_bench_fixtures.backends import torch as usual
+        from llm_bench_fixtures.models.backends import torch as usual
 
         def check(variant, device):
             pass
@@ -100,7 +100,7 @@ def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
 def test_an_own_variant_can_be_the_reference(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.variants import Precision, Variant
+        from llm_bench_fixtures.models.variants import Precision, Variant
 
         def pytest_llm_bench_variants():
             return [Variant("mine", "torch", "mine", Precision.BFLOAT16)]
@@ -116,7 +116,7 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
     their backend does were "identical work", so their difference went into the noise floor."""
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.variants import Variant
+        from llm_bench_fixtures.models.variants import Variant
 
         def pytest_llm_bench_variants():
             return [Variant(name, "my_backend", name) for name in ("mine-quick", "mine-slow")]
@@ -124,7 +124,7 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
         my_backend="""
         import time
         from dataclasses import replace
-        from llm_bench_fixtures.backends import torch as usual
+        from llm_bench_fixtures.models.backends import torch as usual
 
         def check(variant, device):
             pass

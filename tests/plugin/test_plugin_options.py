@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.models import TINY_FOLDER
-from llm_bench_fixtures.options import OPTIONS
-from llm_bench_fixtures.variants import CATALOGUE
+from llm_bench_fixtures.models.source import TINY_FOLDER
+from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -219,7 +219,7 @@ def test_a_bad_ini_value_is_refused_too(own_suite: Bench) -> None:
 
 def test_help_shows_every_option(bench: Bench) -> None:
     text = " ".join(bench.run_with("--help").stdout.str().split())
-    for option in OPTIONS:
+    for option in ALL_OPTIONS:
         assert option.flag in text
         assert f"{option.ini} (string):" in text
     assert "Default: fp32" in text

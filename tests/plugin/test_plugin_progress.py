@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LONG_ACTIVITY = """
     import time
     from llm_bench_fixtures.progress import Phase, Progress
-    from llm_bench_fixtures.terminal_progress import TerminalProgress
+    from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
 
     def test_long(request):
         progress = Progress(TerminalProgress(request.config), show_after_s=0.02)
@@ -61,14 +61,14 @@ def test_on_a_terminal_it_is_one_line_that_counts(bench: Bench) -> None:
 def test_a_load_of_more_than_two_seconds_is_shown(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.variants import Variant
+        from llm_bench_fixtures.models.variants import Variant
 
         def pytest_llm_bench_variants():
             return [Variant("slow", "slow_backend", "slow to load")]
         """,
         slow_backend="""
         import time
-        from llm_bench_fixtures.backends import torch as usual
+        from llm_bench_fixtures.models.backends import torch as usual
 
         def check(variant, device):
             pass

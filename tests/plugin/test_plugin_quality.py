@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.models import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
 if TYPE_CHECKING:
     from conftest import Bench

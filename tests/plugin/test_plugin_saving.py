@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llm_bench_fixtures.saving import with_branch
+from llm_bench_fixtures.plugin.storage import with_branch
 
 OWN_SUITE = """
 def test_mine(llm_benchmark):

@@ -84,8 +84,8 @@ def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
     bench.write(
         test_fixtures="""
         import pytest
-        from llm_bench_fixtures.device import Device
-        from llm_bench_fixtures.models import LoadedModel
+        from llm_bench_fixtures.models.device import Device
+        from llm_bench_fixtures.models.loaded import LoadedModel
         from llm_bench_fixtures.results.record import Record, Status
 
         def test_device(llm_device):

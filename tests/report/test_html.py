@@ -13,9 +13,9 @@ from run_factory import FALLBACK, full_run, make_provenance, make_run, make_vari
 from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.plots import Plot, write_plots
 from llm_bench_fixtures.report.sections import build_document
+from llm_bench_fixtures.report.takeaways import takeaways
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
-from llm_bench_fixtures.results.takeaways import takeaways
 
 HOSTILE = (
     "<script>alert(1)</script><img src=http://example.org/x.png onerror=alert(1)> | `code` \n"

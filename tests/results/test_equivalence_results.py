@@ -8,9 +8,9 @@ import pytest
 from run_factory import make_record, make_run, make_variant
 
 from llm_bench_fixtures.measure.equivalence import Equivalence, Verdict, Way
+from llm_bench_fixtures.report.flags import variant_flags
 from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.results.builder import RunBuilder
-from llm_bench_fixtures.results.flags import variant_flags
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run
 

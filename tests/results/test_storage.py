@@ -12,7 +12,7 @@ import pytest
 from run_factory import FALLBACK, full_run, make_record, make_run, skipped_record
 
 from llm_bench_fixtures.errors import UnreadableResults, UnwritableFile
-from llm_bench_fixtures.report import write_report
+from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.results.metrics import METRICS, registry
 from llm_bench_fixtures.results.record import Run, Status
 from llm_bench_fixtures.results.storage import (

@@ -1,1 +1,4 @@
-"""Saved runs: finding them, comparing them, judging a run by another, and what became of the numbers over commits."""
+"""Saved runs: how they are kept, read, named and chosen, and what became of their metrics over time.
+
+Whether one is worse than another is the gate's business.
+"""

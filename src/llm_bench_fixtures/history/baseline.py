@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
-from llm_bench_fixtures.git import git
+from llm_bench_fixtures.history.git import git
 from llm_bench_fixtures.history.headings import Heading, Unreadable, started_of
 from llm_bench_fixtures.history.saved import SavedRun, read_saved_run
 from llm_bench_fixtures.history.storage import list_runs, select_run

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from llm_bench_fixtures.errors import MissingLibrary
 from llm_bench_fixtures.history.tidy import TEXT_COLUMNS
-from llm_bench_fixtures.printable import printable
 from llm_bench_fixtures.results.storage import replacing
+from llm_bench_fixtures.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
-from llm_bench_fixtures.printable import printable
 from llm_bench_fixtures.results.record import Provenance, RunState, Status, VariantResult, run_state
 from llm_bench_fixtures.results.spread import quartiles
 from llm_bench_fixtures.results.storage import (
@@ -27,6 +26,7 @@ from llm_bench_fixtures.results.storage import (
     record_to_json,
     run_to_json,
 )
+from llm_bench_fixtures.text import printable
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Run

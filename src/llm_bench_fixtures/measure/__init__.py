@@ -1,1 +1,1 @@
-"""What is measured of a loaded model. Each module takes a LoadedModel and returns plain values."""
+"""Measuring: a model and a workload in, values out. Nothing here keeps, compares or shows what was measured."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.device import DeviceKind
+from llm_bench_fixtures.models.device import DeviceKind
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.device import Device
+    from llm_bench_fixtures.models.device import Device
 
 POWERCAP = Path("/sys/class/powercap")
 NVML_RANGE_UJ = 1000 * 2**64  # its count of millijoules is an unsigned 64-bit number

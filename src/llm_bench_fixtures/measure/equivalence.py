@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.divergence import first_divergence
-from llm_bench_fixtures.variants import Precision, Quantization
+from llm_bench_fixtures.models.variants import Precision, Quantization
 from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.models.loaded import LoadedModel
     from llm_bench_fixtures.workloads import TokenIds
 
 PADDING = 5  # columns added to the longest prompt

@@ -9,15 +9,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
-from llm_bench_fixtures.device import DeviceKind, resident_bytes
-from llm_bench_fixtures.models import storage_bytes
+from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
+from llm_bench_fixtures.models.loaded import storage_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import torch
 
-    from llm_bench_fixtures.device import Device
+    from llm_bench_fixtures.models.device import Device
 
 CLEAR_REFS = Path("/proc/self/clear_refs")
 STATUS = Path("/proc/self/status")

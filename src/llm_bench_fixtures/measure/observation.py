@@ -9,7 +9,7 @@ from llm_bench_fixtures.measure.memory import MemoryPeak, PeakMemory
 from llm_bench_fixtures.measure.work import Observed, observe_round
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.models.loaded import LoadedModel
     from llm_bench_fixtures.workloads import Workload
 
 

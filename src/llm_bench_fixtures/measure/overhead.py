@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.measure.timing import Clock, TokenClock, batches_of
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.models.loaded import LoadedModel
     from llm_bench_fixtures.workloads import Batch, Workload
 
 

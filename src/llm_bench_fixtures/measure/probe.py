@@ -6,14 +6,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.device import DeviceKind
-from llm_bench_fixtures.measure.ceilings import ROW_BYTES, fenced_s, matrix_product, memory_read
+from llm_bench_fixtures.measure.limits import ROW_BYTES, fenced_s, matrix_product, memory_read
 from llm_bench_fixtures.measure.timing import Clock
-from llm_bench_fixtures.variants import Precision
+from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.variants import Precision
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.device import Device
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.loaded import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -54,4 +54,5 @@ def run_probe(model: LoadedModel) -> tuple[float, float]:
     """As Probe.run, where the model is; allocated when it is first asked for, and again after a pass for memory."""
     if model.probe is None:
         model.probe = Probe(model.device)
-    return model.probe.run()
+    probe: Probe = model.probe
+    return probe.run()

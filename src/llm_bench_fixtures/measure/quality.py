@@ -14,10 +14,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from llm_bench_fixtures.device import DeviceKind
 from llm_bench_fixtures.errors import CorpusTooShort
 from llm_bench_fixtures.measure.reference import Comparison, ReferenceWriter, plan_layout
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
+from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.workloads import Side, pad_batch
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.models.loaded import LoadedModel
     from llm_bench_fixtures.workloads import Corpus
 
 BATCH_TOKENS = 2048  # of one scoring forward pass, padding included

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.device import Device, DeviceKind
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure.energy import energy_meter
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.workloads import make_batches
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.models.loaded import LoadedModel
     from llm_bench_fixtures.workloads import Batch, TokenIds, Workload
 
 Clock = Callable[[], float]

@@ -24,11 +24,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import CorpusTooShort, InvalidSetting
-from llm_bench_fixtures.options import WindowScheme
+from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.workloads import TokenIds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from llm_bench_fixtures.options.settings import Settings
 
 USUAL_WINDOW = 1024
 
@@ -54,6 +56,11 @@ class WindowPlan:
         if self.scheme is WindowScheme.STRIDED:
             return f"windows of {self.window} tokens, {self.stride} apart"
         return f"{self.scheme} windows of {self.window} tokens"
+
+
+def plan_windows(settings: Settings) -> WindowPlan:
+    """How the options say to cut."""
+    return WindowPlan(settings.windows, settings.window, settings.stride)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from transformers import PretrainedConfig
 
-    from llm_bench_fixtures.models import LoadedModel
+    from llm_bench_fixtures.models.loaded import LoadedModel
     from llm_bench_fixtures.workloads import TokenIds, Workload
 
 

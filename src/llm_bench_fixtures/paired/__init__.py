@@ -1,1 +1,4 @@
-"""Two versions measured side by side: fresh processes, rounds in turn, intervals over pairs of processes."""
+"""Two versions measured in turns: their processes, the statistics over pairs of processes, and the result.
+
+What a result looks like is the report's business.
+"""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.paired.display import Display
-from llm_bench_fixtures.paired.looks import Looks
 from llm_bench_fixtures.paired.protocol import Outcome
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, Allowed, NotCompared, PairedResult
+from llm_bench_fixtures.paired.sequential import Looks
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Pace, Trial, run_trial

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from typing import TextIO
 
-from llm_bench_fixtures.printable import printable
+from llm_bench_fixtures.text import printable
 
 ERASE = "\r\x1b[K"
 

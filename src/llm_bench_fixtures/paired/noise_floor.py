@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,19 +11,13 @@ from typing import Any
 
 import msgspec
 
-from llm_bench_fixtures.artifacts import default_root
-from llm_bench_fixtures.exit_status import ExitStatus
-from llm_bench_fixtures.paired.looks import alpha_of_look
-from llm_bench_fixtures.paired.presentation import COLUMNS, absences, endings, measured_how, wrapped
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.models.artifacts import default_root
 from llm_bench_fixtures.paired.result import PairedResult
+from llm_bench_fixtures.paired.sequential import alpha_of_look
 from llm_bench_fixtures.paired.statistics import resolvable, student_margin
-from llm_bench_fixtures.printable import printable
-from llm_bench_fixtures.report.columns import columns
-from llm_bench_fixtures.report.document import Table
-from llm_bench_fixtures.results.formatting import format_share
 
 FLOOR_FILE = "noise-floor.json"
-HEADER = ("metric", "SD between pairs", "interval ±", "resolves")
 
 
 @dataclass(frozen=True)
@@ -50,6 +43,15 @@ class KeptFloor(msgspec.Struct):
     metrics: tuple[Floor, ...]
 
 
+@dataclass(frozen=True)
+class Coarseness:
+    """resolvable: the smallest change, as a share, that the pairs tell from none. measured: when that was found."""
+
+    metric: str
+    resolvable: float
+    measured: datetime
+
+
 def floors(result: PairedResult) -> tuple[Floor, ...]:
     """Of each metric that has differences of two pairs or more."""
     count, alpha = result.first_look, alpha_of_look(1)
@@ -62,16 +64,6 @@ def floors(result: PairedResult) -> tuple[Floor, ...]:
         )
         for metric, deviation in result.deviations().items()
     )
-
-
-def floor_lines(found: tuple[Floor, ...], result: PairedResult, width: int) -> Iterator[str]:
-    rows = [(COLUMNS[row.metric], *map(format_share, (row.deviation, row.half_width, row.resolvable))) for row in found]
-    yield from wrapped(f"{printable(result.base)} against itself: {measured_how(result)}", width)
-    yield ""
-    if rows:
-        yield from (*columns(Table(HEADER, tuple(rows), frozenset({1, 2, 3}))), "")
-    for text in (*absences(result.not_compared), *endings(result)):
-        yield from wrapped(text, width)
 
 
 def status_of(found: tuple[Floor, ...], result: PairedResult) -> ExitStatus:
@@ -97,23 +89,17 @@ def floor_json(found: tuple[Floor, ...], result: PairedResult) -> dict[str, Any]
     }
 
 
-def finer_than_kept(threshold: float, pairs: int, threads: int, path: Path) -> str:
-    """A warning where so many pairs don't resolve the threshold by the floor that was kept of this machine, or ""."""
+def coarser_than(threshold: float, pairs: int, threads: int, path: Path) -> Coarseness | None:
+    """Whether so many pairs don't resolve the threshold, by the floor that was kept of this machine."""
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=KeptFloor)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return ""
+        return None
     coarsest = max(kept.metrics, key=lambda floor: floor.deviation, default=None)
     if (kept.machine, kept.threads) != (platform.node(), threads) or coarsest is None:
-        return ""
+        return None
     share = resolvable(coarsest.deviation, pairs, alpha_of_look(1))
-    if share <= threshold:
-        return ""
-    return (
-        f"a threshold of {format_share(threshold)} is finer than what {pairs} pairs of a test resolve on this machine: "
-        f"{format_share(share)} for {COLUMNS.get(coarsest.metric, coarsest.metric)}, by the noise floor that "
-        f"`llm-bench aa` measured on {kept.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
-    )
+    return Coarseness(coarsest.metric, share, kept.measured) if share > threshold else None
 
 
 def default_floor_file() -> Path:

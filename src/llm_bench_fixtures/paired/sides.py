@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llm_bench_fixtures.errors import GitFailed, UnknownSide
-from llm_bench_fixtures.git import git, git_output
+from llm_bench_fixtures.history.git import git, git_output
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import TypeAlias
 
-from llm_bench_fixtures.history.verdicts import Verdict
-from llm_bench_fixtures.paired.moderation import NO_PRIOR, Spread, moderated, prior_of, spread_of
+from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
+from llm_bench_fixtures.paired.shrinkage import NO_PRIOR, Spread, moderated, prior_of, spread_of
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
 
 JUDGED: tuple[Metric, ...] = tuple(

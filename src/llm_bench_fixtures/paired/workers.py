@@ -155,7 +155,7 @@ def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[s
     """What a worker is: pytest on the side's tests, that leaves no report in the project and probes no limits."""
     return [
         side.python,
-        *("-m", "pytest", "-p", "llm_bench_fixtures.paired.lockstep"),
+        *("-m", "pytest", "-p", "llm_bench_fixtures.plugin.pair_worker"),
         *arguments,
         *("-p", "no:cacheprovider"),
         "--llm-limits-time=0",

@@ -1,30 +1,4 @@
-"""The comparison report: one folder with a page, its Markdown, the data and the plots."""
+"""What people read of runs, comparisons and histories: findings, tables and words, then one writer a format.
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from llm_bench_fixtures.report.html import render_html
-from llm_bench_fixtures.report.markdown import render_markdown
-from llm_bench_fixtures.report.plots import write_plots
-from llm_bench_fixtures.report.sections import build_document
-from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
-from llm_bench_fixtures.results.table import run_table
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.results.metrics import Metric
-    from llm_bench_fixtures.results.record import Run
-
-
-def write_report(run: Run, metrics: Mapping[str, Metric], folder: Path) -> None:
-    """Write results.json, results.csv, plots/*.png, report.md and report.html; the data first, so that it is kept
-    whatever happens to the rest."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_run(run, folder / RESULTS_FILE)
-    run_table(run).to_csv(folder / "results.csv", index=False)
-    plots = write_plots(run, folder / "plots")
-    document = build_document(run, metrics)
-    (folder / "report.md").write_text(render_markdown(document, plots), encoding="utf-8")
-    (folder / "report.html").write_text(render_html(document, plots), encoding="utf-8")
+Nothing is measured or judged here.
+"""

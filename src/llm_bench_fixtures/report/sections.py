@@ -15,14 +15,14 @@ from llm_bench_fixtures.report.cells import (
     metric_cell,
 )
 from llm_bench_fixtures.report.document import Document, Section, Table
+from llm_bench_fixtures.report.flags import flags
+from llm_bench_fixtures.report.takeaways import takeaways
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
-from llm_bench_fixtures.results.flags import flags
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, noise_floor
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 from llm_bench_fixtures.results.table import common_workload
-from llm_bench_fixtures.results.takeaways import takeaways
 
 # The scenarios of the suite in the order of the report: title, and the metrics that its table shows beside the latency.
 SCENARIOS: Mapping[str, tuple[str, tuple[str, ...]]] = {

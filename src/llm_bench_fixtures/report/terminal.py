@@ -9,10 +9,10 @@ from pathlib import Path
 from llm_bench_fixtures.report.cells import instrumentation_sentences
 from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.sections import header_line
+from llm_bench_fixtures.report.takeaways import takeaways
 from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Run
-from llm_bench_fixtures.results.takeaways import takeaways
 
 # Columns that give way first on a narrow terminal, the least needed first.
 DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT", "speed-up")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.trend import Group, Line
-from llm_bench_fixtures.printable import printable
 from llm_bench_fixtures.report.history import COMMIT_DIGITS
 from llm_bench_fixtures.report.plots import COLOURS, plot_style
 from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.cells import added_metrics, describe_workload, latency_cell, metric_cell
 from llm_bench_fixtures.report.document import Section, Table
+from llm_bench_fixtures.report.flags import variant_flags
 from llm_bench_fixtures.report.plots import SUMMARY
-from llm_bench_fixtures.results.flags import variant_flags
+from llm_bench_fixtures.report.takeaways import decode_sentence
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_change_and_error, format_metric
 from llm_bench_fixtures.results.metrics import Kind, Metric
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.spread import coefficient_of_variation, stability
 from llm_bench_fixtures.results.table import common_workload
-from llm_bench_fixtures.results.takeaways import decode_sentence
 
 PHASES = (
     "ttft_s",

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.results import limits, phases, probe
+from llm_bench_fixtures.results import phases, probe
+from llm_bench_fixtures.results import roofline as limits
 from llm_bench_fixtures.results.record import MemoryFacts, Record, VariantResult, WorkloadFacts
 from llm_bench_fixtures.results.spread import Interval, coefficient_of_variation, interval, percentile
 

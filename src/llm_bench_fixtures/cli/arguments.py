@@ -1,0 +1,55 @@
+"""The arguments that several subcommands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
+from llm_bench_fixtures.history.storage import find_storage
+from llm_bench_fixtures.options.table import Option
+
+T = TypeVar("T")
+
+
+def add_storage(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--storage",
+        metavar="DIR",
+        help="folder of the saved runs. Default: the nearest .benchmarks in this folder or above it",
+    )
+
+
+def storage_of(arguments: argparse.Namespace) -> Path | None:
+    """None where there is none and none was named; a file can be given all the same."""
+    try:
+        return find_storage(arguments.storage, Path.cwd())
+    except StorageNotFound:
+        if arguments.storage is not None:
+            raise
+        return None
+
+
+def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T]) -> None:
+    """An option of pytest's under a shorter name: parsed alike, with the same help."""
+    parser.add_argument(
+        flag,
+        type=checked(option.parse),
+        default=option.default,
+        metavar=option.metavar,
+        help=option.full_help.replace("%", "%%"),
+    )
+
+
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """For argparse, which shows the message of its own class of error only."""
+
+    def parse_argument(text: str) -> T:
+        try:
+            return parse(text)
+        except InvalidSetting as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse_argument

@@ -1,0 +1,33 @@
+"""Accept a saved run as a baseline, whatever its state: one that regressed on purpose, say. The reason is kept in it.
+
+llm-bench bless latest --reason "int8 weights: smaller, and worth 0.4 % of perplexity"
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from llm_bench_fixtures.cli.arguments import add_storage, storage_of
+from llm_bench_fixtures.cli.console import say
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.history.blessing import bless
+from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.results.record import RunState
+
+HELP = "accept a saved run as a baseline"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument(
+        "--reason", required=True, metavar="TEXT", help="why; it is shown wherever the run is compared with"
+    )
+    add_storage(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    path = select_run(storage_of(arguments), arguments.run)
+    run = bless(path, arguments.reason)
+    though = "" if run.state is RunState.COMPLETE else f", though {run.state}"
+    say([f"{path} is a baseline now{though}: {arguments.reason}"])
+    return ExitStatus.PASSED

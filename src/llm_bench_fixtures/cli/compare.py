@@ -1,0 +1,43 @@
+"""Show what differs between two saved runs: what moved, and how much of each could be compared. Nothing is run.
+
+llm-bench compare 3 latest
+llm-bench compare main llm-bench-report/results.json --summary comparison.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
+from llm_bench_fixtures.cli.console import say
+from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.gate.comparison import compare_runs
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.rules import Rules, check_targets
+from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.report.comparison import comparison_report, gate_lines, gate_markdown
+from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.storage import append_text
+
+HELP = "show what differs between two saved runs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("base", metavar="BASE", help=f"the run to compare with, {RUN_HELP}")
+    parser.add_argument("head", metavar="HEAD", help="the run that is compared, named alike")
+    add_option(parser, "--rules", options.RULES)
+    add_option(parser, "--summary", options.SUMMARY)
+    add_storage(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check_targets([rule.target for rule in arguments.rules], registry())
+    storage = storage_of(arguments)
+    base, head = (read_saved_run(select_run(storage, text)) for text in (arguments.base, arguments.head))
+    report = comparison_report(compare_runs(base, head, Rules(arguments.rules), registry()))
+    say(gate_lines(report, shutil.get_terminal_size().columns))
+    if arguments.summary is not None:
+        append_text(arguments.summary, gate_markdown(report))
+    return ExitStatus.PASSED

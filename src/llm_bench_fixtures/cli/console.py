@@ -1,0 +1,35 @@
+"""What a subcommand writes to its terminal: its answer to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.text import harmless
+
+SHOW_AFTER_S = 2.0
+
+
+def say(lines: Iterable[str]) -> None:
+    """To stdout, fit for a terminal and for a forge's log."""
+    for line in harmless(lines):
+        sys.stdout.write(line + "\n")
+
+
+def warn(text: str) -> None:
+    """To stderr, likewise."""
+    for line in harmless([text]):
+        sys.stderr.write(line + "\n")
+
+
+def tell_passed_over(unreadable: Unreadable) -> None:
+    warn(f"passed over: {unreadable.reason}")
+
+
+def counted(paths: list[Path], doing: str) -> Iterator[Path]:
+    """The paths one by one; on a terminal, how many are done is shown once that takes over two seconds."""
+    from tqdm import tqdm
+
+    return iter(tqdm(paths, doing, unit=" runs", delay=SHOW_AFTER_S, disable=None, leave=False))

@@ -1,0 +1,90 @@
+"""Write all saved runs as one long table: a row a run, benchmark and metric, in base units.
+
+llm-bench export > history.csv
+llm-bench export -o history.parquet --metric latency_s,perplexity
+llm-bench export -o history.sqlite && sqlite3 history.sqlite 'SELECT "commit", value FROM measurements WHERE ...'
+
+In CSV, an apostrophe stands before a text that a spreadsheet would take for a formula.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.cli.arguments import add_storage
+from llm_bench_fixtures.cli.console import counted, tell_passed_over
+from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
+from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
+from llm_bench_fixtures.history.storage import find_storage, run_files
+from llm_bench_fixtures.history.tidy import tidy_tables
+from llm_bench_fixtures.options.parsers import parse_names
+from llm_bench_fixtures.results.metrics import registry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HELP = "write all saved runs as one table"
+SUFFIXES = {
+    ".csv": ExportFormat.CSV,
+    ".parquet": ExportFormat.PARQUET,
+    ".sqlite": ExportFormat.SQLITE,
+    ".db": ExportFormat.SQLITE,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="Default: CSV to standard output")
+    parser.add_argument(
+        "--format",
+        type=ExportFormat,
+        choices=list(ExportFormat),
+        metavar="FORMAT",
+        help="csv, parquet (needs pyarrow) or sqlite. Default: as FILE's ending says, else csv",
+    )
+    parser.add_argument("--metric", type=parse_names, default=(), metavar="NAME[,NAME...]", help="Default: all")
+    add_storage(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    kind = _format(arguments.format, arguments.output)
+    storage = find_storage(arguments.storage, Path.cwd())
+    files = counted(run_files(storage), "exporting")
+    tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
+    tables = _with_each(tables, arguments.metric)
+    if arguments.output is None:
+        write_csv(tables, sys.stdout)
+    else:
+        write_export(tables, kind, arguments.output)
+    return 0
+
+
+def _format(given: ExportFormat | None, output: Path | None) -> ExportFormat:
+    """Raises InvalidSetting for what can't go to a terminal."""
+    kind = given or (SUFFIXES.get(output.suffix.lower()) if output else None) or ExportFormat.CSV
+    if output is None and kind is not ExportFormat.CSV:
+        raise InvalidSetting(f"{kind} is not text: name a file for it with -o FILE")
+    return kind
+
+
+def _with_each(tables: Iterator[pd.DataFrame], metrics: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Raise UnknownName after the last one where none has one of the metrics."""
+    unseen = set(metrics)
+    for table in tables:
+        unseen.difference_update(table["metric"])
+        yield table
+    for name in metrics:
+        if name in unseen:
+            raise UnknownName("metric", name, registry())
+
+
+def _any(tables: Iterator[pd.DataFrame], storage: Path) -> Iterator[pd.DataFrame]:
+    """Raise NothingToShow where there is none."""
+    first = next(tables, None)
+    if first is None:
+        raise NothingToShow(f"none of the files in {storage} can be read")
+    return chain([first], tables)

@@ -1,0 +1,60 @@
+"""Judge a saved run by another, as `pytest --llm-gate` judges the run that it makes. Nothing is run.
+
+The exit status says what came of it: 0 passed, 20 regressed, 21 no baseline, 22 not comparable with its baseline,
+23 other tests than in its baseline, 24 not measured, 4 can't be done as asked.
+
+  llm-bench gate                                  the newest run, by the newest complete one before it
+  llm-bench gate llm-bench-report --baseline 3    the last report, by run 0003
+  llm-bench gate --baseline branch:main --rules "latency_s:20%,peak_rss_bytes:5%"
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
+from llm_bench_fixtures.cli.console import say
+from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.gate.comparison import compare_runs
+from llm_bench_fixtures.gate.decision import Outcome, decide, no_baseline
+from llm_bench_fixtures.gate.rules import Rules, check_targets
+from llm_bench_fixtures.history.baseline import Likeness, find_baseline
+from llm_bench_fixtures.history.saved import SavedRun, read_saved_run
+from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
+from llm_bench_fixtures.report.comparison import gate_lines, gate_markdown, gate_report
+from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.storage import append_text
+
+MOST_PASSED_OVER = 3
+HELP = "judge a saved run by another one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", default=LATEST, metavar="RUN", help=f"{RUN_HELP}. Default: {LATEST}")
+    add_option(parser, "--baseline", options.BASELINE)
+    add_option(parser, "--rules", options.RULES)
+    add_option(parser, "--missing", options.MISSING)
+    add_option(parser, "--summary", options.SUMMARY)
+    add_storage(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check_targets([rule.target for rule in arguments.rules], registry())
+    storage = storage_of(arguments)
+    outcome = _judge(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
+    report = gate_report(outcome)
+    say(gate_lines(report, shutil.get_terminal_size().columns))
+    if arguments.summary is not None:
+        append_text(arguments.summary, gate_markdown(report))
+    return outcome.status
+
+
+def _judge(head: SavedRun, storage: Path | None, arguments: argparse.Namespace) -> Outcome:
+    likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
+    baseline = find_baseline(storage, arguments.baseline, likeness, Path.cwd(), head)
+    say(f"Not a baseline: {reason}" for reason in baseline.passed_over[:MOST_PASSED_OVER])
+    if baseline.run is None:
+        return no_baseline(baseline.reason, arguments.missing)
+    return decide(compare_runs(baseline.run, head, Rules(arguments.rules), registry()), arguments.missing)

@@ -1,0 +1,85 @@
+"""`llm-bench`: what is done with saved runs, and what compares two versions of a project.
+
+Each subcommand is a module of `commands` with a `HELP`, an `add_arguments` and a `run` that returns the exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from llm_bench_fixtures.cli import aa, bless, compare, export, gate, history, pair, trend
+from llm_bench_fixtures.errors import LlmBenchError
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.text import harmless
+
+COMMANDS: Mapping[str, ModuleType] = {
+    "compare": compare,
+    "gate": gate,
+    "bless": bless,
+    "history": history,
+    "export": export,
+    "trend": trend,
+    "pair": pair,
+    "aa": aa,
+}
+
+EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has
+
+PASSES_ON = ("pair", "aa")  # to pytest, what stands behind "--"
+
+
+class _Parser(argparse.ArgumentParser):
+    """With pytest's exit status for what can't be used, because 2, argparse's own, is that of an interruption."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(ExitStatus.USAGE, f"{self.prog}: error: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; its exit status. An error of ours is one message on stderr."""
+    own, passed_on = _split(sys.argv[1:] if arguments is None else arguments)
+    chosen = _parser().parse_args(own, argparse.Namespace(passed_on=passed_on))
+    try:
+        status: int = COMMANDS[chosen.command].run(chosen)
+        sys.stdout.flush()
+    except LlmBenchError as error:
+        print(*harmless(f"llm-bench {chosen.command}: {error}".split("\n")), sep="\n", file=sys.stderr)  # noqa: T201  # a command line speaks
+        return ExitStatus.USAGE
+    except KeyboardInterrupt:
+        print(f"llm-bench {chosen.command}: interrupted", file=sys.stderr)  # noqa: T201
+        return ExitStatus.INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has enough of it, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at its end
+        return EXIT_BROKEN_PIPE
+    return status
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command's own arguments, and those behind `--` for a command that passes them on.
+
+    argparse would take the latter for positional ones.
+    """
+    if arguments and arguments[0] in PASSES_ON and "--" in arguments:
+        at = list(arguments).index("--")
+        return list(arguments[:at]), list(arguments[at + 1 :])
+    return list(arguments), []
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="llm-bench", description=__doc__ and __doc__.split("\n")[0])
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+    return parser

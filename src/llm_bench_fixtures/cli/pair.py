@@ -1,0 +1,98 @@
+"""Tell whether HEAD is slower than BASE, with processes of both that take turns.
+
+BASE and HEAD are each, in this order of precedence:
+  a git ref       main, HEAD~1, v1.2: checked out in a worktree of its own, which is removed at the end
+  a folder        ../other, or . for this one with what is not committed
+  an interpreter  .venv/bin/python: runs this folder's tests, to judge its libraries
+Write ./NAME for a folder that has a ref's name. Only what git tracks is in a ref's worktree.
+
+Each side runs in its folder, with its own `src` and folder before what is installed. What stands behind `--` goes to
+pytest; where no path is among it, `benchmarks/` is run if there is one. Only tests that take `llm_benchmark` run.
+
+exit status:
+   0  nothing got worse
+   2  interrupted; the verdicts are those of the pairs that were complete
+   4  something on the command line can't be used
+  20  something got worse
+  22  HEAD times other workloads, or was measured under other conditions
+  23  HEAD skips a test, or has no more of a value
+  24  nothing was measured that could be compared
+  25  nothing is known to have got worse, but not everything is known to be unchanged
+  26  a test failed, or a process that ran tests died, hung or couldn't start
+
+Examples:
+  llm-bench pair main
+  llm-bench pair HEAD~1 HEAD --threshold 5% -- -k precision --llm-variants fp32,bf16
+  llm-bench pair old-venv/bin/python new-venv/bin/python --summary comment.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from llm_bench_fixtures.options.parsers import parse_path, parse_share
+
+HELP = "compare the speed of two versions in processes that take turns"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from llm_bench_fixtures.cli.arguments import checked
+    from llm_bench_fixtures.cli.paired_run import add_run_arguments
+    from llm_bench_fixtures.paired.result import parse_allowed
+
+    parser.usage = "%(prog)s BASE [HEAD] [options] [-- pytest arguments]"
+    parser.add_argument("base", metavar="BASE", help="what HEAD is compared with")
+    parser.add_argument("head", metavar="HEAD", nargs="?", default=".", help="default: . (this folder as it is)")
+    parser.add_argument(
+        "--threshold",
+        type=checked(parse_share),
+        default=parse_share("3%"),
+        metavar="CHANGE",
+        help="how much worse is too much. Default: 3%%",
+    )
+    parser.add_argument(
+        "--allow",
+        type=checked(parse_allowed),
+        default=frozenset(),
+        metavar="WHAT[,WHAT]",
+        help="what needn't make it red: changed (workloads), skipped (tests of HEAD), vanished (values), inconclusive. "
+        "Default: nothing",
+    )
+    parser.add_argument(
+        "--summary", type=checked(parse_path), metavar="FILE.md", help="write the outcome as Markdown too"
+    )
+    parser.add_argument(
+        "--json", type=checked(parse_path), metavar="FILE", help="write everything, raw rounds included"
+    )
+    add_run_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from llm_bench_fixtures.cli.console import say, warn
+    from llm_bench_fixtures.cli.paired_run import run_sides, write_json
+    from llm_bench_fixtures.paired import noise_floor
+    from llm_bench_fixtures.report import paired as presentation
+    from llm_bench_fixtures.report.noise_floor import coarseness_warning
+    from llm_bench_fixtures.results.storage import append_text
+
+    floor = noise_floor.coarser_than(
+        arguments.threshold, arguments.pairs, arguments.threads, noise_floor.default_floor_file()
+    )
+    if floor is not None:
+        warn(coarseness_warning(floor, arguments.threshold, arguments.pairs))
+    result = run_sides(
+        arguments,
+        arguments.base,
+        arguments.head,
+        threshold=arguments.threshold,
+        grows=True,
+        allowed=arguments.allow,
+    )
+    summary = presentation.summarize(result)
+    say(presentation.terminal_lines(summary, shutil.get_terminal_size().columns))
+    if arguments.json:
+        write_json(result.as_json(), arguments.json)
+    if arguments.summary:
+        append_text(arguments.summary, presentation.markdown(summary))
+    return result.status

@@ -1,0 +1,82 @@
+"""Draw what became of the numbers from run to run: a page with a line for each metric and variant, apart for each
+machine, model, corpus and set of libraries, and with the places where a line steps.
+
+llm-bench trend
+llm-bench trend --branch main --metric latency_s,perplexity --variant fp32,bf16 -o trend.html
+llm-bench trend --test 'benchmarks/test_batch.py*'
+
+A step is advice, not a verdict: it tells between which commits to look.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from llm_bench_fixtures.cli.arguments import add_storage
+from llm_bench_fixtures.cli.console import counted, say, tell_passed_over
+from llm_bench_fixtures.errors import NothingToShow, UnknownName
+from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
+from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Chosen, Group, read_trend
+from llm_bench_fixtures.options.parsers import parse_names
+from llm_bench_fixtures.report.trend import Wording, build_page, render_trend, trend_lines
+from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.storage import write_whole
+
+HELP = "draw what became of the numbers from run to run"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-o", "--output", type=Path, default=Path("llm-bench-trend.html"), metavar="FILE", help="Default: %(default)s")
+    add(
+        "--metric",
+        type=parse_names,
+        default=DEFAULT_METRICS,
+        metavar="NAME[,NAME...]",
+        help=f"Default: {','.join(DEFAULT_METRICS)}",
+    )
+    add(
+        "--test",
+        default="",
+        metavar="PATTERN",
+        help="tests whose id has this in it, or matches it as in a shell",
+    )
+    add("--variant", type=parse_names, default=(), metavar="ID[,ID...]", help="Default: all")
+    add("--branch", default="", metavar="NAME", help="runs of this branch only. Default: of all")
+    add_storage(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    storage = find_storage(arguments.storage, Path.cwd())
+    metrics = tuple(dict.fromkeys(arguments.metric))
+    chosen = Chosen(metrics, arguments.test, arguments.variant, arguments.branch)
+    unreadable: list[Unreadable] = []
+    groups = read_trend(counted(run_files(storage), "reading"), chosen, unreadable.append)
+    for item in unreadable:
+        tell_passed_over(item)
+    _check(groups, chosen, storage)
+    words = Wording(registry())
+    write_whole(arguments.output, render_trend(build_page(groups, chosen, words, unreadable, storage)))
+    say([*trend_lines(groups, words), f"Page: {arguments.output}"])
+    return 0
+
+
+def _check(groups: Sequence[Group], chosen: Chosen, storage: Path) -> None:
+    """Raise NothingToShow, or UnknownName, where nothing was found of what was asked for."""
+    runs = list_runs(storage, lambda _: None) if not groups else []
+    if runs:
+        raise UnknownName("branch", chosen.branch, sorted({run.provenance.branch or "(none)" for run in runs}))
+    if not groups:
+        raise NothingToShow(f"none of the files in {storage} can be read")
+    found = {line.metric for group in groups for line in group.lines}
+    for name in chosen.metrics:
+        if name not in found and name not in registry():
+            raise UnknownName("metric", name, registry())
+    if not found:
+        raise NothingToShow(
+            f"no run in {storage} has {', '.join(chosen.metrics)} of a test like {chosen.tests or '*'!r} on "
+            f"{', '.join(chosen.variants) or 'any variant'}. llm-bench export lists what there is"
+        )

@@ -1,1 +1,0 @@
-"""The subcommands of `llm-bench`, one module each."""

@@ -1,0 +1,71 @@
+"""Whether one value is worse than another: the table of verdicts, in numbers only."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from enum import StrEnum
+
+from llm_bench_fixtures.gate.rules import Rule
+from llm_bench_fixtures.results.metrics import Direction
+
+CONFIDENCE = 0.99
+ROUNDING = 1e-12  # relative: a change of exactly the tolerance passes
+
+
+class Verdict(StrEnum):
+    """What a value is, compared with the baseline's."""
+
+    REGRESSED = "regressed"
+    IMPROVED = "improved"
+    UNCHANGED = "unchanged"
+    INCONCLUSIVE = "inconclusive"
+    NEW = "new"
+    VANISHED = "vanished"
+    NOT_MEASURED = "not measured"
+
+
+def judge(direction: Direction, rule: Rule, base: float, head: float, margin: float = 0.0) -> Verdict:
+    """margin: a log ratio up to which the two can't be told apart.
+
+    Swapping the two mirrors the verdict: changes are weighed as |log(head / base)| against log(1 + tolerance). Where
+    there is no better or worse, any change beyond the tolerance is a regression.
+    """
+    size = abs(log_ratio(base, head))
+    if size <= math.log1p(rule.relative) + ROUNDING or abs(head - base) <= rule.absolute * (1 + ROUNDING):
+        return Verdict.UNCHANGED
+    excused = rule.floor is None or size <= math.log1p(rule.floor) + ROUNDING
+    if size <= margin + ROUNDING and excused:
+        return Verdict.INCONCLUSIVE
+    if direction is Direction.NEITHER or is_worse(direction, base, head):
+        return Verdict.REGRESSED
+    return Verdict.IMPROVED
+
+
+def is_worse(direction: Direction, base: float, head: float) -> bool:
+    return head < base if direction is Direction.HIGHER_IS_BETTER else head > base
+
+
+def log_ratio(base: float, head: float) -> float:
+    """log(head / base), of two negative values of their sizes with the sign of the change; 0 where they are equal,
+    infinite where one of them is 0 or has another sign."""
+    if base == head:
+        return 0.0
+    if base == 0 or head == 0 or (base < 0) != (head < 0):
+        return math.copysign(math.inf, head - base)
+    return math.copysign(math.log(abs(head)) - math.log(abs(base)), head - base)
+
+
+def paired_margin(base: Sequence[float], head: Sequence[float]) -> float:
+    """Half-width of Student's 99 % interval of the mean difference of two models' losses, block by block.
+
+    That is of the log ratio of their perplexities. The blocks are of the same stretches of text, so that what makes a
+    stretch hard falls out. 0 where there are fewer than two, or not as many on both sides.
+    """
+    if len(base) != len(head) or len(base) < 2:
+        return 0.0
+    from scipy.special import stdtrit
+
+    spread = statistics.stdev(after - before for before, after in zip(base, head, strict=True))
+    return float(stdtrit(len(base) - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(len(base))

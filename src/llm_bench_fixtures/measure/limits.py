@@ -1,0 +1,116 @@
+"""The machine's limits as torch reaches them: how fast it reads memory, and how fast it multiplies matrices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.measure.timing import Clock
+from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.variants import Precision
+
+CPU_BUFFER_BYTES = 512 << 20  # many times the last-level cache
+ACCELERATOR_BUFFER_BYTES = 4 << 30  # so that starting the kernel takes a small part of the time
+COLUMNS = 4096  # of what is read: the vector stays in the nearest cache
+ROW_BYTES = 4 * COLUMNS
+FREE_MEMORY_SHARE = 8  # at most one part in so many of the free memory is read
+SMALLEST_MATRIX = 512
+LARGEST_MATRIX = 8192
+LONG_SHARE = 8  # a product that takes one part in so many of its time is large enough
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """read_bytes_per_s: from memory. matmul_flops_per_s: of matrix products in each precision."""
+
+    read_bytes_per_s: float
+    matmul_flops_per_s: Mapping[Precision, float]
+
+
+def measure_ceilings(
+    device: Device, precisions: Iterable[Precision], budget_s: float = 2.0, clock: Clock = time.perf_counter
+) -> Ceilings:
+    """The best of what fits into about `budget_s` seconds: a limit is what was reached once, not what is usual.
+
+    A precision that falls back to another one on the device (float16 on a CPU), or that it can't multiply, is left
+    out. The models run with as many threads and the same settings of torch.
+    """
+    wanted = [one for one in dict.fromkeys(precisions) if resolve_precision(one, device).actual is one]
+    share_s = budget_s / (1 + len(wanted))
+    try:
+        read = _read_bytes_per_s(device, share_s, clock)
+        rates = {one: _matmul_flops_per_s(device, one, share_s, clock) for one in wanted}
+        return Ceilings(read, {one: rate for one, rate in rates.items() if rate})
+    finally:
+        device.release_cached_memory()
+
+
+def _read_bytes_per_s(device: Device, share_s: float, clock: Clock) -> float:
+    until = clock() + share_s
+    most = CPU_BUFFER_BYTES if device.kind is DeviceKind.CPU else ACCELERATOR_BUFFER_BYTES
+    rows = max(min(most, device.free_bytes // FREE_MEMORY_SHARE) // ROW_BYTES, 1)
+    return rows * ROW_BYTES / _best_s(memory_read(device, rows), device, until, clock)
+
+
+def memory_read(device: Device, rows: int) -> Callable[[], object]:
+    """Reads `rows` times ROW_BYTES when called. Allocates them.
+
+    By a matrix-vector product: torch's fastest reader, and what decoding one row consists of.
+    """
+    import torch
+
+    matrix = torch.ones((rows, COLUMNS), dtype=torch.float32, device=device.name)
+    vector = torch.ones(COLUMNS, dtype=torch.float32, device=device.name)
+    return lambda: torch.mv(matrix, vector)
+
+
+def _matmul_flops_per_s(device: Device, precision: Precision, share_s: float, clock: Clock) -> float:
+    """Of square matrices, twice as large each time until one product takes long; the best of all sizes. 0 for none."""
+    until = clock() + share_s
+    most_elements = device.free_bytes // FREE_MEMORY_SHARE // 12  # three matrices of at most four bytes
+    best = 0.0
+    size = SMALLEST_MATRIX
+    while True:
+        try:
+            product = matrix_product(device, precision, size)
+            product()
+        except RuntimeError:  # torch's, for a dtype that the device doesn't multiply
+            return best
+        fenced_s(product, device, clock)  # the first run of a shape prepares its kernel
+        took_s = fenced_s(product, device, clock)
+        best = max(best, 2 * size**3 / took_s)
+        if size == LARGEST_MATRIX or 4 * size**2 > most_elements or took_s * LONG_SHARE >= share_s:
+            return max(best, 2 * size**3 / _best_s(product, device, until, clock))
+        size *= 2
+
+
+def matrix_product(device: Device, precision: Precision, size: int) -> Callable[[], object]:
+    """Multiplies two square matrices of `size` rows when called. Allocates them."""
+    import torch
+
+    dtype = ResolvedPrecision(precision, precision).torch_dtype
+    left, right, result = (torch.ones((size, size), dtype=dtype, device=device.name) for _ in range(3))
+    return lambda: torch.mm(left, right, out=result)
+
+
+def _best_s(work: Callable[[], object], device: Device, until: float, clock: Clock) -> float:
+    """Seconds of the fastest run. The first isn't counted; after it there is at least one, whatever the clock says."""
+    fenced_s(work, device, clock)
+    best = fenced_s(work, device, clock)
+    while clock() < until:
+        best = min(best, fenced_s(work, device, clock))
+    return best
+
+
+def fenced_s(work: Callable[[], object], device: Device, clock: Clock) -> float:
+    """Seconds that the work takes, the device idle before and after it."""
+    device.synchronize()
+    started = clock()
+    work()
+    device.synchronize()
+    return clock() - started

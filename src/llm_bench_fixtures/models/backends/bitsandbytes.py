@@ -1,0 +1,134 @@
+"""bitsandbytes: weights in int8 (LLM.int8()) or 4 bits (NF4, FP4), on CPU and CUDA.
+
+On a processor with AVX512-BF16, bitsandbytes repacks 4-bit weights before their first use, rounds their scales to
+bfloat16, and multiplies in bfloat16 whatever dtype was asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.backends.torch import check_memory, prepare_for_greedy, supported_caches
+from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.loaded import LoadedModel, bytes_read_by_forward, storage_bytes
+from llm_bench_fixtures.models.loading import require
+from llm_bench_fixtures.models.options import BNB_COMPUTE_DTYPE, BNB_DOUBLE_QUANT
+from llm_bench_fixtures.models.variants import Precision, Quantization
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.loaded import LoadRequest
+    from llm_bench_fixtures.models.variants import Variant
+
+
+def check(variant: Variant, device: Device) -> None:
+    require(("bitsandbytes", "accelerate"), extra="bitsandbytes")
+    if device.kind is DeviceKind.MPS:
+        raise BackendUnavailable("bitsandbytes has no kernels for Apple's device")
+
+
+def prepare(request: LoadRequest) -> None:
+    torch_backend.prepare(request)
+    importlib.import_module("bitsandbytes")
+    importlib.import_module("transformers.integrations.bitsandbytes")
+
+
+def load(request: LoadRequest) -> LoadedModel:
+    precision = _asked_precision(request)
+    compute = _compute(request, precision)
+    check_memory(request, bytes_per_weight=1)
+    module = request.source.load_model(
+        dtype=precision.torch_dtype,
+        quantization_config=_quantization_config(request, precision),
+        device_map={"": request.device.name},
+    )
+    if _repacks(request):
+        _repack(module)
+    scales = _scales(module)
+    return LoadedModel(
+        request.variant,
+        request.source,
+        request.device,
+        precision,
+        _label(request, precision, compute),
+        module,
+        prepare_for_greedy(module, request.source.load_tokenizer()),
+        weight_bytes=storage_bytes([*module.parameters(), *module.buffers(), *scales]),
+        weight_bytes_read=bytes_read_by_forward(module, scales),
+        compute=compute.actual if compute else None,
+        cache_kinds=supported_caches(module),
+    )
+
+
+def _asked_precision(request: LoadRequest) -> ResolvedPrecision:
+    """Of all that isn't quantized, and of the products as far as bitsandbytes has a choice."""
+    asked = request.settings.of(BNB_COMPUTE_DTYPE)
+    usual = Precision.FLOAT32 if request.device.kind is DeviceKind.CPU else Precision.BFLOAT16
+    return resolve_precision(asked or usual, request.device)
+
+
+def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrecision | None:
+    """The dtype that matrices are multiplied in; None for integers."""
+    if request.variant.quantization is Quantization.BNB_INT8:
+        return None
+    if _repacks(request):
+        return ResolvedPrecision(Precision.BFLOAT16, precision.requested, "AVX512-BF16")
+    return precision
+
+
+def _repacks(request: LoadRequest) -> bool:
+    from bitsandbytes.functional import has_avx512bf16
+
+    return request.device.kind is DeviceKind.CPU and bool(has_avx512bf16())
+
+
+def _repack(module: torch.nn.Module) -> None:
+    """Run each 4-bit layer once, so that its weights are what they will be in every later pass."""
+    import torch
+    from bitsandbytes.nn import Linear4bit
+
+    with torch.inference_mode():
+        for layer in module.modules():
+            if isinstance(layer, Linear4bit):
+                layer(torch.zeros(1, layer.in_features, dtype=layer.compute_dtype))
+
+
+def _quantization_config(request: LoadRequest, precision: ResolvedPrecision) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    if request.variant.quantization is Quantization.BNB_INT8:
+        return BitsAndBytesConfig(load_in_8bit=True)
+    kinds = {Quantization.BNB_NF4: "nf4", Quantization.BNB_FP4: "fp4"}
+    if request.variant.quantization not in kinds:
+        raise BackendUnavailable(f"bitsandbytes knows no quantization {request.variant.quantization}")
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=kinds[request.variant.quantization],
+        bnb_4bit_compute_dtype=precision.torch_dtype,
+        bnb_4bit_use_double_quant=request.settings.of(BNB_DOUBLE_QUANT),
+    )
+
+
+def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None) -> str:
+    if compute is None:
+        return f"bitsandbytes int8, {precision.label} elsewhere"
+    double = ", double quantization" if request.settings.of(BNB_DOUBLE_QUANT) else ""
+    return f"bitsandbytes {request.variant.quantization}, computes in {compute.label}{double}"
+
+
+def _scales(module: torch.nn.Module) -> list[torch.Tensor]:
+    """The scales that bitsandbytes keeps beside its quantized weights, and what they are made of."""
+    tensors = []
+    for parameter in module.parameters():
+        scales = getattr(parameter, "SCB", None)
+        tensors += [scales] if scales is not None else []
+        state = getattr(parameter, "quant_state", None)
+        while state is not None:
+            tensors += [state.absmax, state.code]
+            state = state.state2 if state.nested else None
+    return tensors

@@ -1,0 +1,165 @@
+"""Device and dtype: what was asked for, what is given, and why."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.models.variants import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DeviceKind(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+    MPS = "mps"
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where the models run. `name` is what torch calls it (`cuda:0`), `hardware` what a person calls it."""
+
+    kind: DeviceKind
+    name: str
+    hardware: str
+
+    @property
+    def index(self) -> int:
+        """Which of several devices of the kind."""
+        return int(self.name.partition(":")[2] or 0)
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that is free for tensors: the device's own, or the machine's where they share it."""
+        import psutil
+        import torch
+
+        if self.kind is DeviceKind.CUDA:
+            return int(torch.cuda.mem_get_info(self.name)[0])
+        return int(psutil.virtual_memory().available)
+
+    def synchronize(self) -> None:
+        """Wait until everything that was queued on the device is done. Nothing to do on a CPU."""
+        import torch
+
+        if self.kind is DeviceKind.CUDA:
+            torch.cuda.synchronize(self.name)
+        elif self.kind is DeviceKind.MPS:
+            torch.mps.synchronize()
+
+    def release_cached_memory(self, *, oldest: bool = True) -> None:
+        """Give back what torch and the C library keep of freed memory.
+
+        oldest: look for unused cycles among the oldest objects too, which takes a tenth of a second.
+        """
+        import gc
+
+        gc.collect(2 if oldest else 1)
+        if self.kind is DeviceKind.CUDA:
+            import torch
+
+            torch.cuda.empty_cache()
+        _trim_heap()
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM now."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def _trim_heap() -> None:
+    """Have glibc return freed pages, else the next model's memory is counted on top of the last one's."""
+    import ctypes
+    import sys
+
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+        if trim is not None:
+            trim(0)
+
+
+def resolve_device(requested: str) -> Device:
+    """The device that `requested` ("auto", "cpu", "cuda", "cuda:1", "mps") names on this machine.
+
+    "auto" takes CUDA where there is one, else Apple's device, else the CPU.
+    Raises InvalidSetting where it isn't here.
+    """
+    import torch
+
+    if requested == "auto":
+        requested = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = DeviceKind(requested.partition(":")[0])
+    if kind is DeviceKind.CUDA:
+        return _cuda_device(requested)
+    if kind is DeviceKind.MPS and not torch.backends.mps.is_available():
+        raise InvalidSetting("--llm-device mps: torch finds no Apple device here")
+    return Device(kind, kind.value, _processor_name())
+
+
+def _cuda_device(requested: str) -> Device:
+    import torch
+
+    number = int(requested.partition(":")[2] or 0)
+    if number >= torch.cuda.device_count():
+        raise InvalidSetting(
+            f"--llm-device {requested}: torch {torch.__version__} finds {torch.cuda.device_count()} CUDA devices here"
+        )
+    return Device(DeviceKind.CUDA, f"cuda:{number}", torch.cuda.get_device_name(number))
+
+
+def _processor_name() -> str:
+    import os
+
+    return f"{_processor().get('brand_raw', 'unknown processor')}, {os.cpu_count()} cores"
+
+
+@functools.cache
+def _processor() -> dict[str, Any]:
+    from cpuinfo import get_cpu_info  # comes with pytest-benchmark
+
+    return dict(get_cpu_info())
+
+
+def processor_flags() -> frozenset[str]:
+    """Instruction-set flags of the processor, as the operating system names them."""
+    return frozenset(_processor().get("flags", ()))
+
+
+@dataclass(frozen=True)
+class ResolvedPrecision:
+    """The dtype that runs, the one that was asked for, and why they differ where they do."""
+
+    actual: Precision
+    requested: Precision
+    reason: str = ""
+
+    @property
+    def label(self) -> str:
+        if self.actual is self.requested:
+            return self.actual.value
+        return f"{self.actual} ({self.requested} requested; {self.reason})"
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        import torch
+
+        dtypes = {
+            Precision.FLOAT32: torch.float32,
+            Precision.FLOAT16: torch.float16,
+            Precision.BFLOAT16: torch.bfloat16,
+        }
+        return dtypes[self.actual]
+
+
+def resolve_precision(requested: Precision, device: Device) -> ResolvedPrecision:
+    """float16 falls back to float32 on a CPU, where most of its operations are emulated: a prefill takes minutes."""
+    if requested is Precision.FLOAT16 and device.kind is DeviceKind.CPU:
+        return ResolvedPrecision(Precision.FLOAT32, requested, "CPU")
+    return ResolvedPrecision(requested, requested)

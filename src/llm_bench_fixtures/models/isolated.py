@@ -1,0 +1,238 @@
+"""A variant in a process of its own: loaded there, measured there, and gone with it.
+
+The process is started afresh, so that its first `generate` is the truly first one and its memory is the variant's
+own. This one waits for its answers blocked on a pipe, which takes no processor time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from llm_bench_fixtures.errors import LlmBenchError, WorkerDied, WorkerFailed
+from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest, ModelFacts
+from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.progress import Phase, Progress
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerBase
+
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.workloads import CacheKind
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FAREWELL = b"farewell"
+FAREWELL_S = 10.0  # for a process to end by itself before it is ended
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the process is told to load, in values that can be handed over."""
+
+    variant: Variant
+    source: ModelSource
+    device: Device
+    settings: Settings
+    cache_dir: Path
+    threads: int
+    paths: tuple[str, ...]
+
+
+class IsolatedModel:
+    """The handle to a model that is loaded in another process; used like a LoadedModel."""
+
+    def __init__(self, request: LoadRequest) -> None:
+        """Start the process and load the variant there. Raises what the load raises, or WorkerDied."""
+        import torch
+
+        self.variant, self.source, self.device = request.variant, request.source, request.device
+        self._progress = request.progress
+        assignment = Assignment(
+            request.variant,
+            request.source,
+            request.device,
+            request.settings,
+            request.store.root,
+            torch.get_num_threads(),
+            tuple(sys.path),
+        )
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, assignment), daemon=True)
+        self._process.start()
+        theirs.close()
+        try:
+            with self._progress.activity(Phase.LOADING, f"loading {self.variant.id} in a process of its own"):
+                self.facts: ModelFacts = self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, function: Callable[Concatenate[LoadedModel, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function makes of the model in its process. Function, arguments and result have to be picklable."""
+        try:
+            self._connection.send((function, args, kwargs))
+        except OSError:
+            raise self._obituary() from None
+        try:
+            answer: T = self._answer()
+        except LlmBenchError:
+            raise
+        except BaseException:  # Ctrl-C, or a plugin's time limit: the late answer would be taken for the next call's
+            self.close()
+            raise
+        return answer
+
+    def generate(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+    ) -> torch.Tensor:
+        """As LoadedModel.generate, without the times of the tokens."""
+        return self.call(LoadedModel.generate, input_ids, attention_mask, new_tokens, cache)
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """As LoadedModel.logits."""
+        return self.call(LoadedModel.logits, input_ids, attention_mask)
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        return self.source.load_tokenizer()
+
+    @property
+    def label(self) -> str:
+        return self.facts.label
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.facts.weight_bytes
+
+    @property
+    def context_length(self) -> int:
+        return self.facts.context_length
+
+    def close(self) -> None:
+        """End the process."""
+        with contextlib.suppress(OSError):
+            self._connection.send_bytes(FAREWELL)
+        self._connection.close()
+        self._process.join(FAREWELL_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def _answer(self) -> Any:
+        """The next result. Raises what was raised there, or WorkerDied."""
+        kind, content = self._receive()
+        if kind == "error":
+            raise _rebuilt(*content)
+        return content
+
+    def _receive(self) -> tuple[str, Any]:
+        """The next message that is no activity; activities before it are shown and counted here."""
+        while True:
+            try:
+                kind, content = self._connection.recv()
+            except (EOFError, OSError):
+                raise self._obituary() from None
+            if kind != "begin":
+                return kind, content
+            with self._progress.activity(*content):
+                self._receive()  # its end
+
+    def _obituary(self) -> WorkerDied:
+        self._process.join(FAREWELL_S)
+        code = self._process.exitcode
+        how = "closed its connection" if code is None else f"ended with status {code}"
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
+            how = f"was killed by {name}{', perhaps for lack of memory' if name == 'SIGKILL' else ''}"
+        return WorkerDied(f"{self.variant.id}: the process that it ran in {how}")
+
+
+Model = LoadedModel | IsolatedModel
+
+
+class _ToldProgress(Progress):
+    """Tells the other side of each activity, where it is shown."""
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        super().__init__()
+        self._connection = connection
+
+    @contextmanager
+    def activity(self, phase: Phase, text: str) -> Iterator[None]:
+        self._connection.send(("begin", (phase, text)))
+        try:
+            with self.counted(phase):
+                yield
+        finally:
+            self._connection.send(("end", None))
+
+
+def _serve(connection: Connection[Any, Any], assignment: Assignment) -> None:
+    """The process: loads its variant, then answers calls until it is told to end or the other side is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other side ends this one
+    sys.path[:] = assignment.paths
+    model: LoadedModel | None = None
+
+    def answer(work: Callable[[], object]) -> None:
+        try:
+            with quiet_libraries(), translate_out_of_memory(assignment.variant.id):
+                result = work()
+            connection.send(("result", result))
+        except Exception as error:
+            connection.send(("error", _describe_error(error)))
+
+    def load() -> ModelFacts:
+        nonlocal model
+        import torch
+
+        torch.set_num_threads(assignment.threads)
+        progress = _ToldProgress(connection)
+        store = ArtifactStore(assignment.cache_dir, progress)
+        model = load_variant(
+            LoadRequest(assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress)
+        )
+        return model.facts
+
+    def run(request: bytes) -> object:
+        function, args, kwargs = pickle.loads(request)  # noqa: S301  # the parent's own
+        return function(model, *args, **kwargs)
+
+    with contextlib.suppress(EOFError, OSError):  # the other side is gone
+        answer(load)
+        while model is not None and (request := connection.recv_bytes()) != FAREWELL:
+            answer(functools.partial(run, request))
+
+
+def _describe_error(error: Exception) -> tuple[type[LlmBenchError], str]:
+    """Class and message: one of ours as it is, another with its traceback."""
+    if isinstance(error, LlmBenchError):
+        return type(error), str(error)
+    return WorkerFailed, "".join(traceback.format_exception(error)).strip()
+
+
+def _rebuilt(kind: type[LlmBenchError], message: str) -> LlmBenchError:
+    """The error with its finished message, past a constructor that would make another."""
+    error = kind.__new__(kind)
+    error.args = (message,)
+    return error

@@ -1,0 +1,146 @@
+"""The ways to run a model: `Variant`, and the catalogue of them. Data, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+
+
+class Precision(StrEnum):
+    """A floating-point type of weights and activations."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+class Quantization(StrEnum):
+    """How the weights are stored in fewer bits."""
+
+    ORT_INT8_DYNAMIC = "int8-dynamic"
+    ORT_INT8_STATIC = "int8-static"
+    BNB_INT8 = "int8"
+    BNB_NF4 = "nf4"
+    BNB_FP4 = "fp4"
+
+
+SPELLINGS: Mapping[str, Precision] = {
+    **dict.fromkeys(("float32", "fp32", "f32", "float", "torch.float32"), Precision.FLOAT32),
+    **dict.fromkeys(("float16", "fp16", "f16", "half", "torch.float16"), Precision.FLOAT16),
+    **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), Precision.BFLOAT16),
+}
+
+
+def parse_precision(text: str) -> Precision:
+    """The precision that `text` spells. Raises UnknownName with the accepted spellings."""
+    try:
+        return SPELLINGS[text.strip().lower()]
+    except KeyError:
+        raise UnknownName("dtype", text, SPELLINGS) from None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run the model.
+
+    backend: a short name of `llm_bench_fixtures.models.loading`, or the dotted path of a module like those.
+    base: the id of the variant that this one is a cheaper form of; None for one that is nobody's.
+    """
+
+    id: str
+    backend: str
+    description: str
+    precision: Precision = Precision.FLOAT32
+    autocast: Precision | None = None
+    quantization: Quantization | None = None
+    base: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.id or any(character in self.id for character in ", []"):
+            raise InvalidSetting(f"variant id {self.id!r} must not be empty or hold a comma, space or bracket")
+
+
+CATALOGUE: tuple[Variant, ...] = (
+    Variant("fp32", "torch", "float32 weights"),
+    Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
+    Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
+    Variant("autocast-bf16", "torch", "float32 weights, bfloat16 autocast", autocast=Precision.BFLOAT16),
+    Variant("autocast-fp16", "torch", "float32 weights, float16 autocast", autocast=Precision.FLOAT16),
+    Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime"),
+    Variant(
+        "ort-int8-dynamic",
+        "onnxruntime",
+        "ort-fp32 with int8 weights, activations quantized as they come",
+        quantization=Quantization.ORT_INT8_DYNAMIC,
+        base="ort-fp32",
+    ),
+    Variant(
+        "ort-int8-static",
+        "onnxruntime",
+        "ort-fp32 with int8 weights and activation ranges calibrated beforehand",
+        quantization=Quantization.ORT_INT8_STATIC,
+        base="ort-fp32",
+    ),
+    Variant("bnb-int8", "bitsandbytes", "LLM.int8() weights", quantization=Quantization.BNB_INT8, base="fp32"),
+    Variant("bnb-nf4", "bitsandbytes", "4-bit NormalFloat weights", quantization=Quantization.BNB_NF4, base="fp32"),
+    Variant("bnb-fp4", "bitsandbytes", "4-bit float weights", quantization=Quantization.BNB_FP4, base="fp32"),
+)
+
+
+def select_variants(text: str, catalogue: Sequence[Variant], reference: str) -> tuple[Variant, ...]:
+    """The variants that a comma-separated list of ids names, the reference first, each once.
+
+    An empty text means the whole catalogue. A dtype's spelling ("half") stands for its variant ("fp16").
+    Raises UnknownName with the known ids.
+    """
+    by_id = {variant.id: variant for variant in catalogue}
+    names = [name.strip() for name in text.split(",") if name.strip()] or list(by_id)
+    chosen = {variant.id: variant for variant in (_find(name, by_id) for name in names)}
+    first = _find(reference, by_id).id
+    return tuple(sorted(chosen.values(), key=lambda variant: variant.id != first))
+
+
+def _find(name: str, by_id: Mapping[str, Variant]) -> Variant:
+    if name in by_id:
+        return by_id[name]
+    precision = SPELLINGS.get(name.lower())
+    for variant in by_id.values():
+        if precision is not None and variant.precision is precision and is_plain(variant):
+            return variant
+    raise UnknownName("variant", name, by_id)
+
+
+def is_plain(variant: Variant) -> bool:
+    """Whether the variant is nothing but the torch model in a dtype."""
+    return variant.backend == "torch" and variant.autocast is None and variant.quantization is None
+
+
+def narrow(names: Sequence[str], variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """Those of `variants` that are named, by id or as a group: "precision" for the torch model in each dtype and under
+    autocast, "quantization" for quantized variants and what they are made from, "reference" for the first one. No
+    names: all.
+
+    Raises UnknownName for a name that is neither a group nor an id of the catalogue or of `variants`.
+    """
+    if not names:
+        return tuple(variants)
+    groups = {"precision": _precisions(variants), "quantization": _quantized_and_bases(variants)}
+    groups["reference"] = {variant.id for variant in variants[:1]}
+    known = {variant.id for variant in (*CATALOGUE, *variants)}
+    for name in names:
+        if name not in known and name not in groups:
+            raise UnknownName("variant or group of variants", name, (*groups, *sorted(known)))
+    wanted = set().union(*(groups.get(name, {name}) for name in names))
+    return tuple(variant for variant in variants if variant.id in wanted)
+
+
+def _precisions(variants: Iterable[Variant]) -> set[str]:
+    return {variant.id for variant in variants if variant.backend == "torch" and variant.quantization is None}
+
+
+def _quantized_and_bases(variants: Iterable[Variant]) -> set[str]:
+    quantized = [variant for variant in variants if variant.quantization is not None]
+    return {variant.id for variant in quantized} | {variant.base for variant in quantized if variant.base}

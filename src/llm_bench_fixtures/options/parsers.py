@@ -1,0 +1,117 @@
+"""From the text of an option to its value, or an InvalidSetting that says what was expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+class WindowScheme(StrEnum):
+    """How a corpus is cut to be scored."""
+
+    STRIDED = "strided"
+    ROLLING = "rolling"
+    LLAMA = "llama"
+
+
+class LoadFormat(StrEnum):
+    AUTO = "auto"
+    DUMMY = "dummy"
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise InvalidSetting("expected at least one name")
+    return names
+
+
+def parse_bool(text: str) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    try:
+        return words[text.strip().lower()]
+    except KeyError:
+        raise UnknownName("truth value", text, words) from None
+
+
+def integer_of_at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise InvalidSetting(f"expected a whole number, got {text!r}") from None
+        if number < least:
+            raise InvalidSetting(f"expected at least {least}, got {number}")
+        return number
+
+    return parse
+
+
+def parse_seconds(text: str) -> float:
+    seconds = _number(text)
+    if seconds is None:
+        raise InvalidSetting(f"expected seconds, got {text!r}")
+    return seconds
+
+
+def parse_share(text: str) -> float:
+    """0.05 and 5% are the same."""
+    number = _number(text.strip().removesuffix("%"))
+    if number is None:
+        raise InvalidSetting(f"expected a share such as 5% or 0.05, got {text!r}")
+    if text.strip().endswith("%"):
+        return number / 100
+    if number >= 1:
+        raise InvalidSetting(f"{text} would be {number:.0%}: type {text}%, or a share below 1")
+    return number
+
+
+def _number(text: str) -> float | None:
+    """A finite number that isn't negative."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < math.inf else None
+
+
+def parse_window(text: str) -> int:
+    return 0 if text == "0" else integer_of_at_least(2)(text)
+
+
+def parse_positive_integers(text: str) -> tuple[int, ...]:
+    """Ascending, each once."""
+    return tuple(sorted({integer_of_at_least(1)(part) for part in parse_names(text)}))
+
+
+def parse_load_format(text: str) -> LoadFormat:
+    if text not in list(LoadFormat):
+        raise UnknownName("load format", text, LoadFormat)
+    return LoadFormat(text)
+
+
+def parse_window_scheme(text: str) -> WindowScheme:
+    if text not in list(WindowScheme):
+        raise UnknownName("scheme of windows", text, WindowScheme)
+    return WindowScheme(text)
+
+
+def parse_path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def parse_optional_path(text: str) -> Path | None:
+    return parse_path(text) if text else None
+
+
+def parse_device(text: str) -> str:
+    kind, _, index = text.partition(":")
+    if text in DEVICES or (kind == "cuda" and index.isdecimal()):
+        return text
+    raise InvalidSetting(f"unknown device {text!r}. Known: auto, cpu, cuda, cuda:N, mps")

@@ -1,0 +1,189 @@
+"""The table of options: their names, defaults and help.
+
+Each row of `OPTIONS` is at the same time the command-line flag `--llm-NAME`, the ini value `llm_NAME` and the field
+`NAME` of `Settings`. The command line wins over the ini file, and that over the default. The gate and the backends
+have rows of their own beside what reads them.
+
+Every pytest run in the environment reads this table, so nothing is imported here that pytest itself doesn't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.options.parsers import (
+    integer_of_at_least,
+    parse_bool,
+    parse_device,
+    parse_load_format,
+    parse_names,
+    parse_optional_path,
+    parse_path,
+    parse_positive_integers,
+    parse_seconds,
+    parse_share,
+    parse_window,
+    parse_window_scheme,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Option(Generic[T]):
+    """One setting: how it is parsed, its default as one would type it, and what `--help` says."""
+
+    name: str
+    parse: Callable[[str], T]
+    default: str
+    metavar: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return "--llm-" + self.name.replace("_", "-")
+
+    @property
+    def ini(self) -> str:
+        return "llm_" + self.name
+
+    @property
+    def full_help(self) -> str:
+        return self.help if self.is_switch or not self.default else f"{self.help}. Default: {self.default}"
+
+    @property
+    def is_switch(self) -> bool:
+        return self.parse is parse_bool
+
+    def read(self, given: Mapping[str, str]) -> T:
+        """The value of this option among texts by option name. Raises InvalidSetting that names the flag."""
+        text = given.get(self.name)
+        try:
+            return self.parse(self.default if text is None else text)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{self.flag}: {error}") from error
+
+
+OPTIONS: tuple[Option[Any], ...] = (
+    Option(
+        "model",
+        parse_names,
+        "tiny",
+        "MODEL[,MODEL...]",
+        "hub id or local folder of the model, 'tiny' for the embedded one, or with --llm-load-format=dummy also a "
+        "preset (gpt2, llama-125m). Of a list, the first that loads is used",
+    ),
+    Option(
+        "load_format",
+        parse_load_format,
+        "auto",
+        "FORMAT",
+        "auto: the model's own weights. dummy: seeded random weights in the shape of the model's config, with the "
+        "embedded tokenizer: real cost, no download, no meaning",
+    ),
+    Option("trust_remote_code", parse_bool, "false", "", "let the model's repository run its own Python code"),
+    Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or mps"),
+    Option(
+        "variants",
+        str,
+        "",
+        "ID[,ID...]",
+        "ways to run the model, such as fp32,bf16,bnb-nf4,ort-int8-dynamic. Default: all, and those that can't run "
+        "here are skipped with their reason",
+    ),
+    Option("reference", str, "fp32", "ID", "the variant that the others are compared with; it runs first"),
+    Option("new_tokens", integer_of_at_least(1), "16", "N", "tokens to generate for each prompt"),
+    Option("rounds", integer_of_at_least(1), "3", "N", "timed rounds of each benchmark, at least"),
+    Option(
+        "warmup_rounds",
+        integer_of_at_least(1),
+        "1",
+        "N",
+        "untimed rounds before the timed ones; in the first of them memory and work are observed",
+    ),
+    Option(
+        "precision",
+        parse_share,
+        "5%",
+        "SHARE",
+        "add timed rounds until the latency's 95% interval is within this share of it to either side, such as 2%, or "
+        "--llm-max-time is spent. 0: only --llm-rounds",
+    ),
+    Option(
+        "max_time",
+        parse_seconds,
+        "0.5",
+        "SECONDS",
+        "of timed rounds for one benchmark, after which --llm-precision adds no more",
+    ),
+    Option(
+        "probe",
+        parse_bool,
+        "false",
+        "",
+        "before each timed round time a fixed matrix product and a fixed read of memory too, some milliseconds that "
+        "are in no latency: wherever times are compared with those of another run, they tell how much slower the "
+        "machine itself was. Use it in both runs: it empties the caches before each round",
+    ),
+    Option(
+        "isolate",
+        parse_bool,
+        "false",
+        "",
+        "run each variant in a process of its own: its memory and its first generate are then its own, and a crash "
+        "ends only its benchmarks",
+    ),
+    Option(
+        "limits_time",
+        parse_seconds,
+        "2",
+        "SECONDS",
+        "to measure how fast this machine reads memory and multiplies matrices, which the speeds are compared with. "
+        "0: leave that out",
+    ),
+    Option(
+        "prompt_lengths", parse_positive_integers, "16,64,128,256", "N[,N...]", "prompt lengths to sweep, in tokens"
+    ),
+    Option("batch_sizes", parse_positive_integers, "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
+    Option(
+        "corpus",
+        parse_optional_path,
+        "",
+        "FILE",
+        "text file, or folder of .txt files, to compute the perplexity on. Default: the embedded corpus",
+    ),
+    Option(
+        "windows",
+        parse_window_scheme,
+        "strided",
+        "SCHEME",
+        "how the corpus is cut to score it. strided: Hugging Face's perplexity; rolling: as lm-evaluation-harness; "
+        "llama: as llama-perplexity",
+    ),
+    Option(
+        "window",
+        parse_window,
+        "0",
+        "N",
+        "tokens that the model sees at once when it scores the corpus. 0: its context, at most 1024",
+    ),
+    Option(
+        "stride",
+        integer_of_at_least(0),
+        "0",
+        "N",
+        "tokens from one strided window's start to the next. 0: half a window",
+    ),
+    Option("seed", integer_of_at_least(0), "0", "N", "seed of the dummy weights"),
+    Option("report", parse_path, "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
+    Option(
+        "cache_dir",
+        parse_optional_path,
+        "",
+        "DIR",
+        "folder for exported and quantized models. Default: this user's cache folder",
+    ),
+)

@@ -1,0 +1,247 @@
+"""One workload under pytest-benchmark: its timed rounds, what is observed of it besides, and the record of both."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from llm_bench_fixtures.errors import LlmBenchError, WorkloadUnsupported
+from llm_bench_fixtures.plugin.items import identify
+from llm_bench_fixtures.plugin.stash import TURNS
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.observation import Observation
+    from llm_bench_fixtures.measure.timing import Round
+    from llm_bench_fixtures.measure.work import Observed, Work
+    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.plugin.pair_worker import Turns
+    from llm_bench_fixtures.plugin.session import BenchSession
+    from llm_bench_fixtures.results.record import MemoryFacts, Record
+    from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
+
+TIME_DIGITS = 7  # of a token's seconds: clocks are no finer than 0.1 µs, and records stay small
+
+
+class LlmBenchmark:
+    """Runs one workload under pytest-benchmark and hands its record to the report."""
+
+    def __init__(
+        self, item: pytest.Item, benchmark: Any, model: Model, prompts: Prompts, session: BenchSession
+    ) -> None:
+        self._item = item
+        self._benchmark = benchmark
+        self._model = model
+        self._prompts = prompts
+        self._session = session
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of the longest prompt that leaves the model room for --llm-new-tokens."""
+        return self._model.facts.context_length - self._session.settings.new_tokens
+
+    def __call__(
+        self,
+        prompts: str | TokenIds | Sequence[str | TokenIds],
+        *,
+        new_tokens: int | None = None,
+        batch_size: int | None = None,
+        padding: Padding | None = None,
+        cache: CacheKind | str = "dynamic",
+    ) -> Record:
+        """Generate greedily from the prompts, several rounds, and return what was measured.
+
+        prompts: one or more, each a text or a tuple of token ids. new_tokens: default --llm-new-tokens.
+        batch_size: prompts that run together; default all. padding: default left, to the longest.
+        Skips the test where the model can't run the workload (no such cache, or longer than its context).
+        """
+        from llm_bench_fixtures.workloads import CacheKind, Padding, Workload
+
+        rows = self._encode(prompts)
+        workload = Workload(
+            prompts=rows,
+            new_tokens=self._session.settings.new_tokens if new_tokens is None else new_tokens,
+            batch_size=len(rows) if batch_size is None else batch_size,
+            padding=padding or Padding(),
+            cache=CacheKind(cache),
+        )
+        self._check_marks()
+        try:
+            check_supported(self._model, workload)
+        except WorkloadUnsupported as error:
+            raise pytest.skip.Exception(str(error)) from None
+        try:
+            record = self._run(workload)
+        except LlmBenchError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+        return self._add(record)
+
+    def _check_marks(self) -> None:
+        """Fail a test whose `llm_gate` marker can't be used, before anything is measured."""
+        from llm_bench_fixtures.gate.rules import check_marks
+        from llm_bench_fixtures.plugin.stash import metrics_of
+
+        try:
+            check_marks(identify(self._item).gate, metrics_of(self._item.config))
+        except LlmBenchError as error:
+            raise pytest.fail.Exception(f"llm_gate: {error}", pytrace=False) from None
+
+    def _encode(self, prompts: str | TokenIds | Sequence[str | TokenIds]) -> tuple[TokenIds, ...]:
+        if isinstance(prompts, str) or (prompts and all(isinstance(part, int) for part in prompts)):
+            prompts = [prompts]  # type: ignore[list-item]  # one prompt
+        return tuple(self._prompts.encode(part) if isinstance(part, str) else tuple(part) for part in prompts)  # type: ignore[arg-type]
+
+    def _run(self, workload: Workload) -> Record:
+        from llm_bench_fixtures.measure.observation import observe
+        from llm_bench_fixtures.models.loading import translate_out_of_memory
+        from llm_bench_fixtures.models.quiet import quiet_libraries
+        from llm_bench_fixtures.progress import Phase
+
+        self._benchmark.group = self._benchmark.group or identify(self._item).scenario
+        with (
+            quiet_libraries(),
+            translate_out_of_memory(self._model.variant.id),
+            self._session.progress.counted(Phase.GENERATING),
+        ):
+            is_timed = self._benchmark.enabled  # not under --benchmark-disable, where one round runs
+            turns = self._item.config.stash.get(TURNS, None)
+            is_observed = is_timed and (turns is None or turns.observes)
+            observation = self._model.call(observe, workload) if is_observed else None
+            rounds = (
+                self._take_turns(workload, turns)
+                if turns
+                else self._time(workload, self._session.settings.warmup_rounds - 1)
+            )
+        return self._record(workload, rounds if is_timed else [], rounds[-1].continuations, observation)
+
+    def _take_turns(self, workload: Workload, turns: Turns) -> list[Round]:
+        """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
+        rounds: list[Round] = []
+        self._benchmark.pedantic(lambda: rounds.extend(turns.take(self._item.nodeid, self._model, workload)))
+        return rounds
+
+    def _time(self, workload: Workload, warmup_rounds: int) -> list[Round]:
+        """The timed rounds: pytest-benchmark's, and what --llm-precision asks for beyond them.
+
+        warmup_rounds: besides the one in which the workload was observed.
+        """
+        from llm_bench_fixtures.measure.timing import run_round
+
+        settings = self._session.settings
+        rounds: list[Round] = []
+
+        def measure(probe_s: tuple[float, float] | None) -> None:
+            rounds.append(replace(self._model.call(run_round, workload), probe_s=probe_s))
+
+        self._benchmark.pedantic(
+            measure, setup=lambda: ((self._probe_s(),), {}), rounds=settings.rounds, warmup_rounds=warmup_rounds
+        )
+        stats = self._benchmark.stats
+        if not stats:
+            return rounds
+        del rounds[warmup_rounds + settings.rounds :]  # those that --benchmark-cprofile ran
+        del rounds[:warmup_rounds]
+        while self._wants_more([done.latency_s for done in rounds]):
+            probe_s = self._probe_s()
+            started = time.perf_counter()
+            measure(probe_s)
+            stats.update(time.perf_counter() - started)
+        return rounds
+
+    def _probe_s(self) -> tuple[float, float] | None:
+        """Of the probe, run now; None where none is asked for, or nothing is timed."""
+        from llm_bench_fixtures.measure.probe import run_probe
+
+        is_wanted = self._session.settings.probe and self._benchmark.enabled
+        return self._model.call(run_probe) if is_wanted else None
+
+    def _wants_more(self, rounds_s: Sequence[float]) -> bool:
+        from llm_bench_fixtures.results.spread import interval
+
+        settings = self._session.settings
+        if not settings.precision or sum(rounds_s) >= settings.max_time:
+            return False
+        found = interval(rounds_s)
+        return found is None or found.relative_half_width > settings.precision
+
+    def _record(
+        self,
+        workload: Workload,
+        timed: Sequence[Round],
+        continuations: Sequence[TokenIds],
+        observation: Observation | None,
+    ) -> Record:
+        from llm_bench_fixtures.results.record import Status, WorkloadFacts
+
+        measured = Status.MEASURED if timed else Status.NOT_MEASURED
+        return replace(
+            identify(self._item).record(measured),
+            reason="" if timed else "--benchmark-disable",
+            workload=WorkloadFacts(
+                digest=workload.digest,
+                prompts_digest=workload.prompts_digest,
+                prompts=len(workload.prompts),
+                batch_size=workload.batch_size,
+                prompt_tokens=workload.prompt_tokens,
+                padded_tokens=workload.padded_tokens,
+                new_tokens=workload.new_tokens * len(workload.prompts),
+                cache=workload.cache.value,
+                padding_side=workload.padding.side.value,
+            ),
+            rounds_s=tuple(done.latency_s for done in timed),
+            batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
+            tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
+            batch_rows=tuple(map(len, workload.groups)),
+            energy_j=tuple(done.energy_j for done in timed if done.energy_j is not None),
+            probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
+            work=self._count(workload, observation.observed) if observation else None,
+            memory=self._memory_facts(observation) if observation else None,
+            outputs=tuple(self._prompts.decode(ids) for ids in continuations),
+            extra=self._session.compare_texts(self._model.variant, workload, continuations),
+        )
+
+    def _count(self, workload: Workload, observed: Observed) -> Work:
+        from llm_bench_fixtures.measure.work import count_work
+        from llm_bench_fixtures.progress import Phase
+
+        with self._session.progress.activity(Phase.COUNTING, "counting the model's operations"):
+            return count_work(workload, observed, self._session.flops, self._model.facts.weight_bytes_read)
+
+    def _memory_facts(self, observation: Observation) -> MemoryFacts:
+        from llm_bench_fixtures.results.record import MemoryFacts
+
+        peak = observation.peak
+        return MemoryFacts(
+            peak_resident_bytes=peak.rise_over(self._model.facts.resident_before_load_bytes),
+            cuda_allocated_bytes=peak.cuda_allocated_bytes,
+            cuda_reserved_bytes=peak.cuda_reserved_bytes,
+            method=peak.method.value,
+        )
+
+    def _add(self, record: Record) -> Record:
+        """Put the record, with what other plugins measure, into the report."""
+        config = self._item.config
+        added = config.hook.pytest_llm_bench_measure(config=config, model=self._model, record=record)
+        extra = {name: float(value) for part in added for name, value in part.items() if math.isfinite(value)}
+        record = replace(record, extra={**record.extra, **extra})
+        self._session.results.add_record(record)
+        return record
+
+
+def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:
+    return tuple(round(value, TIME_DIGITS) for value in seconds)
+
+
+def check_supported(model: Model, workload: Workload) -> None:
+    """Raise WorkloadUnsupported where the model has no such cache, or too short a context."""
+    if workload.cache not in model.facts.cache_kinds:
+        raise WorkloadUnsupported(f"{model.variant.id} can't generate with cache {workload.cache}")
+    if workload.longest_sequence > model.facts.context_length:
+        raise WorkloadUnsupported(
+            f"{workload.longest_sequence} tokens, padding and new ones included, don't fit the model's context of "
+            f"{model.facts.context_length}"
+        )

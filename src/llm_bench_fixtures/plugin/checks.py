@@ -1,0 +1,98 @@
+"""What tests call besides benchmarks: whether answers depend on how a model is run, and what the measuring costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from llm_bench_fixtures.errors import LlmBenchError, WorkloadUnsupported
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.equivalence import Equivalence, Way
+    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.plugin.session import BenchSession
+    from llm_bench_fixtures.workloads import TokenIds
+
+
+class LlmEquivalence:
+    """Compares ways to run one model, and hands each outcome to the report."""
+
+    def __init__(self, model: Model, session: BenchSession) -> None:
+        self._model = model
+        self._session = session
+        self._found: dict[tuple[tuple[TokenIds, ...], int], dict[Way, Equivalence]] = {}
+
+    def __call__(self, prompts: Sequence[TokenIds], way: Way | str, *, new_tokens: int = 4) -> Equivalence:
+        """Fails the test where the way changes the answers beyond float error; skips it where the model can't run so.
+
+        prompts: token ids of each; of unequal lengths, so that a batch of them is padded.
+        """
+        from llm_bench_fixtures.measure.equivalence import Verdict, Way
+
+        try:
+            found = self._compare(tuple(prompts), new_tokens)[Way(way)]
+        except LlmBenchError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+        self._session.results.add_equivalence(self._model.variant.id, found)
+        if found.verdict is Verdict.NOT_SUPPORTED:
+            pytest.skip(found.sentence)
+        if found.verdict is Verdict.DIVERGES:
+            pytest.fail(found.sentence, pytrace=False)
+        return found
+
+    def _compare(self, prompts: tuple[TokenIds, ...], new_tokens: int) -> dict[Way, Equivalence]:
+        """Every way, once for the same prompts."""
+        from llm_bench_fixtures.measure.equivalence import check_equivalence
+        from llm_bench_fixtures.models.loading import translate_out_of_memory
+        from llm_bench_fixtures.models.quiet import quiet_libraries
+        from llm_bench_fixtures.progress import Phase
+
+        name = self._model.variant.id
+        if (prompts, new_tokens) not in self._found:
+            with (
+                self._session.progress.activity(Phase.CHECKING, f"comparing ways to run {name}"),
+                quiet_libraries(),
+                translate_out_of_memory(name),
+            ):
+                found = self._model.call(check_equivalence, prompts, new_tokens)
+            self._found[prompts, new_tokens] = {one.way: one for one in found}
+        return self._found[prompts, new_tokens]
+
+
+class LlmOverhead:
+    """Compares `generate` with and without its tokens' times taken, and hands the outcome to the report."""
+
+    def __init__(self, model: Model, session: BenchSession) -> None:
+        self._model = model
+        self._session = session
+
+    def __call__(self, prompt: TokenIds, *, pairs: int = 150, budget_s: float = 20.0) -> tuple[float, ...]:
+        """Ratios of alternated pairs: seconds of `generate` with the times taken / without.
+
+        pairs: at most; once `budget_s` seconds are spent no more begin.
+        """
+        from llm_bench_fixtures.measure.overhead import instrumentation_ratios
+        from llm_bench_fixtures.models.loading import translate_out_of_memory
+        from llm_bench_fixtures.models.quiet import quiet_libraries
+        from llm_bench_fixtures.plugin.benchmark import check_supported
+        from llm_bench_fixtures.progress import Phase
+        from llm_bench_fixtures.workloads import Workload
+
+        workload = Workload((prompt,), self._session.settings.new_tokens, batch_size=1)
+        text = "comparing generate with and without its tokens' times"
+        try:
+            check_supported(self._model, workload)
+            with (
+                self._session.progress.activity(Phase.GENERATING, text),
+                quiet_libraries(),
+                translate_out_of_memory(self._model.variant.id),
+            ):
+                ratios = self._model.call(instrumentation_ratios, workload, pairs, budget_s)
+        except WorkloadUnsupported as error:
+            raise pytest.skip.Exception(str(error)) from None
+        except LlmBenchError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+        self._session.results.add_instrumentation(self._model.variant.id, ratios)
+        return ratios

@@ -1,0 +1,104 @@
+"""The fixtures that a benchmark is written with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError
+from llm_bench_fixtures.plugin.items import variant_of
+from llm_bench_fixtures.plugin.stash import bench_session, is_timing, settings_of
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
+    from llm_bench_fixtures.plugin.checks import LlmEquivalence, LlmOverhead
+    from llm_bench_fixtures.plugin.session import BenchSession
+    from llm_bench_fixtures.workloads import Corpus, Prompts
+
+
+@pytest.fixture(scope="session")
+def llm_session(request: pytest.FixtureRequest) -> BenchSession:
+    """What the run's benchmarks share. Where no model can be found, a run of nothing but benchmarks ends."""
+    session = bench_session(request.config)
+    try:
+        _ = session.device, session.source, session.corpus
+    except LlmBenchError as error:
+        if all(variant_of(item) for item in request.session.items):
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        pytest.fail(str(error), pytrace=False)  # there are tests that need no model
+    return session
+
+
+@pytest.fixture(scope="session")
+def llm_device(llm_session: BenchSession) -> Device:
+    """The device that the models run on."""
+    return llm_session.device
+
+
+@pytest.fixture(scope="session")
+def llm_prompts(llm_session: BenchSession) -> Prompts:
+    """Prompts in the model's tokens: of exact lengths, of varying lengths, the standard ones, the unusual ones."""
+    return llm_session.prompts
+
+
+@pytest.fixture(scope="session")
+def llm_corpus(llm_session: BenchSession) -> Corpus:
+    """The texts that quality is measured on."""
+    return llm_session.corpus
+
+
+@pytest.fixture(scope="session")
+def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    """All values of --llm-batch-sizes; `llm_batch_size` is one of them."""
+    return settings_of(request.config).batch_sizes
+
+
+@pytest.fixture(scope="session")
+def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[Model]:
+    """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
+    try:
+        model = llm_session.load(request.param)
+    except BackendUnavailable as error:
+        raise pytest.skip.Exception(str(error)) from None
+    except LlmBenchError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    yield model
+    model.close()
+    if not hasattr(request.config, "workerinput"):  # pytest-xdist's workers measure nothing
+        llm_session.save()
+
+
+@pytest.fixture(scope="session")
+def llm_equivalence(llm_model: Model, llm_session: BenchSession) -> LlmEquivalence:
+    """Call it with prompts and a way to run them, to check that `llm_model` answers as in the plain way."""
+    from llm_bench_fixtures.plugin.checks import LlmEquivalence
+
+    return LlmEquivalence(llm_model, llm_session)
+
+
+@pytest.fixture
+def llm_benchmark(
+    request: pytest.FixtureRequest,
+    benchmark: Any,
+    llm_model: Model,
+    llm_prompts: Prompts,
+    llm_session: BenchSession,
+) -> LlmBenchmark:
+    """Call it with a prompt, or several, to benchmark their generation by `llm_model`."""
+    from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
+
+    return LlmBenchmark(request.node, benchmark, llm_model, llm_prompts, llm_session)
+
+
+@pytest.fixture
+def llm_overhead(request: pytest.FixtureRequest, llm_model: Model, llm_session: BenchSession) -> LlmOverhead:
+    """Call it with a prompt to measure what taking each token's time costs; the report tells the outcome."""
+    from llm_bench_fixtures.plugin.checks import LlmOverhead
+
+    if not is_timing(request.config):
+        pytest.skip("nothing is timed in this run")
+    return LlmOverhead(llm_model, llm_session)

@@ -1,0 +1,219 @@
+"""pytest's hooks. Each delegates; torch and the like are imported only once a test asks for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from llm_bench_fixtures.plugin import hookspecs
+from llm_bench_fixtures.plugin.finish import write_results
+from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
+    llm_batch_sizes,
+    llm_benchmark,
+    llm_corpus,
+    llm_device,
+    llm_equivalence,
+    llm_model,
+    llm_overhead,
+    llm_prompts,
+    llm_session,
+)
+from llm_bench_fixtures.plugin.items import identify, variant_of
+from llm_bench_fixtures.plugin.judging import (
+    BASELINE,
+    HAS_BENCHMARKS,
+    OUTCOME,
+    check_is_gated,
+    choose_baseline,
+    finish_gate,
+    gate_summary,
+    is_gated,
+)
+from llm_bench_fixtures.plugin.stash import (
+    ALL_OPTIONS,
+    RUN,
+    SESSION,
+    any_given,
+    bench_session,
+    check_settings,
+    metrics_of,
+    selected_variants,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.workloads import Corpus
+
+MARKERS = (
+    "llm_variants(*names): run the test on these variants only: ids, or the groups precision, quantization, reference",
+    "llm_gate(METRIC=CHANGE, ...): what may change for the worse in this test, over all rules: perplexity='0.5%'",
+    "llm_scenario(name): the scenario that the test belongs to in the report; default: its file's name",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("llm-bench", "benchmarks of language-model text generation (llm-bench-fixtures)")
+    for option in ALL_OPTIONS:
+        how: dict[str, Any] = {"metavar": option.metavar}
+        if option.is_switch:
+            how = {"action": "store_const", "const": "true"}
+        group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help.replace("%", "%%"), **how)
+        parser.addini(option.ini, f"as {option.flag}", default=None)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    check_settings(config)
+    if any_given(config):
+        check_is_gated(config)
+        if is_gated(config):
+            choose_baseline(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Refuse an unknown variant before any file is collected."""
+    if any_given(session.config):
+        selected_variants(session.config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `llm_model` once for each variant, and one that takes a sweep's value once for each."""
+    for name, setting in (("llm_batch_size", "batch_sizes"), ("llm_prompt_length", "prompt_lengths")):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, getattr(settings_of(metafunc.config), setting))
+    if "llm_model" in metafunc.fixturenames:
+        names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
+        try:
+            variants = selected_variants(metafunc.config, names)
+        except pytest.UsageError as error:  # which pytest would show with a traceback here
+            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: llm_variants: {error}") from error
+        ids = [variant.id for variant in variants]
+        metafunc.parametrize("llm_model", variants, ids=ids, indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put all tests of a variant together, the reference's first, so that each is loaded once and one at a time.
+
+    pytest's own ordering by session parameter goes by their position in each test's list, which differs from test to
+    test.
+    """
+    if any(variant_of(item) for item in items):
+        config.stash[HAS_BENCHMARKS] = True
+        from llm_bench_fixtures.plugin.storage import keep_with_project
+
+        keep_with_project(config)
+        order = [variant.id for variant in selected_variants(config)]
+        items.sort(key=lambda item: order.index(variant.id) if (variant := variant_of(item)) else -1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
+        _add_outcome(item, call, report)
+    return report
+
+
+def _add_outcome(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """A benchmark that was skipped or failed is a row of the report too, with its reason."""
+    from llm_bench_fixtures.results.record import Status
+
+    status = Status.SKIPPED if report.skipped else Status.ERROR
+    bench_session(item.config).results.add_outcome(identify(item).record(status, _reason(call)))
+
+
+def _reason(call: pytest.CallInfo[None]) -> str:
+    if call.excinfo is None:
+        return ""
+    error = call.excinfo.value
+    if isinstance(error, (pytest.skip.Exception, pytest.fail.Exception)):
+        return str(error.msg)
+    return f"{type(error).__name__}: {str(error).strip()}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
+    """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run."""
+    if not hasattr(session.config, "workerinput"):  # pytest-xdist's workers measure nothing
+        write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or _was_stopped(session))
+        if BASELINE in session.config.stash:
+            finish_gate(session)
+    yield
+
+
+def _was_stopped(session: pytest.Session) -> bool:
+    """By -x, --maxfail or a plugin, before all tests had run."""
+    return bool(session.shouldstop or session.shouldfail)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> Generator[None]:
+    """Below pytest-benchmark's table, also where that ends in a failed comparison, which it raises."""
+    try:
+        yield
+    finally:
+        _show_summary(terminalreporter, config)
+
+
+def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    if RUN in config.stash:
+        from llm_bench_fixtures.report.terminal import summary_lines
+
+        for line in summary_lines(
+            config.stash[RUN], metrics_of(config), settings_of(config).report, terminalreporter._tw.fullwidth
+        ):
+            terminalreporter.write_line(line)
+    if OUTCOME in config.stash:
+        for line in gate_summary(config, terminalreporter._tw.fullwidth):
+            terminalreporter.write_line(line)
+
+
+def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> Mapping[str, float]:
+    """The plugin's own quality metrics: of the model by itself, and against the reference."""
+    from llm_bench_fixtures.measure.quality import score_corpus
+    from llm_bench_fixtures.measure.windows import plan_windows
+
+    session = bench_session(config)
+    keep, compare_with = session.reference_folders(model.variant)
+    plan = plan_windows(settings_of(config))
+    score = model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
+    session.note_loss_blocks(model.variant, score.loss_blocks)
+    return score.metrics
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
+    """Of the project that is measured, which pytest-benchmark looks for in the working folder."""
+    if SESSION not in config.stash:
+        return (yield)
+    from llm_bench_fixtures.plugin.storage import in_project, with_branch
+
+    with in_project(config):
+        return with_branch((yield))
+
+
+def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
+    """The run's results go into whatever pytest-benchmark writes, so that its storage is a history of ours."""
+    if RUN in config.stash:
+        from llm_bench_fixtures.history.saved import to_stored
+
+        to_stored(output_json, config.stash[RUN])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SESSION in config.stash:
+        config.stash[SESSION].close()

@@ -1,0 +1,179 @@
+"""The gate within a pytest run: its baseline is chosen before the tests, and the run is judged before it is saved."""
+
+from __future__ import annotations
+
+import glob
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
+from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.plugin.stash import TURNS, is_timing, metrics_of, or_usage_error, selection_of, settings_of
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.gate.decision import Outcome
+    from llm_bench_fixtures.gate.rules import Rules
+    from llm_bench_fixtures.history.baseline import Baseline
+    from llm_bench_fixtures.results.record import Run
+
+BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
+HAS_BENCHMARKS: pytest.StashKey[bool] = pytest.StashKey()  # whether any was collected
+OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
+
+
+def choose_baseline(config: pytest.Config) -> None:
+    """Choose the run to judge by, and have pytest-benchmark compare with that one too: by itself it would read every
+    file there is. UsageError for a run that was named and can't be had, and for a rule on an unknown metric."""
+    rules_of(config)
+    try:
+        baseline = _find_baseline(config)
+    except LlmBenchError as error:
+        raise pytest.UsageError(f"--llm-gate: {error}") from error
+    config.stash[BASELINE] = baseline
+    if baseline.run is not None and config.getoption("benchmark_compare"):
+        config.option.benchmark_compare = _name_in_storage(Path(baseline.run.source), _storage(config))
+
+
+def _name_in_storage(path: Path, storage: Path | None) -> str:
+    """As pytest-benchmark takes it: machine and name, which it shows shorter; a file from elsewhere by its path."""
+    if storage is None or path.parent.parent.resolve() != storage.resolve():
+        return str(path)
+    return f"{glob.escape(path.parent.name)}/{glob.escape(path.stem)}"
+
+
+def check_is_gated(config: pytest.Config) -> None:
+    """UsageError where the command line says how to judge, but not to."""
+    given = [option.flag for option in options.HOW if config.getoption(option.ini)]
+    if given and not settings_of(config).of(options.GATE):
+        raise pytest.UsageError(f"{', '.join(given)}: say --llm-gate too, or nothing is judged")
+
+
+def is_gated(config: pytest.Config) -> bool:
+    """Whether this process is to judge the run: not one that only collects, and no worker of pytest-xdist's or of a
+    paired run."""
+    idle = config.getoption("collectonly") or hasattr(config, "workerinput") or TURNS in config.stash
+    return settings_of(config).of(options.GATE) and not idle
+
+
+def rules_of(config: pytest.Config) -> Rules:
+    """The rules of the options. UsageError for an unknown metric."""
+    from llm_bench_fixtures.gate.rules import Rules, check_targets
+
+    named = settings_of(config).of(options.RULES)
+    or_usage_error(lambda: check_targets([rule.target for rule in named], metrics_of(config)))
+    return Rules(named)
+
+
+def _find_baseline(config: pytest.Config) -> Baseline:
+    from llm_bench_fixtures.history.baseline import Likeness, find_baseline
+    from llm_bench_fixtures.options.parsers import LoadFormat
+    from llm_bench_fixtures.plugin.storage import project_folder
+
+    settings = settings_of(config)
+    named = config.getoption("benchmark_compare")
+    wanted = settings.of(options.BASELINE) or (named if isinstance(named, str) else "")
+    likeness = Likeness(settings.model, settings.load_format is LoadFormat.DUMMY, selection_of(config))
+    return find_baseline(_storage(config), wanted, likeness, project_folder(config))
+
+
+def _storage(config: pytest.Config) -> Path | None:
+    """None where nothing was ever saved. Raises InvalidSetting where runs aren't kept in files."""
+    from llm_bench_fixtures.plugin.storage import storage_folder
+
+    if "://" in str(config.getoption("benchmark_storage")).removeprefix("file://"):
+        raise InvalidSetting("--benchmark-storage: the gate reads runs that are kept in a folder")
+    folder = storage_folder(config)
+    return folder if folder.is_dir() else None
+
+
+def judge_run(config: pytest.Config, run: Run) -> Run:
+    """Keep the outcome, and return the run marked where it didn't pass, so that it is no baseline by itself."""
+    from llm_bench_fixtures.gate.exit_status import ExitStatus
+
+    outcome = _judge(config, run)
+    config.stash[OUTCOME] = outcome
+    if outcome.status in (ExitStatus.PASSED, ExitStatus.NO_BASELINE):
+        return run
+    return replace(run, regressed=outcome.status is ExitStatus.REGRESSED, refused=outcome.status.words)
+
+
+def _judge(config: pytest.Config, run: Run) -> Outcome:
+    from llm_bench_fixtures.gate.comparison import compare_runs
+    from llm_bench_fixtures.gate.decision import decide, no_baseline, nothing_measured
+    from llm_bench_fixtures.history.saved import saved_run
+
+    allowed = settings_of(config).of(options.MISSING)
+    baseline = config.stash[BASELINE]
+    if not run.measured():
+        return nothing_measured("nothing was timed in this run")
+    if baseline.run is None:
+        return no_baseline(baseline.reason, allowed)
+    comparison = compare_runs(baseline.run, saved_run(run), rules_of(config), metrics_of(config))
+    return decide(comparison, allowed)
+
+
+def finish_gate(session: pytest.Session) -> None:
+    """Give the session its exit status, unless it has failed already, and write the summary that was asked for.
+
+    Where an ini file asks for the gate, a run without benchmarks is none of its business.
+    """
+    from llm_bench_fixtures.gate.decision import nothing_measured
+    from llm_bench_fixtures.report.comparison import gate_markdown, gate_report
+    from llm_bench_fixtures.results.storage import append_text
+
+    config = session.config
+    outcome = config.stash.get(OUTCOME, None)
+    if outcome is None:
+        if not config.getoption("llm_gate") and not config.stash.get(HAS_BENCHMARKS, False):
+            return
+        outcome = config.stash[OUTCOME] = nothing_measured(_why_nothing(config))
+    if session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = outcome.status
+    _add_to_junit(config, outcome)
+    summary = settings_of(config).of(options.SUMMARY)
+    if summary is not None:
+        try:
+            append_text(summary, gate_markdown(gate_report(outcome)))
+        except UnwritableFile as error:  # the run is saved all the same
+            warnings.warn(pytest.PytestWarning(f"--llm-gate-summary: {error}"), stacklevel=2)
+
+
+def _why_nothing(config: pytest.Config) -> str:
+    if is_timing(config):
+        return "no benchmark ran"
+    return "nothing is timed in pytest-xdist's workers, or under --benchmark-disable and --benchmark-skip"
+
+
+def _add_to_junit(config: pytest.Config, outcome: Outcome) -> None:
+    """A failed test case in --junit-xml for each test and variant that regressed, or one for another outcome."""
+    from _pytest.junitxml import xml_key
+
+    from llm_bench_fixtures.report.comparison import failures
+
+    xml = config.stash.get(xml_key, None)
+    if xml is None:
+        return
+    for subject, message in failures(outcome):
+        for when, result, text in (("call", "failed", message), ("teardown", "passed", None)):
+            file, _, rest = subject.rpartition("::")
+            nodeid = "::".join(filter(None, (file, "llm-gate", rest)))
+            report = pytest.TestReport(nodeid, (nodeid, None, nodeid), {}, result, text, when)  # type: ignore[arg-type]
+            xml.pytest_runtest_logreport(report)
+
+
+def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
+    """The gate's part of the terminal summary; on GitHub's runners with annotations."""
+    from llm_bench_fixtures.report.comparison import gate_lines, gate_report, github_annotations
+    from llm_bench_fixtures.text import harmless
+
+    outcome = config.stash[OUTCOME]
+    yield from gate_lines(gate_report(outcome), width)
+    yield from harmless(f"Not a baseline: {reason}" for reason in config.stash[BASELINE].passed_over[:3])
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        yield from github_annotations(outcome)

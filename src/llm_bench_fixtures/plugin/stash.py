@@ -1,0 +1,159 @@
+"""What the plugin keeps on pytest's config: the settings, and the session once a benchmark asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.gate import options as gate_options
+from llm_bench_fixtures.models import options as model_options
+from llm_bench_fixtures.options.table import OPTIONS
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.plugin.pair_worker import Turns
+    from llm_bench_fixtures.plugin.session import BenchSession, Scorer
+    from llm_bench_fixtures.results.metrics import Metric
+    from llm_bench_fixtures.results.record import Run
+
+T = TypeVar("T")
+
+ALL_OPTIONS = (*OPTIONS, *model_options.OPTIONS, *gate_options.OPTIONS)
+
+SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
+METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
+RUN: pytest.StashKey[Run] = pytest.StashKey()  # once the report is written
+TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
+    if SETTINGS not in config.stash:
+        from llm_bench_fixtures.options.settings import parse_settings
+
+        config.stash[SETTINGS] = settings = or_usage_error(lambda: parse_settings(_given(config)))
+        for option in (*model_options.OPTIONS, *gate_options.OPTIONS):
+            or_usage_error(partial(settings.of, option))
+    return config.stash[SETTINGS]
+
+
+def check_settings(config: pytest.Config) -> None:
+    """UsageError for an option or ini value that can't be used, before anything runs."""
+    if any_given(config):
+        settings_of(config)
+
+
+def any_given(config: pytest.Config) -> bool:
+    """Whether this run sets any of the options; the defaults need no check."""
+    return any(_given(config).values())
+
+
+def _given(config: pytest.Config) -> Mapping[str, str | None]:
+    return {option.name: config.getoption(option.ini) or config.getini(option.ini) or None for option in ALL_OPTIONS}
+
+
+def or_usage_error(compute: Callable[[], T]) -> T:
+    """What `compute` returns; a setting that it can't use becomes pytest's UsageError."""
+    try:
+        return compute()
+    except InvalidSetting as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def bench_session(config: pytest.Config) -> BenchSession:
+    """The session of this run, made when it is first asked for."""
+    if SESSION not in config.stash:
+        metrics_of(config)  # where it can't be, nothing is worth measuring
+        config.stash[SESSION] = _new_session(config)
+    return config.stash[SESSION]
+
+
+def _new_session(config: pytest.Config) -> BenchSession:
+    from llm_bench_fixtures.models.variants import select_variants
+    from llm_bench_fixtures.plugin.session import BenchSession
+    from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
+    from llm_bench_fixtures.progress import Progress
+
+    settings = settings_of(config)
+    if not is_timing(config):
+        settings = replace(settings, limits_time=0.0)
+    (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
+    return BenchSession(
+        settings,
+        reference.id,
+        Progress(TerminalProgress(config)),
+        score=_scorer(config),
+        commit=lambda: config.hook.pytest_benchmark_generate_commit_info(config=config),
+    )
+
+
+def _scorer(config: pytest.Config) -> Scorer:
+    """Asks the hooks for the quality of a model; nobody where only its times are wanted."""
+    turns = config.stash.get(TURNS, None)
+    score = config.hook.pytest_llm_bench_score
+    is_wanted = turns is None or turns.observes
+    return lambda model, corpus: score(config=config, model=model, corpus=corpus) if is_wanted else ()
+
+
+def is_timing(config: pytest.Config) -> bool:
+    """Whether this run times anything: not under --benchmark-disable or --benchmark-skip, nor in pytest-xdist."""
+    distributed = hasattr(config, "workerinput") or bool(config.getoption("numprocesses", None))
+    off = any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
+    return not distributed and not off
+
+
+def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
+    """The registry with the project's own. UsageError where two have the same name."""
+    if METRICS not in config.stash:
+        from llm_bench_fixtures.results.metrics import registry
+
+        groups = config.hook.pytest_llm_bench_metrics(config=config)
+        config.stash[METRICS] = or_usage_error(lambda: registry(metric for group in groups for metric in group))
+    return config.stash[METRICS]
+
+
+def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
+    """Every variant that this project knows: the package's, then those that its hooks add."""
+    from llm_bench_fixtures.models.variants import CATALOGUE
+
+    added = config.hook.pytest_llm_bench_variants(config=config)
+    return (*CATALOGUE, *(variant for group in added for variant in group))
+
+
+def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
+    """The variants that this run is to measure, the reference first; `names` narrows them to a test's marker."""
+    from llm_bench_fixtures.models.variants import narrow, select_variants
+
+    settings = settings_of(config)
+    return or_usage_error(
+        lambda: narrow(names or [], select_variants(settings.variants, catalogue(config), settings.reference))
+    )
+
+
+def selection_of(config: pytest.Config) -> tuple[str, ...]:
+    """What of the command line decides which tests run, and on which variants; the same for the same selection."""
+    paths = (_from_root(config, argument) for argument in config.args)
+    narrowing = {
+        "-k": config.getoption("keyword", ""),
+        "-m": config.getoption("markexpr", ""),
+        "--deselect": ",".join(config.getoption("deselect", None) or ()),
+        "--last-failed": config.getoption("lf", False),
+        "--llm-variants": config.getoption("llm_variants"),
+    }
+    return (*sorted(paths), *(f"{flag} {value}" for flag, value in narrowing.items() if value))
+
+
+def _from_root(config: pytest.Config, argument: str) -> str:
+    """A path or node id of the command line as seen from the project's root."""
+    path, separator, rest = argument.partition("::")
+    absolute = (config.invocation_params.dir / path).resolve()
+    if absolute.is_relative_to(config.rootpath):
+        path = absolute.relative_to(config.rootpath).as_posix()
+    return path + separator + rest

@@ -1,0 +1,284 @@
+"""What a gate says, for people: in the terminal, in Markdown, as annotations, and as entries of a JUnit file.
+
+Only what moved is long; the rest is a count. Names and reasons come from saved files, which may be anybody's: control
+characters are taken out of all of them, and Markdown's and the annotations' own characters are escaped.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_bench_fixtures.gate.comparison import Comparison, Coverage, Judgement, Uncovered
+from llm_bench_fixtures.gate.decision import Outcome
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.rules import Force
+from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.history.saved import SavedRun
+from llm_bench_fixtures.report.document import Section, Table
+from llm_bench_fixtures.report.markdown import escape, markdown_table
+from llm_bench_fixtures.results.formatting import MISSING, format_change, format_share, with_unit
+from llm_bench_fixtures.results.metrics import Kind
+from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
+from llm_bench_fixtures.text import harmless, printable
+
+MOST_ROWS = 30  # of one list
+MOST_ADVISORY = 5
+HEADER = ("what", "metric", "baseline", "now", "change", "allowed")
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """title: the exit status' words. sentences: what was compared, and what it came to. lists: what moved."""
+
+    title: str
+    sentences: tuple[str, ...]
+    lists: tuple[Section, ...]
+    footnotes: tuple[str, ...]
+
+
+def gate_report(outcome: Outcome) -> GateReport:
+    comparison = outcome.comparison
+    title = f"llm-gate: {outcome.status.words}"
+    reason = f"{outcome.reason[:1].upper()}{outcome.reason[1:]}." if outcome.reason else ""
+    if comparison is None:
+        return GateReport(title, tuple(filter(None, (reason, outcome.advice))), (), ())
+    return GateReport(
+        title,
+        tuple(filter(None, (reason, _baseline(comparison.base), _counts(comparison), outcome.advice))),
+        tuple(_lists(comparison)),
+        tuple(_footnotes(comparison)),
+    )
+
+
+def comparison_report(comparison: Comparison) -> GateReport:
+    """What moved between two runs, without a verdict on the whole."""
+    return GateReport(
+        "llm-bench compare",
+        (_baseline(comparison.base), f"Compared: {_describe(comparison.head)}", _counts(comparison)),
+        tuple(_lists(comparison)),
+        tuple(_footnotes(comparison)),
+    )
+
+
+def _baseline(run: SavedRun) -> str:
+    if run.blessing:
+        return f"Baseline: {_describe(run)} Accepted as a baseline: {printable(run.blessing.reason)}."
+    return f"Baseline: {_describe(run)}{'' if run.is_baseline else f' It is none by itself: {run.state}.'}"
+
+
+def _describe(run: SavedRun) -> str:
+
+    provenance = run.provenance
+    commit = f" of commit {provenance.commit[:12]}" if provenance.commit else ""
+    branch = f" on {provenance.branch}" if provenance.branch else ""
+    dirty = ", with uncommitted changes" if provenance.dirty else ""
+    return printable(f"{Path(run.source).name}, {provenance.started}{commit}{branch}{dirty}.")
+
+
+def _counts(comparison: Comparison) -> str:
+    """How much was judged: the tests, and the values that block by their verdicts."""
+    others = Counter(one.coverage for one in comparison.uncovered)
+    not_selected = others.pop(Coverage.NOT_SELECTED, 0)
+    total = comparison.judged_tests + sum(others.values()) + _other_workloads(comparison)
+    lost = "".join(f", {number} {what}" for what, number in others.items())
+    aside = f" ({not_selected} of the baseline not selected)" if not_selected else ""
+    blocking = Counter(one.verdict for one in comparison.judgements if one.rule.force is Force.BLOCKING)
+    values = ", ".join(f"{blocking[verdict]} {verdict}" for verdict in Verdict if blocking[verdict])
+    return f"Gated {comparison.judged_tests} of {total} tests{lost}{aside}; values that block: {values or 'none'}."
+
+
+def _other_workloads(comparison: Comparison) -> int:
+    measured = {record.test for record in comparison.head.measured()}
+    measured &= {record.test for record in comparison.base.measured()}
+    return len(measured) - comparison.judged_tests
+
+
+def _lists(comparison: Comparison) -> Iterator[Section]:
+    blocking = Force.BLOCKING
+    for title, found in (
+        ("Regressed", comparison.with_verdict(Verdict.REGRESSED, blocking)),
+        ("Inconclusive", comparison.with_verdict(Verdict.INCONCLUSIVE, blocking)),
+        ("Vanished", comparison.with_verdict(Verdict.VANISHED, blocking)),
+        ("Improved", comparison.with_verdict(Verdict.IMPROVED, blocking)),
+        ("Worse, advisory", comparison.with_verdict(Verdict.REGRESSED, Force.ADVISORY)),
+        ("Better, advisory", comparison.with_verdict(Verdict.IMPROVED, Force.ADVISORY)),
+    ):
+        if found:
+            rows = tuple(_row(*group) for group in _grouped(found))
+            most = MOST_ADVISORY if found[0].rule.force is Force.ADVISORY else MOST_ROWS
+            yield Section(f"{title} ({len(found)})", _cut(HEADER, rows, most, frozenset({2, 3, 4})))
+    named = [one for one in comparison.uncovered if one.coverage is not Coverage.NOT_SELECTED]
+    if named:
+        rows = tuple(_uncovered_row(one) for one in named)
+        yield Section(f"Tests without a verdict ({len(named)})", _cut(("test", "is", "because"), rows, MOST_ROWS))
+
+
+def _cut(
+    header: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int, numeric: frozenset[int] = frozenset()
+) -> Table:
+    """The first rows, and how many there are besides."""
+    if len(rows) > most:
+        more = (f"... and {len(rows) - most} more", *[""] * (len(header) - 1))
+        rows = (*rows[:most], more)
+    return Table(header, tuple(rows), numeric)
+
+
+def _grouped(found: Sequence[Judgement]) -> Iterator[tuple[Judgement, int]]:
+    """Timings of a test move together: its first in the registry stands for them, with the number of the others. The
+    test that moved furthest comes first."""
+    timings: dict[str, list[Judgement]] = defaultdict(list)
+    for one in found:
+        if one.metric.kind is Kind.TIMING:
+            timings[one.subject].append(one)
+        else:
+            yield one, 0
+    for group in sorted(timings.values(), key=lambda group: _size(group[0]), reverse=True):
+        yield group[0], len(group) - 1
+
+
+def _size(one: Judgement) -> float:
+    """How many times as large, or as small."""
+    ratio = one.ratio
+    return max(ratio, 1 / ratio) if ratio else math.inf
+
+
+def _row(one: Judgement, others: int) -> tuple[str, ...]:
+    more = f" and {others} other {'timing' if others == 1 else 'timings'}" if others else ""
+    return (
+        printable(one.subject),
+        f"{one.metric.title}{more}",
+        with_unit(one.base, one.metric),
+        with_unit(one.head, one.metric),
+        change_text(one),
+        one.rule.describe(one.metric),
+    )
+
+
+def change_text(one: Judgement) -> str:
+    """Signed and relative; where the probe was slower or faster, also the change before that was taken out."""
+    if one.ratio is None or one.raw_ratio is None:
+        return MISSING
+    if one.slowdown == 1.0:
+        return format_change(one.ratio)
+    return f"{format_change(one.ratio)} (raw {format_change(one.raw_ratio)})"
+
+
+def _uncovered_row(one: Uncovered) -> tuple[str, ...]:
+    return printable(one.test), one.coverage.value, printable(one.reason)
+
+
+def _footnotes(comparison: Comparison) -> Iterator[str]:
+    for difference in comparison.differences:
+        text = printable(str(difference))
+        kinds = ", ".join(kind for kind in Kind if kind in difference.unjudged)
+        yield f"{text[:1].upper()}{text[1:]}. Not judged: {kinds}."
+    yield from (f"{printable(note)}." for note in comparison.notes)
+    timings = (one for one in comparison.judgements if one.metric.kind is Kind.TIMING)
+    if not any(one.rule.force is Force.BLOCKING for one in timings):
+        yield "Timing is advisory between saved runs; llm-bench pair judges it."
+    floor = comparison.floor
+    known = f"differed by up to {floor.percent:.0f} % within one of these runs ({floor.pairs} pairs)"
+    assumed = f"is assumed to differ by up to {floor.percent:.0f} %, as these runs repeat too little to tell"
+    yield (
+        f"Identical work {known if floor.pairs >= ENOUGH_PAIRS else assumed}: a timing that changed by less is not "
+        "called changed. Runs at different hours differ by more."
+    )
+    finest = min((one.rule.relative for one in comparison.judgements if _is_fine(one, comparison)), default=None)
+    if finest is not None:
+        yield f"A rule of {format_share(finest)} is finer than that: what lies between is inconclusive, and passes."
+    probed = [any(record.probe_s for record in run.records) for run in (comparison.base, comparison.head)]
+    if probed[0] != probed[1]:
+        yield (
+            f"Only {'this run' if probed[1] else 'the baseline'} has the probe, which makes short rounds slower: "
+            "compare runs that both have it, or both have not."
+        )
+    if comparison.slowdown is not None:
+        yield (
+            f"The probe, always the same work, took {format_change(comparison.slowdown)} against the baseline; timings "
+            "are judged without that."
+        )
+
+
+def gate_lines(report: GateReport, width: int) -> Iterator[str]:
+    """Lines of at most `width` characters where names allow."""
+    return harmless(_lines(report, width))
+
+
+def _lines(report: GateReport, width: int) -> Iterator[str]:
+    yield ""
+    yield f" {report.title} "[:width].center(width, "=")
+    for sentence in report.sentences:
+        yield from _wrap(sentence, width)
+    for section in report.lists:
+        yield from ("", section.title)
+        for row in section.table.rows:
+            yield from _wrap(_as_sentence(section.table.header, row), width, indent="    ", first="  ")
+    yield ""
+    for note in report.footnotes:
+        yield from _wrap(note, width)
+
+
+def _as_sentence(header: tuple[str, ...], row: tuple[str, ...]) -> str:
+    if header != HEADER or not row[1]:
+        return ": ".join(cell for cell in row if cell)
+    what, metric, base, now, change, allowed = row
+    return f"{what}: {metric}: {base} → {now}, {change} (allowed: {allowed})"
+
+
+def _wrap(text: str, width: int, indent: str = "", first: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _is_fine(one: Judgement, comparison: Comparison) -> bool:
+    blocks = one.is_blocking and one.metric.kind is Kind.TIMING and not one.rule.absolute
+    return blocks and math.log1p(one.rule.relative) < comparison.floor.log_ratio
+
+
+def gate_markdown(report: GateReport) -> str:
+    """For a pull request's comment or a step's summary."""
+    lines = [f"## {escape(report.title)}", "", *(f"{escape(sentence)}  " for sentence in report.sentences)]
+    for section in report.lists:
+        lines += ["", f"### {escape(section.title)}", "", *markdown_table(section.table)]
+    lines += ["", *(f"- {escape(note)}" for note in report.footnotes)]
+    return "\n".join(lines) + "\n"
+
+
+def github_annotations(outcome: Outcome) -> Iterator[str]:
+    """GitHub's workflow commands: an error for each failure."""
+    title = _property(f"llm-gate: {outcome.status.words}")
+    for subject, message in failures(outcome):
+        file = f"file={_property(subject.partition('::')[0])}," if "::" in subject else ""
+        yield f"::error {file}title={title}::{_data(printable(f'{subject}: {message}'))}"
+
+
+def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Each test or variant that regressed, with its values; where the gate failed otherwise, its words and why."""
+    if outcome.status is ExitStatus.REGRESSED and outcome.comparison is not None:
+        for subject, sentences in regressions(outcome.comparison).items():
+            yield subject, "; ".join(sentences)
+    elif outcome.status is not ExitStatus.PASSED:
+        yield outcome.status.words, f"{outcome.reason}. {outcome.advice}"
+
+
+def regressions(comparison: Comparison, force: Force = Force.BLOCKING) -> dict[str, list[str]]:
+    """By test or variant, a sentence for each value of that force that regressed."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for one in comparison.with_verdict(Verdict.REGRESSED, force):
+        _, metric, base, now, change, allowed = _row(one, 0)
+        found[printable(one.subject)].append(f"{metric}: {base} → {now}, {change} (allowed: {allowed})")
+    return found
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,191 @@
+"""A paired result for people: only what moved is long, the rest is a count.
+
+Names, reasons and a worker's last words come from the code under test: control characters are taken out of all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from llm_bench_fixtures.gate.rules import Force
+from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.paired.result import BASE, HEAD, Allowed, NotCompared, PairedResult
+from llm_bench_fixtures.paired.sequential import alpha_of_look
+from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Finding, Measurand
+from llm_bench_fixtures.paired.wording import change_texts, duration_text
+from llm_bench_fixtures.report.columns import columns
+from llm_bench_fixtures.report.comparison import regressions
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.markdown import escape, markdown_table
+from llm_bench_fixtures.results.formatting import MISSING, count, format_share
+from llm_bench_fixtures.text import printable, printable_lines
+
+HEADER = ("test", "metric", "change", "interval", "verdict", "pairs")
+NUMERIC = frozenset({2, 3, 5})
+MOVED = (Verdict.REGRESSED, Verdict.IMPROVED)
+MOST_INCONCLUSIVE = 5  # rows of the table; those that may be the worst
+MOST_NAMES = 5  # of tests in one sentence
+COLUMNS = {metric.name: metric.column for metric in JUDGED}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """warnings: what a reader must not miss. conclusion: the exit status and what it means."""
+
+    title: str
+    header: str
+    table: Table
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    conclusion: str
+
+
+def summarize(result: PairedResult) -> Summary:
+    return Summary(
+        printable(f"{BASE} {result.base} against {HEAD} {result.head}"),
+        _header(result),
+        Table(HEADER, tuple(_row(*item) for item in _long(result)), NUMERIC),
+        (*_counts(result), *_carried(result), *absences(result.not_compared)),
+        (*endings(result), *_warnings(result)),
+        conclusion(result),
+    )
+
+
+def terminal_lines(summary: Summary, width: int) -> Iterator[str]:
+    """Lines of `width` characters, the table's as long as they have to be."""
+    yield from textwrap.wrap(summary.title, width)
+    yield from textwrap.wrap(summary.header, width)
+    if summary.table.rows:
+        yield from ("", *columns(summary.table))
+    yield ""
+    for text in (*summary.sentences, *summary.warnings):
+        yield from wrapped(text, width)
+    yield summary.conclusion
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """A message may have lines of its own, which stay apart."""
+    for line in text.splitlines():
+        yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def markdown(summary: Summary) -> str:
+    """The same for a pull request's comment. Names and messages come from the code under test and are escaped."""
+    return "\n".join(_markdown_lines(summary)) + "\n"
+
+
+def _markdown_lines(summary: Summary) -> Iterator[str]:
+    yield from (f"### {escape(summary.title)}", "", escape(summary.header), "")
+    yield from (f"> **{escape(warning)}**\n" for warning in summary.warnings)
+    if summary.table.rows:
+        yield from (*markdown_table(summary.table), "")
+    yield from (f"- {escape(sentence)}" for sentence in summary.sentences)
+    yield from ("", f"**{escape(summary.conclusion)}**")
+
+
+def _header(result: PairedResult) -> str:
+    return (
+        f"{measured_how(result)}; threshold {format_share(result.threshold)}, intervals of "
+        f"{format_share(1 - alpha_of_look(1))} or more"
+    )
+
+
+def measured_how(result: PairedResult) -> str:
+    tests = count(len({measurand.test for measurand in result.findings}), "test")
+    pairs = count(result.pairs, "pair")
+    threads = count(result.threads, "thread")
+    where = f"on core {', '.join(map(str, result.cores))}" if result.cores else "not bound to a core"
+    return f"{tests} in {pairs} of processes, {threads} {where}, {duration_text(result.elapsed_s)}"
+
+
+def _long(result: PairedResult) -> list[tuple[Measurand, Finding]]:
+    """What moved, then of what is inconclusive that which may have got worst."""
+
+    def may_be(item: tuple[Measurand, Finding]) -> float:
+        return item[1].estimate.high if item[1].estimate else math.inf
+
+    moved = [item for verdict in MOVED for item in result.of(verdict)]
+    unknown = sorted(result.of(Verdict.INCONCLUSIVE), key=may_be, reverse=True)
+    return [*moved, *unknown[:MOST_INCONCLUSIVE]]
+
+
+def _row(measurand: Measurand, finding: Finding) -> tuple[str, ...]:
+    found = finding.estimate
+    change, interval = change_texts(measurand, found) if found else (MISSING, MISSING)
+    pairs = str(found.pairs) if found else MISSING
+    return printable(measurand.test), COLUMNS[measurand.metric], change, interval, finding.verdict, pairs
+
+
+def _counts(result: PairedResult) -> Iterator[str]:
+    counts = [f"{len(found)} {verdict}" for verdict in Verdict if (found := result.of(verdict))]
+    if counts:
+        yield f"{', '.join(counts)} of {len(result.findings)} comparisons."
+    hidden = len(result.of(Verdict.INCONCLUSIVE)) - MOST_INCONCLUSIVE
+    if hidden > 0:
+        yield f"{hidden} more inconclusive comparisons are not in the table (--json has them all)."
+
+
+def _carried(result: PairedResult) -> Iterator[str]:
+    """Exact counts, memory and quality: how many are what, and a sentence for each test or variant that is worse."""
+    if result.carried is None:
+        if result.runs:
+            why = "of different schemas" if len(result.runs) == 2 else "not those of both"
+            yield f"exact counts, memory and quality are not judged: the sides' results are {why}"
+        return
+    blocking = [one for one in result.carried.judgements if one.is_blocking]
+    counts = Counter(one.verdict for one in blocking)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    yield f"seen once on each side, {len(blocking)} exact counts, sizes of weights and figures of quality: {verdicts}."
+    for words, force in (("regressed", Force.BLOCKING), ("worse, which is only told", Force.ADVISORY)):
+        for subject, sentences in regressions(result.carried, force).items():
+            yield f"{words}, {subject}: {'; '.join(sentences)}"
+
+
+def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
+    """A sentence for each reason for which tests were not compared."""
+
+    def why(row: NotCompared) -> tuple[str, str, str]:
+        return row.absence, row.side, row.reason
+
+    for (absence, side, reason), group in groupby(sorted(rows, key=why), key=why):
+        names = [row.test for row in group]
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        where = f" ({side})" if side else ""
+        yield printable(
+            f"not compared, {absence}{where}: {', '.join(names[:MOST_NAMES])}{more}{f': {reason}' if reason else ''}"
+        )
+
+
+def endings(result: PairedResult) -> Iterator[str]:
+    """Why there are no more pairs, where that is no good reason."""
+    if result.failure:
+        yield printable_lines(result.failure)
+    if result.interrupted:
+        yield f"interrupted: the verdicts are those of the {count(result.pairs, 'pair')} that were complete"
+    elif not result.failure and result.findings and result.pairs < LEAST_PAIRS:
+        pairs = count(result.pairs, "pair")
+        yield f"the time was up after {pairs}, and {LEAST_PAIRS} are the least: give more --max-time"
+
+
+def conclusion(result: PairedResult) -> str:
+    said = f"exit status {int(result.status)}: {result.status.meaning}"
+    allowed = [what for what in Allowed if what in result.allowed and result.lacks(what)]
+    return f"{said}; allowed: {', '.join(allowed)}" if allowed else said
+
+
+def _warnings(result: PairedResult) -> Iterator[str]:
+    if not result.of(Verdict.INCONCLUSIVE):
+        return
+    coarse = {name: share for name, share in result.resolvable().items() if share > result.threshold}
+    if coarse:
+        metric, share = max(coarse.items(), key=lambda item: item[1])
+        yield (
+            f"a threshold of {format_share(result.threshold)} is finer than what {result.first_look} pairs resolve "
+            f"here in 95 % of cases: {format_share(share)} for {COLUMNS[metric]}. More pairs (--pairs, --max-time) or "
+            "a quieter machine resolve more."
+        )

@@ -1,0 +1,260 @@
+"""Up to five sentences that follow from a run's records. None claims a difference inside the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from llm_bench_fixtures.results import roofline as limits
+from llm_bench_fixtures.results.formatting import (
+    five_digits,
+    format_bytes,
+    format_change,
+    format_seconds,
+    format_share,
+    three_digits,
+)
+from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.noise import NoiseFloor, Speedup, noise_floor, speedup
+from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.table import common_workload
+
+MOST = 5
+_METRIC = {metric.name: metric for metric in METRICS}
+
+
+def takeaways(run: Run) -> list[str]:
+    """The first five that this run can support, the most useful first."""
+    floor = noise_floor(run)
+    sources = (_speed, _memory, _slower, _batch, _limits, _cache, _padding, _prompt_length)
+    return [sentence for source in sources for sentence in source(run, floor)][:MOST]
+
+
+def _speed(run: Run, floor: NoiseFloor) -> Iterator[str]:
+    """The fastest variant against the reference, and what it costs in quality."""
+    reference, others = _against_reference(run)
+    if reference is None or not others:
+        return
+    best, gain = _fastest(others, reference, floor)
+    where = f"on {_describe(reference)}"
+    if best is None or gain is None:
+        yield f"No variant was faster than {run.reference} {where} beyond the noise{_floor_text(floor)}."
+        return
+    unproven = _faster_still(others, reference, floor, gain)
+    yield (
+        f"{best.variant} is the fastest{' beyond the noise' if unproven else ''} {where}: {_times(gain)} as fast as "
+        f"{run.reference} ({_tokens_per_s(run, best)} against {_tokens_per_s(run, reference)} tokens/s); "
+        f"{_quality(run, best.variant)}.{unproven}"
+    )
+
+
+def _faster_still(others: Sequence[Record], reference: Record, floor: NoiseFloor, gain: Speedup) -> str:
+    """Variants whose median beats the claimed gain, but whose rounds scatter too widely to claim theirs."""
+    gains = [(record, speedup(record, reference, floor)) for record in others]
+    names = [f"{record.variant} ({_times(more)})" for record, more in gains if more.ratio > gain.ratio]
+    if not names:
+        return ""
+    return f" {', '.join(names)}: faster still, but with rounds too far apart to claim it; raise --llm-rounds."
+
+
+def _slower(run: Run, floor: NoiseFloor) -> Iterator[str]:
+    """Quantized variants that are slower than what they are made from."""
+    _, others = _against_reference(run)
+    by_variant = {record.variant: record for record in common_workload(run)}
+    slow = []
+    for record in others:
+        variant = run.variant(record.variant)
+        base = by_variant.get(variant.base or "") if variant and variant.quantized else None
+        if base is not None and (loss := speedup(record, base, floor)).is_slower:
+            slow.append(f"{record.variant} takes {three_digits(1 / loss.ratio)}× as long as {base.variant}")
+    if slow:
+        yield f"Quantization costs time here: {', '.join(slow)}."
+
+
+def _memory(run: Run, _: NoiseFloor) -> Iterator[str]:
+    """The variant with the smallest weights."""
+    reference = run.variant(run.reference)
+    sized = [variant for variant in run.variants if variant.status is Status.MEASURED and variant.weight_bytes]
+    if reference is None or not reference.weight_bytes or not sized:
+        return
+    smallest = min(sized, key=lambda variant: variant.weight_bytes or 0)
+    if smallest.weight_bytes is not None and smallest.weight_bytes < reference.weight_bytes:
+        share = smallest.weight_bytes / reference.weight_bytes
+        yield (
+            f"{smallest.id} has the smallest weights: {format_bytes(smallest.weight_bytes)}, {share * 100:.0f} % of "
+            f"{run.reference}'s {format_bytes(reference.weight_bytes)}; {_quality(run, smallest.id)}."
+        )
+
+
+def _limits(run: Run, _: NoiseFloor) -> Iterator[str]:
+    """How near the reference comes to what the machine can do."""
+    reference, _others = _against_reference(run)
+    sentence = decode_sentence(reference, run.variant(run.reference)) if reference else ""
+    if sentence:
+        yield sentence
+
+
+def _batch(run: Run, floor: NoiseFloor) -> Iterator[str]:
+    """What the best batch size gives in throughput and costs in latency."""
+    records = _of_one_variant(run, "batch")
+    if len(records) < 2:
+        return
+    smallest, *larger = sorted(records, key=lambda record: _workload(record).batch_size)
+    best, gain = _fastest(larger, smallest, floor)
+    if best is None or gain is None:
+        yield f"Batching did not raise {smallest.variant}'s throughput beyond the noise{_floor_text(floor)}."
+        return
+    size, one = _workload(best).batch_size, _workload(smallest).batch_size
+    wait = _per_sample_s(run, best) / _per_sample_s(run, smallest)
+    yield (
+        f"On {best.variant}, batch {size} gives {_times(gain)} the throughput of batch {one}, and each sample takes "
+        f"{three_digits(wait)}× as long ({format_seconds(_per_sample_s(run, best))})."
+    )
+
+
+def _cache(run: Run, floor: NoiseFloor) -> Iterator[str]:
+    """What the KV cache saves."""
+    by_cache = {_workload(record).cache: record for record in _of_one_variant(run, "cache")}
+    if "dynamic" not in by_cache or "off" not in by_cache:
+        return
+    dynamic, off = by_cache["dynamic"], by_cache["off"]
+    gain = speedup(dynamic, off, floor)
+    facts = f"{_describe(dynamic)}, {_workload(dynamic).new_tokens} new"
+    if gain.is_faster:
+        yield f"The KV cache makes {dynamic.variant} {_times(gain)} as fast as without it ({facts})."
+    else:
+        yield f"The KV cache made no difference beyond the noise for {dynamic.variant} ({facts}){_floor_text(floor)}."
+
+
+def _padding(run: Run, floor: NoiseFloor) -> Iterator[str]:
+    """A padded batch against the same prompts one by one."""
+    records = _of_one_variant(run, "padding")
+    singles = [record for record in records if _workload(record).batch_size == 1]
+    padded = [record for record in records if _workload(record).batch_size > 1 and _is_left_padded(record)]
+    if not singles or not padded:
+        return
+    best, gain = _fastest(padded, singles[0], floor)
+    if best is None or gain is None:
+        return
+    share = _workload(best).padded_tokens / (_workload(best).padded_tokens + _workload(best).prompt_tokens)
+    if gain.is_faster:
+        yield (
+            f"On {best.variant}, one padded batch ({best.case}) is {_times(gain)} as fast as the prompts one by "
+            f"one, though {share * 100:.0f} % of the batch is padding."
+        )
+
+
+def _prompt_length(run: Run, floor: NoiseFloor) -> Iterator[str]:
+    """What the longest prompt costs against the shortest."""
+    records = sorted(_of_one_variant(run, "prompt_length"), key=lambda record: _workload(record).prompt_tokens)
+    if len(records) < 2:
+        return
+    short, long = records[0], records[-1]
+    cost = speedup(short, long, floor)
+    if cost.is_faster:
+        yield (
+            f"On {short.variant}, {_workload(long).prompt_tokens} prompt tokens take {_times(cost)} as long as "
+            f"{_workload(short).prompt_tokens}."
+        )
+
+
+def _fastest(records: Sequence[Record], than: Record, floor: NoiseFloor) -> tuple[Record, Speedup] | tuple[None, None]:
+    """The record with the largest gain over another, of those whose gain can be claimed."""
+    gains = [(record, speedup(record, than, floor)) for record in records]
+    claimed = [(record, gain) for record, gain in gains if gain.is_faster]
+    return max(claimed, key=lambda pair: pair[1].ratio, default=(None, None))
+
+
+def _against_reference(run: Run) -> tuple[Record | None, list[Record]]:
+    """The reference's record of the common workload, and those of the variants that ran something else than it."""
+    records = common_workload(run)
+    reference = next((record for record in records if record.variant == run.reference), None)
+    own = _configuration(run, run.reference)
+    return reference, [record for record in records if _configuration(run, record.variant) != own]
+
+
+def _configuration(run: Run, identifier: str) -> str:
+    variant = run.variant(identifier)
+    return variant.configuration if variant else ""
+
+
+def _of_one_variant(run: Run, scenario: str) -> list[Record]:
+    """The scenario's records of the reference, or of the first variant where the reference has none."""
+    records = [record for record in run.measured(scenario) if record.workload is not None]
+    variants = [record.variant for record in records]
+    chosen = run.reference if run.reference in variants else next(iter(variants), "")
+    return [record for record in records if record.variant == chosen]
+
+
+def _workload(record: Record) -> WorkloadFacts:
+    if record.workload is None:
+        raise ValueError(f"{record.test} has no workload")
+    return record.workload
+
+
+def _is_left_padded(record: Record) -> bool:
+    return _workload(record).padding_side == "left"
+
+
+def _value(run: Run, record: Record, name: str) -> float:
+    variant = run.variant(record.variant)
+    value = _METRIC[name].of(record, variant) if variant else None
+    if value is None:
+        raise ValueError(f"{record.test} has no {name}")
+    return value
+
+
+def _per_sample_s(run: Run, record: Record) -> float:
+    return _value(run, record, "per_sample_latency_s")
+
+
+def _tokens_per_s(run: Run, record: Record) -> str:
+    return three_digits(_value(run, record, "output_tokens_per_s"))
+
+
+def _quality(run: Run, identifier: str) -> str:
+    """The variant's perplexity against the reference's, or why there is none."""
+    variant, reference = run.variant(identifier), run.variant(run.reference)
+    perplexities = [_perplexity(item) for item in (variant, reference)]
+    own, other = perplexities
+    if own is None or other is None:
+        note = variant.quality_note if variant else ""
+        return f"its quality was not measured ({note or 'the reference has no perplexity'})"
+    return f"perplexity {five_digits(own)} against {five_digits(other)} ({format_change(own / other)})"
+
+
+def _perplexity(variant: VariantResult | None) -> float | None:
+    return variant.quality.get("perplexity") if variant else None
+
+
+def _describe(record: Record) -> str:
+    workload = _workload(record)
+    if workload.prompts == 1:
+        return f"one prompt of {workload.prompt_tokens} tokens"
+    return f"{workload.prompts} prompts of {workload.prompt_tokens} tokens together"
+
+
+def _times(gain: Speedup) -> str:
+    return f"{three_digits(gain.ratio)}×"
+
+
+def _floor_text(floor: NoiseFloor) -> str:
+    return f" ({floor.percent:.0f} %)"
+
+
+def decode_sentence(record: Record, variant: VariantResult | None) -> str:
+    """How near the decode comes to the memory's bandwidth; empty where that wasn't measured."""
+    if variant is None:
+        return ""
+    share, perfect_s = limits.mbu(record, variant), limits.roofline_tpot_s(record, variant)
+    if share is None or perfect_s is None:
+        return ""
+    if share > 1:
+        return (
+            f"Decode of {record.variant} reads faster than this machine was measured to read memory: its weights may "
+            "stay in the processor's cache, or the machine was busy when its limits were measured."
+        )
+    per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
+    return (
+        f"Decode of {record.variant} runs at {format_share(share)} of this machine's memory bandwidth; a perfect "
+        f"decoder would take {format_seconds(perfect_s)} {per}."
+    )

@@ -1,0 +1,202 @@
+"""`llm-bench pair` and `llm-bench aa` as they are typed; the last tests with real models and real slow work."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+
+SUITE = """
+def test_speed(llm_benchmark):
+    llm_benchmark("The keeper climbed the stairs", new_tokens=6)
+"""
+# Real work after each token: more than half as much again as a decode step of the embedded model takes.
+SLOW = """
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef):
+    model = yield
+    if fixturedef.argname == "llm_model":
+        generate = model.generate
+
+        def slower(*args, on_token=None, **kwargs):
+            def tick():
+                sum(range(200_000))
+                if on_token:
+                    on_token()
+            return generate(*args, on_token=tick, **kwargs)
+
+        model.generate = slower
+    return model
+"""
+FEW = ("--rounds", "4", "--max-time", "300")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a suite of one benchmark: the first commit, then one that is slower. The current folder."""
+    folder = tmp_path / "project"
+    (folder / "benchmarks").mkdir(parents=True)
+    (folder / "corpus.txt").write_text("The keeper climbed the stairs at dusk. She lit the lamp.\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nllm_variants = fp32\nllm_corpus = corpus.txt\n", encoding="utf-8")
+    (folder / "benchmarks" / "test_mine.py").write_text(SUITE, encoding="utf-8")
+    commit(folder, "first")
+    (folder / "conftest.py").write_text(SLOW, encoding="utf-8")
+    commit(folder, "slower")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def commit(folder: Path, subject: str) -> None:
+    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", subject)):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        subprocess.run(command, cwd=folder, check=True)
+
+
+def worktrees(folder: Path) -> list[str]:
+    command = ["git", "worktree", "list"]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("command", ["pair", "aa"])
+def test_help_tells_what_can_be_compared_and_how(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert exit_info.value.code == 0
+    for word in ("git ref", "folder", "interpreter", "--pairs", "--max-time", "--threads", "-- "):
+        assert word.lower() in text.lower()
+
+
+def test_the_help_tells_every_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["pair", "--help"])
+    text = capsys.readouterr().out
+    of_stored_gate = (ExitStatus.NO_BASELINE, ExitStatus.NOT_COMPARABLE, ExitStatus.COVERAGE)
+    for status in ExitStatus:
+        if status not in of_stored_gate:
+            assert f" {int(status):2d}  {status.meaning.partition(';')[0]}" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pair"], "the following arguments are required: BASE"),
+        (["pair", "main", "--threshold", "5"], "would be 500%"),
+        (["pair", "main", "--pairs", "2"], "expected at least 3"),
+        (["aa", "--threads", "none"], "expected a whole number"),
+    ],
+)
+def test_what_cannot_be_used_has_pytests_status(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == ExitStatus.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_side_that_is_nothing_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pair", str(tmp_path / "nothing")]) == ExitStatus.USAGE
+    assert "is nothing that can be measured" in capsys.readouterr().err
+
+
+def test_what_stands_behind_the_dashes_goes_to_pytest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that pytest doesn't know shows that it got there, and how a side's own words are shown."""
+    assert main(["pair", "HEAD", "--", "--no-such-option"]) == ExitStatus.WORKER_FAILED
+    out = capsys.readouterr().out
+    assert "BASE: ended with status 4, before it was ready" in out
+    assert "unrecognized arguments: --no-such-option" in out
+    assert len(worktrees(project)) == 1
+
+
+def test_a_run_that_times_nothing_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pair", "HEAD", "--", "--benchmark-disable"]) == ExitStatus.WORKER_FAILED
+    assert "rounds can't be timed in turn under" in capsys.readouterr().out
+
+
+def test_a_suite_without_benchmarks_measures_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "benchmarks" / "test_mine.py").write_text("def test_plain(): pass\n", encoding="utf-8")
+    assert main(["aa"]) == ExitStatus.NOT_MEASURED
+    assert "0 tests" in capsys.readouterr().out
+
+
+def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(
+        [
+            "pair",
+            "HEAD~1",
+            *FEW,
+            "--pairs",
+            "4",
+            "--threshold",
+            "20%",
+            "--json",
+            "out/all.json",
+            "--summary",
+            "out/summary.md",
+        ]
+    )
+    out = capsys.readouterr().out
+    assert status == ExitStatus.REGRESSED, out
+    assert "benchmarks/test_mine.py::test_speed[fp32]" in out
+    assert "exit status 20: something got worse" in out
+    data = json.loads((project / "out" / "all.json").read_text(encoding="utf-8"))
+    tpot = next(row for row in data["comparisons"] if row["metric"] == "tpot_s")
+    assert tpot["verdict"] == "regressed"
+    assert tpot["estimate"]["mean"] > 0.2
+    assert [run["records"][0]["metrics"]["new_tokens"] for run in data["runs"]] == [6, 6]
+    assert all("perplexity" in run["records"][0]["metrics"] for run in data["runs"])
+    assert len(data["trials"][0]["rounds"]["benchmarks/test_mine.py::test_speed[fp32]"]) == 4
+    assert "**exit status 20" in (project / "out" / "summary.md").read_text(encoding="utf-8")
+    assert len(worktrees(project)) == 1
+    left = {path.name for path in project.iterdir()} - {"__pycache__", "out", ".benchmarks"}  # pytest-benchmark's own
+    assert left == {".git", "benchmarks", "conftest.py", "corpus.txt", "pytest.ini"}  # no report, no cache
+
+
+def test_a_version_against_itself_gives_the_noise_floor(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["aa", "HEAD~1", *FEW, "--pairs", "3", "--json", "floor.json"]) == ExitStatus.PASSED
+    assert "against itself: 1 test in 3 pairs of processes" in capsys.readouterr().out
+    data = json.loads((project / "floor.json").read_text(encoding="utf-8"))
+    assert [row["metric"] for row in data["metrics"]] == ["latency_s", "ttft_s", "tpot_s", "decode_tokens_per_s"]
+    assert all(row["resolvable"] > row["half_width"] > row["deviation"] > 0 for row in data["metrics"])
+
+
+def test_a_time_limit_that_leaves_too_few_pairs_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pair", "HEAD", "--rounds", "1", "--max-time", "1"]) == ExitStatus.INCONCLUSIVE
+    assert "the time was up after 1 pair, and 3 are the least" in capsys.readouterr().out
+
+
+def test_a_terminated_run_leaves_no_worktree_and_no_worker(project: Path) -> None:
+    """SIGTERM, with which a CI system ends a job; Ctrl-C takes the same way."""
+    command = [sys.executable, "-c", "import sys; from llm_bench_fixtures.cli.main import main; sys.exit(main())"]
+    running = subprocess.Popen([*command, "pair", "HEAD~1"], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    process = psutil.Process(running.pid)
+    workers = wait_for_workers(process)
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=20)
+    assert running.returncode == ExitStatus.INTERRUPTED
+    assert "interrupted: the verdicts are those of the 0 pairs that were complete" in out
+    assert len(worktrees(project)) == 1
+    assert not any(worker.is_running() for worker in workers)
+
+
+def wait_for_workers(process: psutil.Process) -> list[psutil.Process]:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        workers = [child for child in process.children() if "pytest" in child.cmdline()]
+        if len(workers) == 2:
+            return workers
+        time.sleep(0.05)
+    raise AssertionError("no two workers")

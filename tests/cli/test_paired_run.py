@@ -1,0 +1,41 @@
+"""A paired run from its command line."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from llm_bench_fixtures.cli import paired_run as command
+from llm_bench_fixtures.paired.control import PairedRun
+from llm_bench_fixtures.paired.sides import Side
+
+
+def run_sides(arguments: list[str]) -> object:
+    parser = argparse.ArgumentParser()
+    command.add_run_arguments(parser)
+    given = parser.parse_args(arguments)
+    given.passed_on = []
+    return command.run_sides(given, "base", "head", threshold=0.03, grows=True)
+
+
+@contextmanager
+def interrupted_at_its_end(name: str, here: Path, scratch: Path) -> Iterator[Side]:
+    yield Side(name, name, here, "python")
+    raise KeyboardInterrupt
+
+
+def test_an_interruption_while_the_sides_are_cleaned_up_loses_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "open_side", interrupted_at_its_end)
+    monkeypatch.setattr(PairedRun, "run", lambda self: "the result")
+    assert run_sides([]) == "the result"
+
+
+def test_an_interruption_before_anything_ran_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> Iterator[Side]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "open_side", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_sides([])

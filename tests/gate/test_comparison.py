@@ -1,0 +1,311 @@
+"""Two runs written by hand, and what is said of each of their values and tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from run_factory import full_run, make_provenance, make_record, make_run, make_variant, make_workload, skipped_record
+
+from llm_bench_fixtures.gate.comparison import (
+    CLOCKED,
+    Comparison,
+    Coverage,
+    Judgement,
+    at_base_speed,
+    compare_runs,
+    leaves_out,
+)
+from llm_bench_fixtures.gate.rules import Force, Rules, parse_rules
+from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.history.saved import saved_run
+from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, registry
+from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, Status
+
+TEST = "benchmarks/test_precision.py::test_precision[-fp32]"
+METRIC = {metric.name: metric for metric in METRICS}
+
+
+def compared(base: Run, head: Run, rules: str = "") -> Comparison:
+    return compare_runs(saved_run(base), saved_run(head), Rules(parse_rules(rules)), registry())
+
+
+def verdict(comparison: Comparison, metric: str, subject: str = TEST) -> Judgement:
+    (found,) = [one for one in comparison.judgements if (one.subject, one.metric.name) == (subject, metric)]
+    return found
+
+
+def one_record(**changes: Any) -> Run:
+    return make_run([make_record(**changes)])
+
+
+def test_a_run_compared_with_itself_is_unchanged() -> None:
+    comparison = compared(full_run(), full_run())
+    assert {one.verdict for one in comparison.judgements} == {Verdict.UNCHANGED}
+    assert comparison.uncovered == comparison.differences == comparison.notes == ()
+    assert comparison.judged_tests == len(full_run().measured())
+
+
+def test_a_slower_run_is_worse_in_every_timing() -> None:
+    comparison = compared(one_record(median_s=1.0), one_record(median_s=2.0))
+    worse = {one.metric.name for one in comparison.with_verdict(Verdict.REGRESSED)}
+    assert worse >= {"latency_s", "ttft_s", "tpot_s", "decode_tokens_per_s", "output_tokens_per_s"}
+    assert verdict(comparison, "latency_s").ratio == pytest.approx(2)
+    assert verdict(comparison, "decode_tokens_per_s").ratio == pytest.approx(0.5)
+    assert not comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
+
+
+@pytest.mark.parametrize(
+    ("head_s", "rules", "expected"),
+    [
+        (1.1, "latency_s:5%", Verdict.INCONCLUSIVE),
+        (1.2, "latency_s:5%", Verdict.REGRESSED),
+        (1.2, "latency_s:25%", Verdict.UNCHANGED),
+        (0.8, "latency_s:5%", Verdict.IMPROVED),
+    ],
+)
+def test_a_timing_has_to_leave_the_noise_too(head_s: float, rules: str, expected: Verdict) -> None:
+    """A run that repeats nothing is assumed to know its times to 15 %."""
+    assert verdict(compared(one_record(), one_record(median_s=head_s), rules), "latency_s").verdict is expected
+
+
+def probed(median_s: float, slowdown: float) -> Run:
+    return one_record(median_s=median_s, probe_s=((0.001 * slowdown, 0.004 * slowdown),) * 5)
+
+
+def test_by_the_probe_a_slower_machine_is_no_regression() -> None:
+    comparison = compared(probed(1.0, 1.0), probed(1.5, 1.5))
+    found = verdict(comparison, "latency_s")
+    assert found.verdict is Verdict.UNCHANGED
+    assert (found.raw_ratio, found.ratio) == (pytest.approx(1.5), pytest.approx(1.0))
+    assert comparison.slowdown == pytest.approx(1.5)
+
+
+def test_by_the_probe_a_faster_machine_hides_no_regression() -> None:
+    found = verdict(compared(probed(1.0, 1.0), probed(1.0, 0.5)), "latency_s")
+    assert found.verdict is Verdict.REGRESSED
+    assert (found.raw_ratio, found.ratio) == (pytest.approx(1.0), pytest.approx(2.0))
+
+
+def test_without_a_probe_on_both_sides_nothing_is_normalized() -> None:
+    comparison = compared(one_record(), probed(1.5, 1.5))
+    assert verdict(comparison, "latency_s").verdict is Verdict.REGRESSED
+    assert comparison.slowdown is None
+
+
+@settings(max_examples=30)
+@given(st.floats(0.5, 2), st.floats(0.25, 4))
+def test_scaling_all_times_with_the_probe_changes_no_verdict(change: float, scale: float) -> None:
+    assume(min(abs(abs(math.log(change)) - math.log(edge)) for edge in (1.1, 1.15)) > 1e-9)  # where rounding decides
+    plain, scaled = (compared(probed(1.0, 1.0), probed(change * slowdown, slowdown)) for slowdown in (1.0, scale))
+    assert of_clock(scaled) == of_clock(plain)
+
+
+def of_clock(comparison: Comparison) -> dict[str, Verdict]:
+    mine = (one for one in comparison.judgements if one.subject == TEST and one.metric.unit in CLOCKED)
+    return {one.metric.name: one.verdict for one in mine}
+
+
+@settings(max_examples=30)
+@given(st.floats(0.5, 2), st.integers(1, 100_000_000), st.floats(15, 25))
+def test_swapping_the_runs_mirrors_every_verdict(change: float, peak: int, perplexity: float) -> None:
+    variant = make_variant(quality={"loss": math.log(perplexity), "perplexity": perplexity})
+    head = make_run([make_record(median_s=change, memory=MemoryFacts(peak))], [variant])
+    base = one_record(memory=MemoryFacts(30_000_000))
+    mirrored = {Verdict.REGRESSED: Verdict.IMPROVED, Verdict.IMPROVED: Verdict.REGRESSED}
+    forward, back = compared(base, head), compared(head, base)
+    for one, other in zip(forward.judgements, back.judgements, strict=True):
+        assert (one.subject, one.metric.name) == (other.subject, other.metric.name)
+        assert other.verdict is mirrored.get(one.verdict, one.verdict)
+
+
+def test_what_is_the_same_for_all_of_a_variants_tests_is_judged_once() -> None:
+    records = [make_record(), make_record(scenario="cache", case="off")]
+    heavier = make_variant(weight_bytes=4_000_001)
+    comparison = compared(make_run(records), make_run(records, [heavier]))
+    (found,) = comparison.with_verdict(Verdict.REGRESSED)
+    assert (found.subject, found.metric.name) == ("fp32", "weight_bytes")
+
+
+def blocks_run(*blocks: float) -> Run:
+    loss = sum(blocks) / len(blocks)
+    variant = make_variant(quality={"loss": loss, "perplexity": math.exp(loss)}, loss_blocks=blocks)
+    return make_run([make_record()], [variant])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ((0.003, 0.003, 0.003, 0.003), Verdict.UNCHANGED),  # 0.3 % is within the tolerance of 0.5 %
+        ((0.007, 0.007, 0.007, 0.007), Verdict.REGRESSED),  # 0.7 % everywhere is certain
+        ((0.028, -0.02, 0.03, -0.01), Verdict.INCONCLUSIVE),  # 0.7 % in the mean, of both signs, is not
+        ((0.05, -0.02, 0.03, 0.00), Verdict.REGRESSED),  # 1.5 % is below MLPerf's 99 %, certain or not
+        ((-0.007, -0.007, -0.007, -0.007), Verdict.IMPROVED),
+    ],
+)
+def test_perplexity_is_judged_by_pairs_of_the_same_text(changes: tuple[float, ...], expected: Verdict) -> None:
+    base = (2.0, 4.0, 3.0, 5.0)
+    head = tuple(loss + change for loss, change in zip(base, changes, strict=True))
+    assert verdict(compared(blocks_run(*base), blocks_run(*head)), "perplexity", "fp32").verdict is expected
+
+
+def test_a_perplexity_that_is_no_number_any_more_has_vanished() -> None:
+    lost = make_run([make_record()], [make_variant(quality={}, quality_note="not finite: loss, perplexity")])
+    found = verdict(compared(one_record(), lost), "perplexity", "fp32")
+    assert (found.verdict, found.reason) == (Verdict.VANISHED, "not finite: loss, perplexity")
+
+
+@pytest.mark.parametrize(
+    ("changes", "unjudged"),
+    [
+        ({"hardware": "another"}, {Kind.TIMING}),
+        ({"device": "cuda:0"}, {Kind.TIMING, Kind.MEMORY}),
+        ({"threads": 4}, {Kind.TIMING}),
+        ({"libraries": {"torch": "2.7.0"}}, {Kind.TIMING}),
+        ({"corpus": "another"}, {Kind.QUALITY}),
+        ({"model": "gpt2"}, set(Kind)),
+    ],
+)
+def test_what_another_fingerprint_keeps_from_being_judged(changes: dict[str, Any], unjudged: set[Kind]) -> None:
+    record = make_record(memory=MemoryFacts(1))
+    comparison = compared(make_run([record]), make_run([record], provenance=make_provenance(**changes)))
+    kinds = {one.metric.kind for one in comparison.with_verdict(Verdict.NOT_MEASURED)}
+    assert kinds == unjudged
+    assert {one.metric.kind for one in comparison.with_verdict(Verdict.UNCHANGED)} == set(Kind) - unjudged
+    (difference,) = comparison.differences
+    assert str(next(iter(changes.values()))) in str(difference).replace("torch 2.7.0", "{'torch': '2.7.0'}")
+
+
+def test_another_corpus_has_another_number_of_tokens_which_is_no_regression() -> None:
+    variants = [make_variant(quality={"perplexity": 20.0, "scored_tokens": tokens}) for tokens in (100, 200)]
+    base, head = (make_run([make_record()], [variant]) for variant in variants)
+    assert verdict(compared(base, head), "scored_tokens", "fp32").verdict is Verdict.REGRESSED
+    elsewhere = replace(head, provenance=make_provenance(corpus="another"))
+    assert verdict(compared(base, elsewhere), "scored_tokens", "fp32").verdict is Verdict.NOT_MEASURED
+
+
+def test_another_workload_is_named_and_not_judged() -> None:
+    longer = one_record(workload=make_workload("longer", prompt_tokens=128))
+    comparison = compared(one_record(), longer)
+    of_test = [one for one in comparison.judgements if one.subject == TEST]
+    assert {one.verdict for one in of_test} == {Verdict.NOT_MEASURED}
+    assert {one.reason for one in of_test} == {"another workload than the baseline's"}
+    assert comparison.judged_tests == 0
+
+
+def coverage(base: list[Record], head: list[Record], **changes: Any) -> dict[str, tuple[Coverage, str]]:
+    comparison = compared(make_run(base), make_run(head, **changes))
+    return {one.test: (one.coverage, one.reason) for one in comparison.uncovered}
+
+
+def test_each_test_that_has_no_verdict_is_named() -> None:
+    kept, other = make_record(), make_record(scenario="cache", case="off")
+    name = other.test
+    too_long = skipped_record("fp32", "too long", scenario="cache", case="off")
+    failed = replace(too_long, status=Status.ERROR, reason="OutOfMemory")
+    idle = replace(too_long, status=Status.NOT_MEASURED, reason="--benchmark-disable")
+    assert coverage([kept], [kept, other]) == {name: (Coverage.NEW, "")}
+    assert coverage([kept, other], [kept]) == {name: (Coverage.VANISHED, "")}
+    assert coverage([kept, other], [kept, too_long]) == {name: (Coverage.SKIPPED, "too long")}
+    assert coverage([kept, other], [kept, failed]) == {name: (Coverage.ERRORED, "OutOfMemory")}
+    assert coverage([kept, other], [kept, idle]) == {name: (Coverage.NOT_MEASURED, "--benchmark-disable")}
+    assert coverage([kept, too_long], [kept, other]) == {name: (Coverage.NEW, "the baseline says: too long")}
+    assert coverage([kept, too_long], [kept, too_long]) == {}
+    assert coverage([kept, other], [kept], selection=("-k precision",)) == {name: (Coverage.NOT_SELECTED, "")}
+
+
+@pytest.mark.parametrize(
+    ("selection", "is_left_out"),
+    [
+        (("benchmarks",), False),
+        (("benchmarks/test_cache.py",), True),
+        (("benchmarks/test_precision.py",), False),
+        (("benchmarks/test_precision.py::test_precision",), False),
+        ((".",), False),
+        (("bench",), True),
+        (("benchmarks", "-k cache"), True),
+        (("benchmarks", "--llm-variants fp32,bf16"), False),
+        (("benchmarks", "--llm-variants bf16"), True),
+    ],
+)
+def test_a_test_is_left_out_only_where_the_command_line_explains_it(
+    selection: tuple[str, ...], is_left_out: bool
+) -> None:
+    (record,) = saved_run(one_record()).records
+    assert leaves_out(selection, record) is is_left_out
+
+
+def test_peak_memory_blocks_only_where_the_same_ran_before_in_the_process() -> None:
+    """Bug: a benchmark that was added raised the peak of those after it, and turned them red."""
+    first, second = make_record(scenario="a", memory=MemoryFacts(10**8)), make_record(memory=MemoryFacts(10**8))
+    larger = replace(second, memory=MemoryFacts(2 * 10**8))
+    same = compared(make_run([first, second]), make_run([first, larger]))
+    assert verdict(same, "peak_rss_bytes").is_blocking
+    added = verdict(compared(make_run([second]), make_run([first, larger])), "peak_rss_bytes")
+    assert (added.verdict, added.is_blocking) == (Verdict.REGRESSED, False)
+
+
+def test_what_one_test_allows_its_variant_the_others_need_not() -> None:
+    """Bug: a marker on one test loosened the weights of all of them."""
+    allowing = make_record(gate={"weight_bytes": "off"})
+    heavier = [make_variant(weight_bytes=8_000_000)]
+    plain = make_record(scenario="cache", case="off")
+    base = make_run([make_record(), plain])
+    assert verdict(compared(base, make_run([allowing, plain], heavier)), "weight_bytes", "fp32").is_blocking
+    alone = compared(base, make_run([allowing], heavier))
+    assert not alone.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
+
+
+def test_a_scenarios_rule_holds_for_its_variants_too() -> None:
+    variants = [make_variant(quality={"perplexity": value}) for value in (20.0, 20.08)]
+    base, head = (make_run([make_record()], [variant]) for variant in variants)
+    assert verdict(compared(base, head), "perplexity", "fp32").verdict is Verdict.UNCHANGED
+    strict = compared(base, head, "precision/perplexity:0.1%")
+    assert verdict(strict, "perplexity", "fp32").verdict is Verdict.REGRESSED
+    assert compared(base, head, "cahce/perplexity:0.1%").notes == (
+        "no test here is of the scenario cahce, which a rule names",
+    )
+
+
+def test_another_reference_is_not_compared_with() -> None:
+    quality = {"perplexity": 20.0, "kld_mean": 0.1}
+    base = make_run([make_record()], [make_variant(quality=quality)])
+    head = replace(base, reference="bf16", variants=(make_variant(quality={"perplexity": 20.0, "kld_mean": 9.0}),))
+    found = verdict(compared(base, head), "kld_mean", "fp32")
+    assert (found.verdict, found.reason) == (Verdict.NOT_MEASURED, "another reference: bf16; the baseline's: fp32")
+    assert verdict(compared(base, head), "perplexity", "fp32").verdict is Verdict.UNCHANGED
+
+
+def test_a_metric_that_only_the_project_knows_is_named() -> None:
+    run = make_run([make_record(extra={"mine": 1.0})])
+    assert compared(run, run).notes == ("not judged, because only the project itself knows what they are: mine",)
+
+
+def test_a_run_whose_times_fly_apart_does_not_excuse_itself() -> None:
+    """Bug: a test that got three times as slow raised the noise floor over itself, beside others of its workload."""
+    base, head = (
+        make_run([make_record(median_s=slow if number == 0 else 1.0, scenario=f"s{number}") for number in range(5)])
+        for slow in (1.0, 3.0)
+    )
+    found = compared(base, head, "latency_s:10%").with_verdict(Verdict.REGRESSED, Force.BLOCKING)
+    assert [one.metric.name for one in found] == ["latency_s"]
+
+
+def test_another_thing_that_ran_is_noted() -> None:
+    fell_back = make_run([make_record()], [make_variant(label="float32 (float16 requested; CPU)")])
+    assert compared(one_record(), fell_back).notes == (
+        "fp32 ran as float32 (float16 requested; CPU); in the baseline as float32",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("latency_s", 2.0), ("ms_per_token", 2.0), ("decode_tokens_per_s", 8.0), ("energy_j", 4.0), ("mbu", 4.0)],
+)
+def test_only_what_a_clock_measured_is_taken_to_the_baselines_speed(name: str, expected: float) -> None:
+    assert at_base_speed(4.0, METRIC[name], slowdown=2.0) == expected
+    assert METRIC[name].direction is not Direction.NEITHER

@@ -1,0 +1,108 @@
+"""The table of verdicts, each state by hand, and its properties."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from llm_bench_fixtures.gate.rules import MLPERF_FLOOR, Rule
+from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio, paired_margin
+from llm_bench_fixtures.results.metrics import Direction
+
+LOWER, HIGHER, NEITHER = Direction.LOWER_IS_BETTER, Direction.HIGHER_IS_BETTER, Direction.NEITHER
+REGRESSED, IMPROVED = Verdict.REGRESSED, Verdict.IMPROVED
+UNCHANGED, INCONCLUSIVE = Verdict.UNCHANGED, Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("direction", "rule", "base", "head", "margin", "verdict"),
+    [
+        (LOWER, Rule(), 100, 100, 0, UNCHANGED),
+        (LOWER, Rule(), 100, 101, 0, REGRESSED),
+        (LOWER, Rule(), 100, 99, 0, IMPROVED),
+        (HIGHER, Rule(), 100, 99, 0, REGRESSED),
+        (HIGHER, Rule(), 100, 101, 0, IMPROVED),
+        (NEITHER, Rule(), 16, 17, 0, REGRESSED),
+        (NEITHER, Rule(), 16, 15, 0, REGRESSED),
+        (LOWER, Rule(relative=0.05), 100, 105, 0, UNCHANGED),
+        (LOWER, Rule(relative=0.05), 100, 105.1, 0, REGRESSED),
+        (LOWER, Rule(relative=0.05), 105, 100, 0, UNCHANGED),
+        (HIGHER, Rule(relative=0.05), 105.1, 100, 0, REGRESSED),
+        (LOWER, Rule(absolute=5), 100, 105, 0, UNCHANGED),
+        (LOWER, Rule(absolute=5), 100, 105.1, 0, REGRESSED),
+        (LOWER, Rule(relative=0.01, absolute=5), 100, 104, 0, UNCHANGED),
+        (LOWER, Rule(relative=0.05), 100, 110, math.log(1.2), INCONCLUSIVE),
+        (LOWER, Rule(relative=0.05), 100, 121, math.log(1.2), REGRESSED),
+        (LOWER, Rule(relative=0.05), 100, 104, math.log(1.2), UNCHANGED),
+        (LOWER, Rule(relative=0.005, floor=MLPERF_FLOOR), 100, 100.9, 0.02, INCONCLUSIVE),
+        (LOWER, Rule(relative=0.005, floor=MLPERF_FLOOR), 100, 101.1, 0.02, REGRESSED),
+        (LOWER, Rule(relative=0.05), 0, 0, 0, UNCHANGED),
+        (LOWER, Rule(relative=0.05), 0, 1, 0, REGRESSED),
+        (LOWER, Rule(relative=0.05), 1, 0, 0, IMPROVED),
+        (LOWER, Rule(absolute=0.1), 0, 0.1, 0, UNCHANGED),
+        (LOWER, Rule(relative=0.05), -2.0, -1.99, 0, UNCHANGED),
+        (LOWER, Rule(relative=0.05), -2.0, -1.5, 0, REGRESSED),
+        (HIGHER, Rule(relative=0.05), -2.0, -1.5, 0, IMPROVED),
+        (LOWER, Rule(relative=0.05), -0.1, 0.1, 0, REGRESSED),
+    ],
+)
+def test_each_state(
+    direction: Direction, rule: Rule, base: float, head: float, margin: float, verdict: Verdict
+) -> None:
+    assert judge(direction, rule, base, head, margin) is verdict
+
+
+positive = st.floats(1e-6, 1e12)
+rules = st.builds(Rule, relative=st.floats(0, 2), absolute=st.floats(0, 1e6), floor=st.none() | st.floats(0, 2))
+MIRRORED = {REGRESSED: IMPROVED, IMPROVED: REGRESSED}
+
+
+@given(st.sampled_from([LOWER, HIGHER]), rules, positive, positive, st.floats(0, 2))
+def test_swapping_the_two_mirrors_the_verdict(
+    direction: Direction, rule: Rule, base: float, head: float, margin: float
+) -> None:
+    verdict = judge(direction, rule, base, head, margin)
+    assert judge(direction, rule, head, base, margin) is MIRRORED.get(verdict, verdict)
+
+
+@given(rules, positive, positive, st.floats(0, 2))
+def test_where_there_is_no_better_swapping_changes_nothing(rule: Rule, base: float, head: float, margin: float) -> None:
+    assert judge(NEITHER, rule, base, head, margin) is judge(NEITHER, rule, head, base, margin)
+
+
+@given(st.floats(0.5, 2), st.floats(0, 0.5), st.integers(-20, 20))
+def test_a_relative_tolerance_knows_no_unit(change: float, relative: float, power: int) -> None:
+    """Scaling by a power of two is exact."""
+    rule = Rule(relative=relative)
+    assert judge(LOWER, rule, 1.0, change) is judge(LOWER, rule, 2.0**power, change * 2.0**power)
+
+
+def test_a_ratio_with_nothing_is_infinite() -> None:
+    assert log_ratio(0.0, 0.0) == 0
+    assert log_ratio(0.0, 2.0) == math.inf
+    assert log_ratio(2.0, 0.0) == -math.inf
+    assert log_ratio(2.0, 1.0) == -math.log(2)
+    assert log_ratio(-2.0, -1.0) == math.log(2)
+    assert log_ratio(-1.0, 1.0) == math.inf
+
+
+def test_the_paired_margin_is_students() -> None:
+    base, head = [2.0, 3.0, 4.0, 5.0], [2.1, 3.0, 4.3, 5.2]
+    differences = [0.1, 0.0, 0.3, 0.2]
+    interval = stats.t.interval(0.99, 3, loc=0.15, scale=statistics.stdev(differences) / 2)
+    assert paired_margin(base, head) == pytest.approx((interval[1] - interval[0]) / 2)
+
+
+def test_what_makes_a_stretch_of_text_hard_falls_out_of_the_margin() -> None:
+    """Blocks between 1 and 9 nats that all grew by the same have no uncertainty at all."""
+    assert paired_margin([1.0, 9.0, 4.0], [1.5, 9.5, 4.5]) == 0
+
+
+@pytest.mark.parametrize(("base", "head"), [((), ()), ((1.0,), (2.0,)), ((1.0, 2.0), (1.0,))])
+def test_without_pairs_there_is_no_margin(base: tuple[float, ...], head: tuple[float, ...]) -> None:
+    assert paired_margin(base, head) == 0

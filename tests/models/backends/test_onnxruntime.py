@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import math
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("optimum.onnxruntime")
+
+import onnxruntime
+
+from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, QualityCollapsed
+from llm_bench_fixtures.measure.quality import Score
+from llm_bench_fixtures.models.backends import onnx_calibration as calibration
+from llm_bench_fixtures.models.backends import onnxruntime as backend
+from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, Prompts, Side, pad_batch, read_corpus
+
+MakeRequest = Callable[..., LoadRequest]
+VARIANTS = ("ort-fp32", "ort-int8-dynamic", "ort-int8-static")
+QUANTIZED = VARIANTS[1:]
+
+
+@pytest.fixture(scope="module")
+def loaded(make_request: MakeRequest) -> Mapping[str, LoadedModel]:
+    return {variant: load_variant(make_request(variant)) for variant in VARIANTS}
+
+
+@pytest.fixture(scope="module")
+def losses(loaded: Mapping[str, LoadedModel], score_sample: Callable[[LoadedModel], Score]) -> Mapping[str, float]:
+    return {variant: score_sample(model).loss for variant, model in loaded.items()}
+
+
+@pytest.fixture(scope="module")
+def feeds(loaded: Mapping[str, LoadedModel]) -> list[calibration.Feed]:
+    """Of two prompts, continued by three tokens each."""
+    model = loaded["ort-fp32"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "PROMPTS", 2)
+        patch.setattr(calibration, "NEW_TOKENS", 3)
+        return calibration.record_feeds(model.module, model.tokenizer, read_corpus(CALIBRATION_FOLDER).texts)
+
+
+@pytest.mark.parametrize(("policy", "is_told"), [("passive", True), ("active", False)])
+def test_the_pool_waits_as_openmp_is_told_to(
+    policy: str, is_told: bool, loaded: Mapping[str, LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool that spins after its work takes the core from a process whose turn it is."""
+    entries: dict[str, str] = {}
+
+    class Options(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def add_session_config_entry(self, name: str, value: str) -> None:
+            entries[name] = value
+
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    monkeypatch.setattr(onnxruntime, "SessionOptions", Options)
+    model = loaded["ort-fp32"]
+    backend.open_model(Path(model.module.model_save_dir), model.device)
+    assert entries == ({"session.intra_op.allow_spinning": "0"} if is_told else {})
+
+
+def test_the_exported_loss_is_that_of_torch_to_a_thousandth(losses: Mapping[str, float], fp32_loss: float) -> None:
+    assert losses["ort-fp32"] == pytest.approx(fp32_loss, abs=1e-3)
+
+
+@pytest.mark.parametrize("variant", QUANTIZED)
+def test_a_quantized_loss_is_within_5_percent_of_float32(variant: str, losses: Mapping[str, float]) -> None:
+    assert losses[variant] == pytest.approx(losses["ort-fp32"], rel=0.05)
+
+
+@pytest.mark.parametrize("variant", QUANTIZED)
+def test_a_quantized_model_differs_from_float32(variant: str, losses: Mapping[str, float]) -> None:
+    """Else nothing was quantized."""
+    assert losses[variant] != losses["ort-fp32"]
+
+
+@pytest.mark.parametrize("variant", QUANTIZED)
+def test_a_quantized_model_is_smaller_than_float32(
+    variant: str, loaded: Mapping[str, LoadedModel], tiny_fp32: LoadedModel
+) -> None:
+    assert loaded[variant].weight_bytes < loaded["ort-fp32"].weight_bytes < tiny_fp32.weight_bytes
+
+
+def test_weight_bytes_are_those_of_the_graph_file(loaded: Mapping[str, LoadedModel]) -> None:
+    for model in loaded.values():
+        graph = Path(model.module.path)
+        assert model.weight_bytes == graph.stat().st_size
+
+
+def test_the_exported_model_generates_the_tokens_of_torch(
+    loaded: Mapping[str, LoadedModel], tiny_fp32: LoadedModel, prompts: Prompts
+) -> None:
+    batch = pad_batch(prompts.varied(4), 64, Side.LEFT, 0, "cpu")
+    expected = tiny_fp32.generate(batch.input_ids, batch.attention_mask, 8, CacheKind.DYNAMIC)
+    actual = loaded["ort-fp32"].generate(batch.input_ids, batch.attention_mask, 8, CacheKind.DYNAMIC)
+    assert actual.tolist() == expected.tolist()
+
+
+def test_the_cache_changes_no_greedy_token(loaded: Mapping[str, LoadedModel], prompts: Prompts) -> None:
+    model = loaded["ort-fp32"]
+    batch = pad_batch(prompts.varied(4), 64, Side.LEFT, 0, "cpu")
+    cached, uncached = (
+        model.generate(batch.input_ids, batch.attention_mask, 8, cache) for cache in (CacheKind.DYNAMIC, CacheKind.OFF)
+    )
+    assert cached.tolist() == uncached.tolist()
+
+
+def test_a_static_cache_is_not_among_the_caches(loaded: Mapping[str, LoadedModel]) -> None:
+    assert loaded["ort-fp32"].cache_kinds == {CacheKind.DYNAMIC, CacheKind.OFF}
+
+
+def test_the_labels_say_the_instruction_set(loaded: Mapping[str, LoadedModel]) -> None:
+    instructions = backend.instruction_set()
+    assert [loaded[variant].label for variant in VARIANTS] == [
+        "ONNX Runtime float32",
+        f"ONNX Runtime int8 dynamic ({instructions})",
+        f"ONNX Runtime int8 static ({instructions})",
+    ]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_second_load_reuses_every_artifact(
+    variant: str, loaded: Mapping[str, LoadedModel], make_request: MakeRequest
+) -> None:
+    progress = Progress()
+    notes = load_variant(make_request(variant, progress=progress)).notes
+    assert all(note.endswith("reused from the cache") for note in notes)
+    assert not any(progress.phase_s[phase] for phase in (Phase.EXPORTING, Phase.CALIBRATING, Phase.QUANTIZING))
+
+
+def test_the_recorded_feeds_are_each_prompts_prefill_and_its_decode_steps(feeds: list[calibration.Feed]) -> None:
+    """Three tokens take three forward passes: one over the 64 tokens of the prompt, two over one token each."""
+    shapes = [feed["input_ids"].shape for feed in feeds]
+    assert shapes == [(1, 64), (1, 1), (1, 1)] * 2
+
+
+def test_the_past_is_empty_in_prefill_and_grows_by_a_token_a_step(feeds: list[calibration.Feed]) -> None:
+    pasts = [{value.shape[2] for name, value in feed.items() if "past" in name} for feed in feeds]
+    assert pasts == [{0}, {64}, {65}] * 2
+
+
+def test_the_recorded_prompts_differ(feeds: list[calibration.Feed]) -> None:
+    assert feeds[0]["input_ids"].tolist() != feeds[3]["input_ids"].tolist()
+
+
+def test_recording_gives_the_model_its_session_back(
+    loaded: Mapping[str, LoadedModel], feeds: list[calibration.Feed]
+) -> None:
+    import onnxruntime
+
+    assert isinstance(loaded["ort-fp32"].module.session, onnxruntime.InferenceSession)
+
+
+class ScrambledSession:
+    """A session whose next-token logits are assigned to the wrong tokens."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    def run(self, outputs: list[str], feed: calibration.Feed) -> list[Any]:
+        (logits,) = self.session.run(outputs, feed)
+        return [logits[..., ::-1].copy()]
+
+
+def fixed_session(*probabilities: float) -> Any:
+    """A session that gives every token these probabilities."""
+    logits = np.log(np.array([[probabilities]], dtype=np.float32))
+    return SimpleNamespace(run=lambda outputs, feed: [logits])
+
+
+def test_scrambled_logits_are_a_collapse(loaded: Mapping[str, LoadedModel], feeds: list[calibration.Feed]) -> None:
+    reference = loaded["ort-fp32"].module.session
+    scrambled = ScrambledSession(loaded["ort-int8-static"].module.session)
+    with pytest.raises(QualityCollapsed, match="static quantization broke the model"):
+        calibration.check_close(reference, scrambled, feeds)
+
+
+def test_the_quantized_models_own_logits_are_none(
+    loaded: Mapping[str, LoadedModel], feeds: list[calibration.Feed]
+) -> None:
+    calibration.check_close(loaded["ort-fp32"].module.session, loaded["ort-int8-static"].module.session, feeds)
+
+
+def test_the_divergence_is_the_kl_from_float32_in_nats() -> None:
+    """KL((1/2, 1/2) || (4/5, 1/5)) = ln(5/8) / 2 + ln(5/2) / 2; the other way round it would be 0.193."""
+    expected = (math.log(5 / 8) + math.log(5 / 2)) / 2
+    with pytest.raises(QualityCollapsed, match=f"of {expected:.3f} nats per token"):
+        calibration.check_close(fixed_session(0.5, 0.5), fixed_session(0.8, 0.2), [{}, {}])
+
+
+def test_equal_distributions_do_not_diverge_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "KL_LIMIT", 1e-12)
+    calibration.check_close(fixed_session(0.7, 0.3), fixed_session(0.7, 0.3), [{}])
+
+
+def test_logits_that_are_not_numbers_are_a_collapse() -> None:
+    with pytest.raises(QualityCollapsed):
+        calibration.check_close(fixed_session(0.5, 0.5), fixed_session(math.nan, 0.5), [{}])
+
+
+def test_a_collapsed_artifact_is_not_kept(make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No divergence is below zero; the limit is part of the key, so the good artifact stays."""
+    request = make_request("ort-int8-static")
+    kept = sorted((request.store.root / "onnx-int8-static").glob("*/"))
+    monkeypatch.setattr(calibration, "KL_LIMIT", 0.0)
+    monkeypatch.setattr(calibration, "PROMPTS", 2)
+    with pytest.raises(QualityCollapsed):
+        load_variant(request)
+    assert sorted((request.store.root / "onnx-int8-static").glob("*/")) == kept
+
+
+def test_another_text_or_another_count_is_another_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = calibration.recipe(["a", "b"])
+    assert one == calibration.recipe(["a", "b"]) != calibration.recipe(["ab"])
+    monkeypatch.setattr(calibration, "NEW_TOKENS", 9)
+    assert calibration.recipe(["a", "b"]) != one
+
+
+def test_the_real_message_of_onnxruntime_becomes_out_of_memory(tmp_path: Path) -> None:
+    """A graph of one operator that makes a tensor of 2 ** 50 bytes."""
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    fill = helper.make_node(
+        "ConstantOfShape", ["shape"], ["filled"], value=helper.make_tensor("value", TensorProto.UINT8, [1], [1])
+    )
+    shape = helper.make_tensor_value_info("shape", TensorProto.INT64, [1])
+    filled = helper.make_tensor_value_info("filled", TensorProto.UINT8, [None])
+    graph = helper.make_graph([fill], "fill", [shape], [filled])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "fill.onnx")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(tmp_path / "fill.onnx", options, providers=["CPUExecutionProvider"])
+    with pytest.raises(OutOfMemory, match="1125899906842624 bytes asked for"), translate_out_of_memory("ort-fp32"):
+        session.run(None, {"shape": np.array([1 << 50])})
+
+
+def test_int8_on_an_accelerator_is_unavailable() -> None:
+    (variant,) = (variant for variant in CATALOGUE if variant.id == "ort-int8-dynamic")
+    with pytest.raises(BackendUnavailable, match="choose it with --llm-device cpu"):
+        backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))
+
+
+def test_apples_device_is_unavailable() -> None:
+    (variant,) = (variant for variant in CATALOGUE if variant.id == "ort-fp32")
+    with pytest.raises(BackendUnavailable, match="CPU and CUDA only"):
+        backend.check(variant, Device(DeviceKind.MPS, "mps", "an Apple device"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "instructions"),
+    [
+        ("x86_64", {"avx2", "avx512f", "avx512_vnni"}, "avx512_vnni"),
+        ("AMD64", {"avx2", "avx512f", "avx512vnni"}, "avx512_vnni"),
+        ("x86_64", {"avx2", "avx512f"}, "avx512"),
+        ("x86_64", {"avx2"}, "avx2"),
+        ("x86_64", set(), "avx2"),
+        ("arm64", set(), "arm64"),
+        ("aarch64", {"asimd"}, "arm64"),
+    ],
+)
+def test_the_instruction_set_is_the_best_that_the_processor_has(
+    machine: str, flags: set[str], instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(backend, "processor_flags", lambda: frozenset(flags))
+    assert backend.instruction_set() == instructions
+
+
+def test_the_exported_session_has_as_many_threads_as_torch(loaded: Mapping[str, LoadedModel]) -> None:
+    options = loaded["ort-fp32"].module.session.get_session_options()
+    assert options.intra_op_num_threads == torch.get_num_threads()
+
+
+FIRST_EXPORT = """
+import sys
+from pathlib import Path
+
+from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.loaded import LoadRequest
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.models.variants import CATALOGUE
+
+(variant,) = (variant for variant in CATALOGUE if variant.id == "ort-fp32")
+source, cpu = ModelSource(TINY, TINY_FOLDER), Device(DeviceKind.CPU, "cpu", "a processor")
+load_variant(LoadRequest(variant, source, cpu, parse_settings({}), ArtifactStore(Path(sys.argv[1])), Progress()))
+"""
+
+
+def test_the_first_export_of_a_process_prints_nothing(tmp_path: Path) -> None:
+    """Optimum sets its log level when its logger is first asked for, which is in the middle of an export."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_EXPORT, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")

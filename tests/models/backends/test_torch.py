@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.measure.quality import Score
+from llm_bench_fixtures.models.backends.torch import count_weights
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
+from llm_bench_fixtures.workloads import CacheKind, Prompts
+
+MakeRequest = Callable[..., LoadRequest]
+ScoreSample = Callable[[LoadedModel], Score]
+
+# GPT-2 of width 256: token and position tables, four layers of 12 x 256 x 256 weights, 9 x 256 biases and
+# two layer norms, and a last layer norm. The output layer is the token table.
+TINY_WEIGHTS = 4096 * 256 + 512 * 256 + 4 * (12 * 256**2 + 9 * 256 + 4 * 256) + 2 * 256
+
+
+def generate(model: LoadedModel, ids: tuple[int, ...], new_tokens: int) -> list[int]:
+    row = torch.tensor([ids])
+    output = model.generate(row, torch.ones_like(row), new_tokens, CacheKind.DYNAMIC)
+    return list(output[0, len(ids) :].tolist())
+
+
+def test_the_weights_of_a_folder_are_counted_from_their_shapes() -> None:
+    assert count_weights(TINY_FOLDER) == TINY_WEIGHTS == 4_339_200
+
+
+def test_no_safetensors_count_as_no_weights(tmp_path: Path) -> None:
+    assert count_weights(tmp_path) == 0
+
+
+def test_a_float32_model_has_four_bytes_a_weight_and_its_buffers(tiny_fp32: LoadedModel) -> None:
+    buffers = sum(buffer.nbytes for buffer in tiny_fp32.module.buffers())
+    assert tiny_fp32.weight_bytes == 4 * TINY_WEIGHTS + buffers
+
+
+def test_a_float32_model_says_float32(tiny_fp32: LoadedModel) -> None:
+    assert (tiny_fp32.label, tiny_fp32.module.dtype) == ("float32", torch.float32)
+
+
+def test_a_model_is_loaded_for_evaluation(tiny_fp32: LoadedModel) -> None:
+    assert not tiny_fp32.module.training
+
+
+def test_gpt2_runs_with_every_kind_of_cache(tiny_fp32: LoadedModel) -> None:
+    assert tiny_fp32.cache_kinds == frozenset(CacheKind)
+
+
+def test_a_bfloat16_model_has_two_bytes_a_weight(make_request: MakeRequest) -> None:
+    model = load_variant(make_request("bf16"))
+    parameters = {parameter.data_ptr(): parameter.nbytes for parameter in model.module.parameters()}
+    assert sum(parameters.values()) == 2 * TINY_WEIGHTS
+    assert model.label == "bfloat16"
+
+
+def test_bfloat16_and_autocast_lose_little(
+    make_request: MakeRequest, score_sample: ScoreSample, fp32_loss: float
+) -> None:
+    for variant in ("bf16", "autocast-bf16"):
+        assert score_sample(load_variant(make_request(variant))).loss == pytest.approx(fp32_loss, rel=0.01)
+
+
+def test_autocast_computes_logits_in_bfloat16_from_float32_weights(make_request: MakeRequest) -> None:
+    model = load_variant(make_request("autocast-bf16"))
+    ids = torch.tensor([[1, 2, 3]])
+    assert model.label == "float32, bfloat16 autocast"
+    assert model.module.dtype is torch.float32
+    assert model.logits(ids, torch.ones_like(ids)).dtype is torch.bfloat16
+
+
+def test_float16_on_a_cpu_runs_in_float32_and_says_so(make_request: MakeRequest) -> None:
+    model = load_variant(make_request("fp16"))
+    assert model.module.dtype is torch.float32
+    assert model.label == "float32 (float16 requested; CPU)"
+
+
+def test_float16_that_fell_back_is_the_same_configuration_as_float32(
+    make_request: MakeRequest, tiny_fp32: LoadedModel
+) -> None:
+    assert load_variant(make_request("fp16")).configuration == tiny_fp32.configuration
+
+
+def test_bfloat16_autocast_and_float32_are_three_configurations(
+    make_request: MakeRequest, tiny_fp32: LoadedModel
+) -> None:
+    others = [load_variant(make_request(variant)).configuration for variant in ("bf16", "autocast-bf16")]
+    assert len({tiny_fp32.configuration, *others}) == 3
+
+
+def test_float16_autocast_on_a_cpu_is_unavailable(make_request: MakeRequest) -> None:
+    with pytest.raises(BackendUnavailable, match="float16 autocast needs an accelerator"):
+        load_variant(make_request("autocast-fp16"))
+
+
+def test_a_model_larger_than_the_free_memory_is_not_loaded(
+    make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4 * TINY_WEIGHTS - 1))
+    with pytest.raises(OutOfMemory, match=r"^fp32: out of memory, 0\.0 GB asked for and 0\.0 GB free$"):
+        load_variant(make_request("fp32"))
+
+
+def test_a_model_in_bfloat16_needs_half_the_memory(make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2 * TINY_WEIGHTS))
+    assert load_variant(make_request("bf16")).label == "bfloat16"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_load_warns_of_nothing(make_request: MakeRequest, capfd: pytest.CaptureFixture[str]) -> None:
+    load_variant(make_request("fp32"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_published_generation_settings_are_replaced_by_greedy_search(
+    tmp_path: Path, make_request: MakeRequest, tiny_fp32: LoadedModel, prompts: Prompts
+) -> None:
+    """Sampling at a high temperature and a heavy penalty on repetition would give other tokens."""
+    folder = tmp_path / "sampling"
+    shutil.copytree(TINY_FOLDER, folder)
+    published = {"do_sample": True, "temperature": 5.0, "repetition_penalty": 9.0, "max_length": 3, "num_beams": 2}
+    (folder / "generation_config.json").write_text(json.dumps(published))
+    model = load_variant(make_request("fp32", source=ModelSource("sampling", folder)))
+    prompt = prompts.exact(12)
+    assert generate(model, prompt, 10) == generate(tiny_fp32, prompt, 10)
+
+
+def test_greedy_search_takes_the_likeliest_token_each_time(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+    """The end token is left out, for it would end generation early."""
+    ids = list(prompts.exact(12))
+    for _ in range(6):
+        row = torch.tensor([ids])
+        logits = tiny_fp32.logits(row, torch.ones_like(row))[0, -1].clone()
+        logits[tiny_fp32.tokenizer.eos_token_id] = -torch.inf
+        ids.append(int(logits.argmax()))
+    assert generate(tiny_fp32, prompts.exact(12), 6) == ids[12:]
+
+
+def test_an_end_token_that_is_always_the_likeliest_ends_nothing_early(
+    tmp_path: Path, make_request: MakeRequest
+) -> None:
+    """All weights are zero but the last bias and the end token's row, so its logit is 8 and every other one 0."""
+    folder = tmp_path / "ending"
+    shutil.copytree(TINY_FOLDER, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    module = GPT2LMHeadModel(GPT2Config(vocab_size=4096, n_positions=64, n_embd=8, n_layer=1, n_head=2))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+        module.transformer.ln_f.bias.fill_(1.0)
+        module.transformer.wte.weight[0] = 1.0
+    module.save_pretrained(folder)
+    model = load_variant(make_request("fp32", source=ModelSource("ending", folder)))
+    row = torch.tensor([[5, 6]])
+    assert model.logits(row, torch.ones_like(row))[0, -1].argmax() == model.tokenizer.eos_token_id == 0
+    assert len(generate(model, (5, 6), 7)) == 7
+
+
+def test_under_autocast_there_is_no_static_cache(make_request: MakeRequest) -> None:
+    """Its buffer has the weights' dtype; Llama's keys come in autocast's, and copying one into the other fails."""
+    assert CacheKind.STATIC not in load_variant(make_request("autocast-bf16")).cache_kinds

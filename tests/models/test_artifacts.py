@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_bench_fixtures.models.artifacts import MANIFEST, Artifact, ArtifactStore, Key, file_digest, folder_digest
+
+KEY: Key = {"model": "abc", "opset": 17}
+
+
+class Builder:
+    """Writes two files and counts how often it did."""
+
+    def __init__(self) -> None:
+        self.builds = 0
+
+    def __call__(self, folder: Path) -> None:
+        self.builds += 1
+        (folder / "weights.bin").write_bytes(b"0123456789")
+        (folder / "sub").mkdir()
+        (folder / "sub" / "config.json").write_text("{}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(tmp_path / "cache")
+
+
+@pytest.fixture
+def builder() -> Builder:
+    return Builder()
+
+
+def test_the_first_call_builds_and_says_so(store: ArtifactStore, builder: Builder) -> None:
+    artifact = store.get("export", KEY, builder)
+    assert (artifact.reused, artifact.note) == (False, "export made in this run")
+    assert (artifact.folder / "weights.bin").read_bytes() == b"0123456789"
+
+
+def test_the_second_call_reuses_and_says_so(store: ArtifactStore, builder: Builder) -> None:
+    first = store.get("export", KEY, builder)
+    second = store.get("export", KEY, builder)
+    assert second == Artifact(first.folder, reused=True, note="export reused from the cache")
+    assert builder.builds == 1
+
+
+def test_another_store_on_the_same_folder_reuses(store: ArtifactStore, builder: Builder) -> None:
+    store.get("export", KEY, builder)
+    assert ArtifactStore(store.root).get("export", KEY, builder).reused
+
+
+def test_another_key_builds_beside_the_first(store: ArtifactStore, builder: Builder) -> None:
+    first = store.get("export", KEY, builder)
+    second = store.get("export", {**KEY, "opset": 18}, builder)
+    assert not second.reused
+    assert first.folder.exists()
+    assert first.folder != second.folder
+    assert store.get("export", KEY, builder).reused
+
+
+def test_another_kind_builds_beside_the_first(store: ArtifactStore, builder: Builder) -> None:
+    store.get("export", KEY, builder)
+    assert not store.get("int8", KEY, builder).reused
+
+
+def test_the_order_of_the_key_does_not_matter(store: ArtifactStore, builder: Builder) -> None:
+    store.get("export", KEY, builder)
+    assert store.get("export", dict(reversed(list(KEY.items()))), builder).reused
+
+
+def flip_a_byte(folder: Path) -> None:
+    data = bytearray((folder / "weights.bin").read_bytes())
+    data[3] ^= 1
+    (folder / "weights.bin").write_bytes(data)
+
+
+def damage(name: str, text: str | None) -> Callable[[Path], None]:
+    """Puts the text in the file's place, or nothing."""
+
+    def apply(folder: Path) -> None:
+        if text is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_text(text)
+
+    return apply
+
+
+def cut_the_manifest(folder: Path) -> None:
+    text = (folder / MANIFEST).read_text()
+    (folder / MANIFEST).write_text(text[: len(text) // 2])
+
+
+DAMAGES = [
+    pytest.param(flip_a_byte, "weights.bin has changed", id="flipped-bit"),
+    pytest.param(damage("weights.bin", "0123"), "weights.bin has changed", id="truncated-file"),
+    pytest.param(damage("weights.bin", None), "weights.bin is missing", id="deleted-file"),
+    pytest.param(damage("sub/config.json", None), "sub/config.json is missing", id="deleted-in-subfolder"),
+    pytest.param(cut_the_manifest, "manifest.json can't be read", id="truncated-manifest"),
+    pytest.param(damage(MANIFEST, None), "manifest.json can't be read", id="no-manifest"),
+    pytest.param(damage(MANIFEST, "not json"), "manifest.json can't be read", id="manifest-not-json"),
+    pytest.param(damage(MANIFEST, "[]"), "manifest.json can't be read", id="manifest-a-list"),
+    pytest.param(damage(MANIFEST, "{}"), "manifest.json can't be read", id="manifest-without-files"),
+    pytest.param(damage(MANIFEST, '{"files": null}'), "manifest.json can't be read", id="files-null"),
+    pytest.param(damage(MANIFEST, '{"files": []}'), "manifest.json can't be read", id="files-a-list"),
+]
+
+
+@pytest.mark.parametrize(("hurt", "what"), DAMAGES)
+def test_a_damaged_artifact_is_built_again_with_a_note_that_names_the_file(
+    hurt: Callable[[Path], None], what: str, store: ArtifactStore, builder: Builder
+) -> None:
+    hurt(store.get("export", KEY, builder).folder)
+    artifact = store.get("export", KEY, builder)
+    assert not artifact.reused
+    assert artifact.note == f"export made in this run; the cached one was damaged: {what}"
+    assert (artifact.folder / "weights.bin").read_bytes() == b"0123456789"
+    assert store.get("export", KEY, builder).reused
+
+
+def test_a_build_that_raises_leaves_no_folder_and_no_file(store: ArtifactStore, builder: Builder) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half.bin").write_bytes(b"half")
+        raise RuntimeError("export failed")
+
+    with pytest.raises(RuntimeError, match="export failed"):
+        store.get("export", KEY, fail)
+    assert [path for path in (store.root / "export").iterdir() if path.suffix != ".lock"] == []
+    assert not store.get("export", KEY, builder).reused
+
+
+def get_at_the_same_time(root: Path, barrier: Any, log: Path) -> None:
+    """What each of the two processes runs. The build is slow so that the other one comes while it runs."""
+
+    def build(folder: Path) -> None:
+        with log.open("a") as file:
+            file.write("built\n")
+        time.sleep(0.3)
+        (folder / "weights.bin").write_bytes(b"0123456789")
+
+    barrier.wait(timeout=60)
+    artifact = ArtifactStore(root).get("export", KEY, build)
+    with log.open("a") as file:
+        file.write(f"reused {artifact.reused} {file_digest(artifact.folder / 'weights.bin')[:8]}\n")
+
+
+def test_two_processes_at_once_build_once_and_both_get_the_whole_artifact(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    log = tmp_path / "log"
+    arguments = (tmp_path / "cache", context.Barrier(2), log)
+    processes = [context.Process(target=get_at_the_same_time, args=arguments) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    whole = "84d89877"  # the start of the SHA-256 of 0123456789
+    assert sorted(log.read_text().splitlines()) == ["built", f"reused False {whole}", f"reused True {whole}"]
+
+
+def test_without_a_root_the_store_is_in_this_users_cache() -> None:
+    import platformdirs
+
+    assert ArtifactStore().root == Path(platformdirs.user_cache_dir("llm-bench-fixtures", appauthor=False))
+
+
+def test_the_digest_of_a_folder_knows_names_and_contents_and_not_the_place(tmp_path: Path, builder: Builder) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        builder(tmp_path / name)
+    same = folder_digest(tmp_path / "a")
+    assert folder_digest(tmp_path / "b") == same
+    (tmp_path / "b" / "sub" / "config.json").rename(tmp_path / "b" / "sub" / "other.json")
+    assert folder_digest(tmp_path / "b") != same
+
+
+def test_the_digest_of_a_folder_changes_with_one_bit(tmp_path: Path, builder: Builder) -> None:
+    builder(tmp_path)
+    before = folder_digest(tmp_path)
+    flip_a_byte(tmp_path)
+    assert folder_digest(tmp_path) != before
+
+
+def test_the_digest_of_an_empty_file_is_sha256_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert file_digest(tmp_path / "empty") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

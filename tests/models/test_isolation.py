@@ -1,0 +1,151 @@
+"""A variant in a process of its own. Each test starts one, which takes seconds, so there are few."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import psutil
+import pytest
+import torch
+
+from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, WorkerDied, WorkerFailed
+from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.models.isolated import IsolatedModel
+from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
+from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
+
+MakeRequest = Callable[..., LoadRequest]
+
+
+def process_of(_: LoadedModel) -> int:
+    return os.getpid()
+
+
+def threads_of(_: LoadedModel) -> int:
+    return torch.get_num_threads()
+
+
+def fail(_: LoadedModel, message: str) -> None:
+    raise ZeroDivisionError(message)
+
+
+def fail_in_our_words(_: LoadedModel) -> None:
+    raise IncompleteWeights(["one", "two"])
+
+
+def die(_: LoadedModel) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave(_: LoadedModel) -> None:
+    os._exit(3)
+
+
+@pytest.fixture(scope="module")
+def isolated(make_request: MakeRequest) -> Iterator[IsolatedModel]:
+    model = IsolatedModel(make_request("fp32"))
+    yield model
+    model.close()
+
+
+def test_the_model_is_in_another_process(isolated: IsolatedModel) -> None:
+    assert isolated.call(process_of) not in (os.getpid(), os.getppid())
+
+
+def test_it_runs_on_as_many_threads(isolated: IsolatedModel) -> None:
+    assert isolated.call(threads_of) == torch.get_num_threads()
+
+
+def test_it_gives_the_same_texts_and_facts(isolated: IsolatedModel, tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+    workload = Workload(prompts.varied(3), new_tokens=6, batch_size=2)
+    assert isolated.call(run_round, workload).continuations == run_round(tiny_fp32, workload).continuations
+    of_the_process = {"load_s": 0.0, "resident_before_load_bytes": 0}
+    assert replace(isolated.facts, **of_the_process) == replace(tiny_fp32.facts, **of_the_process)
+
+
+def test_logits_and_generate_are_as_at_hand(isolated: IsolatedModel, tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+    ids = torch.tensor([prompts.exact(9)])
+    mask = torch.ones_like(ids)
+    torch.testing.assert_close(isolated.logits(ids, mask), tiny_fp32.logits(ids, mask))
+    texts = [model.generate(ids, mask, 4, CacheKind.DYNAMIC) for model in (isolated, tiny_fp32)]
+    assert torch.equal(*texts)
+
+
+def test_this_process_waits_without_working(isolated: IsolatedModel) -> None:
+    """A parent that spins while the child measures takes a core from it."""
+    before = psutil.Process().cpu_times()
+    isolated.call(sleep, 2.0)
+    after = psutil.Process().cpu_times()
+    assert (after.user + after.system) - (before.user + before.system) < 1.0
+
+
+def sleep(_: LoadedModel, seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def test_a_failure_comes_back_with_its_traceback_and_ends_nothing(isolated: IsolatedModel) -> None:
+    with pytest.raises(WorkerFailed, match=r"(?s)in fail.*ZeroDivisionError: on purpose"):
+        isolated.call(fail, "on purpose")
+    assert isolated.call(process_of)
+
+
+class ComesApart:
+    """Travels as a call that fails on arrival, as a function of a module does that the process can't import."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return importlib.import_module, ("no_such_module",)
+
+
+def test_a_request_that_cannot_be_read_is_an_error_and_ends_nothing(isolated: IsolatedModel) -> None:
+    with pytest.raises(WorkerFailed, match="No module named 'no_such_module'"):
+        isolated.call(sleep, cast(float, ComesApart()))
+    assert isolated.call(process_of)
+
+
+def test_an_error_of_ours_comes_back_as_itself(isolated: IsolatedModel) -> None:
+    with pytest.raises(IncompleteWeights, match=r"^the model's files lack one, two: download or save it again$"):
+        isolated.call(fail_in_our_words)
+
+
+@pytest.mark.parametrize(
+    ("death", "how"), [(die, "was killed by SIGKILL, perhaps for lack of memory"), (leave, "ended with status 3")]
+)
+def test_a_death_is_told_and_every_later_call_too(death: object, how: str, make_request: MakeRequest) -> None:
+    model = IsolatedModel(make_request("fp32"))
+    for function in (death, process_of):
+        with pytest.raises(WorkerDied, match=f"^fp32: the process that it ran in {how}$"):
+            model.call(function)  # type: ignore[arg-type]
+    model.close()
+
+
+def test_what_the_load_raises_is_raised_here_and_leaves_no_process(make_request: MakeRequest, tmp_path: Path) -> None:
+    request = make_request("fp32", source=ModelSource("nothing", tmp_path))
+    children = len(psutil.Process().children())
+    with pytest.raises((WorkerFailed, CandidateFailed)):
+        IsolatedModel(request)
+    assert len(psutil.Process().children()) == children
+
+
+def test_its_long_activities_are_shown_and_counted_here(make_request: MakeRequest) -> None:
+    shown: list[str] = []
+
+    class Display(ProgressDisplay):
+        def finished(self, text: str, elapsed_s: float) -> None:
+            shown.append(text)
+
+    progress = Progress(Display(), show_after_s=0.0)
+    variant = Variant("mine", "slow_backend", "sleeps where it loads")
+    with pytest.raises(WorkerFailed, match="nothing to load"):
+        IsolatedModel(make_request(variant, progress=progress))
+    assert progress.phase_s[Phase.EXPORTING] >= 0.6
+    assert "turning it over" in shown

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.models.loading import BACKENDS
+from llm_bench_fixtures.models.variants import (
+    CATALOGUE,
+    Precision,
+    Variant,
+    is_plain,
+    narrow,
+    parse_precision,
+    select_variants,
+)
+
+
+def chosen(text: str, reference: str = "fp32") -> list[str]:
+    return [variant.id for variant in select_variants(text, CATALOGUE, reference)]
+
+
+def test_an_empty_text_means_the_whole_catalogue() -> None:
+    assert chosen("") == [variant.id for variant in CATALOGUE]
+
+
+def test_the_reference_comes_first_and_the_others_keep_their_order() -> None:
+    assert chosen("ort-fp32,bf16,fp32,bnb-nf4") == ["fp32", "ort-fp32", "bf16", "bnb-nf4"]
+
+
+def test_another_reference_comes_first() -> None:
+    assert chosen("fp32,bf16", reference="bf16") == ["bf16", "fp32"]
+
+
+def test_each_variant_comes_once() -> None:
+    assert chosen("bf16,fp32,bfloat16, bf16") == ["fp32", "bf16"]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "variant"), [("half", "fp16"), ("float32", "fp32"), ("torch.bfloat16", "bf16"), ("F16", "fp16")]
+)
+def test_a_spelling_of_a_dtype_stands_for_its_plain_variant(spelling: str, variant: str) -> None:
+    assert chosen(spelling) == [variant]
+
+
+def test_the_reference_may_be_spelled_as_a_dtype() -> None:
+    assert chosen("bf16,fp32", reference="float32") == ["fp32", "bf16"]
+
+
+def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName) as caught:
+        chosen("fp32,int4")
+    known = ", ".join(variant.id for variant in CATALOGUE)
+    assert str(caught.value) == f"unknown variant 'int4'. Known: {known}"
+
+
+def test_an_unknown_reference_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match=r"unknown variant 'fp64'\. Known: fp32, fp16"):
+        chosen("fp32", reference="fp64")
+
+
+def test_a_spelling_without_its_variant_in_the_catalogue_is_unknown() -> None:
+    """float32 is also the precision of ort-fp32, which is not the plain model in float32."""
+    without_fp32 = [variant for variant in CATALOGUE if variant.id != "fp32"]
+    with pytest.raises(UnknownName):
+        select_variants("float", without_fp32, reference="bf16")
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a,b", "a[b", "a]b"])
+def test_an_id_that_could_not_stand_in_a_list_or_a_test_id_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="variant id"):
+        Variant(text, "torch", "")
+
+
+def test_the_ids_of_the_catalogue_are_unique() -> None:
+    assert len({variant.id for variant in CATALOGUE}) == len(CATALOGUE)
+
+
+def test_every_variant_of_the_catalogue_has_a_backend() -> None:
+    assert {variant.backend for variant in CATALOGUE} == set(BACKENDS)
+
+
+def test_every_base_is_in_the_catalogue_and_is_not_quantized() -> None:
+    by_id = {variant.id: variant for variant in CATALOGUE}
+    assert all(by_id[variant.base].quantization is None for variant in CATALOGUE if variant.base)
+
+
+def test_no_names_narrow_nothing() -> None:
+    assert narrow((), CATALOGUE) == CATALOGUE
+
+
+def test_the_group_of_quantized_variants_holds_what_they_are_made_from() -> None:
+    variants = select_variants("ort-int8-static,ort-fp32,bnb-nf4,bf16,fp32", CATALOGUE, "fp32")
+    named = [variant.id for variant in narrow(("quantization",), variants)]
+    assert named == ["fp32", "ort-int8-static", "ort-fp32", "bnb-nf4"]
+
+
+def test_the_group_of_precisions_is_the_torch_model_in_each_dtype_and_under_autocast() -> None:
+    named = [variant.id for variant in narrow(("precision",), CATALOGUE)]
+    assert named == ["fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"]
+
+
+def test_the_group_of_the_reference_is_the_first_alone() -> None:
+    assert [variant.id for variant in narrow(("reference",), select_variants("fp32,bf16", CATALOGUE, "bf16"))] == [
+        "bf16"
+    ]
+
+
+def test_narrowing_to_an_unknown_name_is_refused_with_groups_and_ids() -> None:
+    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, autocast-bf16, "):
+        narrow(("int4",), CATALOGUE)
+
+
+def test_only_the_torch_model_in_a_dtype_is_plain() -> None:
+    assert [variant.id for variant in CATALOGUE if is_plain(variant)] == ["fp32", "fp16", "bf16"]
+
+
+def test_a_precision_is_spelled_with_any_case_and_surrounding_space() -> None:
+    assert parse_precision(" BF16 ") is Precision.BFLOAT16

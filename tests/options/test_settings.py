@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.gate import options as gate_options
+from llm_bench_fixtures.gate.decision import Missing
+from llm_bench_fixtures.gate.rules import NamedRule
+from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
+from llm_bench_fixtures.models import options as model_options
+from llm_bench_fixtures.models.variants import SPELLINGS, Precision
+from llm_bench_fixtures.options.parsers import LoadFormat, WindowScheme
+from llm_bench_fixtures.options.settings import Settings, parse_settings
+from llm_bench_fixtures.options.table import OPTIONS, Option
+
+
+def test_nothing_given_means_every_default() -> None:
+    assert parse_settings({}) == Settings(
+        model=("tiny",),
+        load_format=LoadFormat.AUTO,
+        trust_remote_code=False,
+        device="auto",
+        variants="",
+        reference="fp32",
+        new_tokens=16,
+        rounds=3,
+        warmup_rounds=1,
+        precision=0.05,
+        max_time=0.5,
+        probe=False,
+        isolate=False,
+        limits_time=2.0,
+        prompt_lengths=(16, 64, 128, 256),
+        batch_sizes=(1, 2, 4, 8),
+        corpus=None,
+        windows=WindowScheme.STRIDED,
+        window=0,
+        stride=0,
+        seed=0,
+        report=Path("llm-bench-report"),
+        cache_dir=None,
+        given={},
+    )
+
+
+def test_none_is_as_good_as_absent() -> None:
+    assert parse_settings({option.name: None for option in OPTIONS}) == parse_settings({})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("model", " ./mine , tiny,", ("./mine", "tiny")),
+        ("load_format", "dummy", LoadFormat.DUMMY),
+        ("trust_remote_code", "YES", True),
+        ("trust_remote_code", "off", False),
+        ("device", "cpu", "cpu"),
+        ("device", "cuda", "cuda"),
+        ("device", "cuda:1", "cuda:1"),
+        ("new_tokens", "1", 1),
+        ("prompt_lengths", "64,16,64", (16, 64)),
+        ("batch_sizes", "8", (8,)),
+        ("corpus", "texts/a.txt", Path("texts/a.txt")),
+        ("corpus", "~/a.txt", Path.home() / "a.txt"),
+        ("cache_dir", "~/cache", Path.home() / "cache"),
+        ("precision", "2%", 0.02),
+        ("precision", "0.05", 0.05),
+        ("max_time", "1.5", 1.5),
+        ("isolate", "yes", True),
+        ("limits_time", "0", 0.0),
+        ("seed", "0", 0),
+        ("windows", "llama", WindowScheme.LLAMA),
+        ("report", "out", Path("out")),
+    ],
+)
+def test_an_option_parses(name: str, text: str, value: object) -> None:
+    assert getattr(parse_settings({name: text}), name) == value
+
+
+def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
+    """As in the corpus and the cache folder; an ini file has no shell that would expand it."""
+    assert parse_settings({"report": "~/out"}).report == Path.home() / "out"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("precision", "a%", "--llm-precision: expected a share such as 5% or 0.05, got 'a%'"),
+        ("max_time", "-1", "--llm-max-time: expected seconds, got '-1'"),
+        ("limits_time", "inf", "--llm-limits-time: expected seconds, got 'inf'"),
+        ("model", " , ", "--llm-model: expected at least one name"),
+        ("load_format", "real", "--llm-load-format: unknown load format 'real'. Known: auto, dummy"),
+        (
+            "trust_remote_code",
+            "maybe",
+            "--llm-trust-remote-code: unknown truth value 'maybe'. Known: true, yes, on, 1, false, no, off, 0",
+        ),
+        ("new_tokens", "0", "--llm-new-tokens: expected at least 1, got 0"),
+        ("rounds", "many", "--llm-rounds: expected a whole number, got 'many'"),
+        ("warmup_rounds", "0", "--llm-warmup-rounds: expected at least 1, got 0"),
+        ("prompt_lengths", "16,0", "--llm-prompt-lengths: expected at least 1, got 0"),
+        ("prompt_lengths", "", "--llm-prompt-lengths: expected at least one name"),
+        ("batch_sizes", "1,two", "--llm-batch-sizes: expected a whole number, got 'two'"),
+        ("windows", "disjoint", "--llm-windows: unknown scheme of windows 'disjoint'. Known: strided, rolling, llama"),
+        ("window", "-1", "--llm-window: expected at least 2, got -1"),
+        ("stride", "1.5", "--llm-stride: expected a whole number, got '1.5'"),
+        ("seed", "-3", "--llm-seed: expected at least 0, got -3"),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_flag_and_what_is_accepted(name: str, text: str, message: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        parse_settings({name: text})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["tpu", "", "cuda:x", "cuda:-1", "cuda:", "cpu:7", "mps:0"])
+def test_a_device_that_is_none_of_the_known_is_refused_with_the_known(text: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        parse_settings({"device": text})
+    assert str(caught.value) == f"--llm-device: unknown device {text!r}. Known: auto, cpu, cuda, cuda:N, mps"
+
+
+def test_a_stride_beyond_the_window_would_skip_tokens_and_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"--llm-stride: 65 is more than the window of 64 tokens"):
+        parse_settings({"window": "64", "stride": "65"})
+
+
+def test_a_window_of_one_token_has_nothing_to_score_and_is_refused() -> None:
+    """A token is scored given the tokens before it in its window, so the least window is two tokens."""
+    with pytest.raises(InvalidSetting, match="--llm-window"):
+        parse_settings({"window": "1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"windows": "rolling", "stride": "8"}, "--llm-stride: rolling windows have no stride"),
+        ({"windows": "llama", "stride": "8"}, "--llm-stride: llama windows have no stride"),
+        ({"windows": "llama", "window": "2"}, "--llm-window: llama windows have at least 3 tokens"),
+    ],
+)
+def test_what_a_scheme_of_windows_has_no_use_for_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        parse_settings(given)
+    assert str(caught.value) == message
+
+
+def test_the_three_options_of_the_windows_make_one_plan() -> None:
+    settings = parse_settings({"windows": "strided", "window": "64", "stride": "16"})
+    assert plan_windows(settings) == WindowPlan(WindowScheme.STRIDED, 64, 16)
+
+
+def test_a_stride_of_the_whole_window_is_accepted() -> None:
+    assert parse_settings({"window": "64", "stride": "64"}).stride == 64
+
+
+def test_a_row_names_its_flag_and_its_ini_value() -> None:
+    (option,) = (option for option in OPTIONS if option.name == "batch_sizes")
+    assert (option.flag, option.ini) == ("--llm-batch-sizes", "llm_batch_sizes")
+
+
+def test_the_switches_are_the_truth_values() -> None:
+    assert {option.name for option in OPTIONS if option.is_switch} == {
+        "trust_remote_code",
+        "probe",
+        "isolate",
+    }
+
+
+def test_every_row_has_a_field_and_every_field_a_row() -> None:
+    assert [*(option.name for option in OPTIONS), "given"] == list(Settings.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        (model_options.BNB_COMPUTE_DTYPE, None, None),
+        (model_options.BNB_COMPUTE_DTYPE, "bf16", Precision.BFLOAT16),
+        (model_options.BNB_DOUBLE_QUANT, None, False),
+        (model_options.BNB_DOUBLE_QUANT, "1", True),
+        (gate_options.GATE, None, False),
+        (gate_options.RULES, None, ()),
+        (gate_options.RULES, "latency_s:5%", (NamedRule("latency_s", "5%"),)),
+        (gate_options.MISSING, None, frozenset()),
+        (gate_options.MISSING, "new", frozenset({Missing.NEW})),
+        (gate_options.SUMMARY, None, None),
+        (gate_options.BASELINE, "branch:main", "branch:main"),
+    ],
+)
+def test_a_row_that_stands_with_its_reader_is_read_from_the_same_texts(
+    option: Option[object], text: str | None, value: object
+) -> None:
+    assert parse_settings({option.name: text}).of(option) == value
+
+
+def test_a_bad_value_of_such_a_row_is_refused_with_its_flag() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        parse_settings({"bnb_compute_dtype": "int8"}).of(model_options.BNB_COMPUTE_DTYPE)
+    assert str(caught.value) == f"--llm-bnb-compute-dtype: unknown dtype 'int8'. Known: {', '.join(SPELLINGS)}"

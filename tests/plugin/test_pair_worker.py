@@ -1,0 +1,72 @@
+"""The worker's clock, and the metrics of a round."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_bench_fixtures.measure.timing import BatchTimes, Round
+from llm_bench_fixtures.plugin.pair_worker import PausingClock, times_of
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_the_clock_stands_still_while_it_is_the_others_turn() -> None:
+    hand = Hand()
+    pauses = []
+
+    def others_turn() -> None:
+        pauses.append(hand.now_s)
+        hand.now_s += 100.0
+
+    clock = PausingClock(others_turn, readings_per_turn=2, clock=hand)
+    readings = []
+    for _ in range(5):
+        hand.now_s += 1.0
+        readings.append(clock())
+    assert readings == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert pauses == [2.0, 104.0]
+
+
+def test_the_metrics_of_a_round_by_hand() -> None:
+    """Two batches, of 3 and 1 prompts, with tokens at 1, 2, 3 s and at 2, 4, 6 s."""
+    batches = (BatchTimes((1.0, 2.0, 3.0), 3.0), BatchTimes((2.0, 4.0, 6.0), 6.0))
+    found = times_of(Round(9.0, batches, ()), (3, 1))
+    assert found.latency_s == 9.0
+    assert found.ttft_s == pytest.approx((3 * 1.0 + 2.0) / 4)
+    assert found.tpot_s == pytest.approx((3 * 1.0 + 2.0) / 4)
+    assert found.decode_tokens_per_s == pytest.approx((3 * 2 + 2) / (2.0 + 4.0))
+
+
+def test_a_single_token_has_no_decode() -> None:
+    found = times_of(Round(1.0, (BatchTimes((1.0,), 1.0),), ()), (1,))
+    assert (found.tpot_s, found.decode_tokens_per_s) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "collected"),
+    [
+        ((), ["benchmarks/test_fast.py::test"]),
+        (("-k", "benchmarks"), ["benchmarks/test_fast.py::test"]),
+        (("-k", "other"), []),  # also the name of a folder
+        (("--llm-corpus", "other"), ["benchmarks/test_fast.py::test"]),
+        (("-x", "other"), ["other/test_slow.py::test"]),
+        (("other/test_slow.py::test",), ["other/test_slow.py::test"]),
+    ],
+)
+def test_benchmarks_are_run_unless_a_path_is_given(
+    pytester: pytest.Pytester, arguments: tuple[str, ...], collected: list[str]
+) -> None:
+    for path in ("benchmarks/test_fast.py", "other/test_slow.py"):
+        (pytester.path / path).parent.mkdir()
+        (pytester.path / path).write_text("def test(): pass\n", encoding="utf-8")
+    pytester.makepyfile(early="from llm_bench_fixtures.plugin.pair_worker import pytest_load_initial_conftests")
+    pytester.syspathinsert()
+    found = pytester.runpytest("-p", "early", "--collect-only", "-q", *arguments).outlines
+    assert [line for line in found if "::" in line] == collected

@@ -1,0 +1,234 @@
+"""A result in words: only what moved is long."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_factory import make_provenance, make_record, make_run, make_variant
+
+from llm_bench_fixtures.errors import UnknownName
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.paired.noise_floor import coarser_than, floor_json, floors, status_of
+from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult, parse_allowed
+from llm_bench_fixtures.paired.statistics import Measurand, judge
+from llm_bench_fixtures.paired.trial import Trial
+from llm_bench_fixtures.report.noise_floor import coarseness_warning, floor_lines
+from llm_bench_fixtures.report.paired import markdown, summarize, terminal_lines
+from llm_bench_fixtures.results.storage import run_to_json
+
+SLOWER = (0.1, 0.11, 0.12)
+SAME = (0.0, 0.001, -0.001)
+UNKNOWN = (0.3, -0.3, 0.2)
+
+
+def result_of(**differences: tuple[float, ...]) -> PairedResult:
+    known = {Measurand(test, "decode_tokens_per_s"): values for test, values in differences.items()}
+    return PairedResult(
+        base="commit 1234",
+        head="folder /project",
+        threshold=0.03,
+        threads=1,
+        cores=(1,),
+        first_look=3,
+        looks=1,
+        findings=judge(known, 0.03, 0.05, 0.05),
+        differences=known,
+        not_compared=(),
+        runs=(),
+        trials=(Trial(is_complete=True),) * 3,
+        elapsed_s=12.0,
+    )
+
+
+def lines_of(result: PairedResult) -> str:
+    return "\n".join(terminal_lines(summarize(result), 300))
+
+
+def test_a_slowdown_is_a_row_with_the_metrics_own_sign() -> None:
+    """A mean difference of 0.11 is exp(-0.11) of the throughput: -10.4 %."""
+    text = lines_of(result_of(a=SLOWER, b=SAME))
+    (row,) = [line for line in text.splitlines() if line.startswith("a  ")]
+    assert "decode tokens/s" in row
+    assert "-10.4 %" in row
+    assert "regressed" in row
+    assert "1 regressed, 1 unchanged of 2 comparisons." in text
+    assert text.endswith("exit status 20: something got worse")
+
+
+def test_what_is_unchanged_is_only_a_count() -> None:
+    text = lines_of(result_of(a=SAME, b=SAME))
+    assert "2 unchanged of 2 comparisons." in text
+    assert "verdict" not in text
+    assert "3 pairs of processes, 1 thread on core 1, 12 s; threshold 3 %" in text
+    assert "exit status 0" in text
+
+
+def test_of_many_inconclusive_ones_the_worst_are_rows() -> None:
+    """The one that may be worst comes first."""
+    many = {f"t{number}": tuple(value * (1 + number) for value in UNKNOWN) for number in range(8)}
+    text = lines_of(result_of(**many))
+    rows = [line.split()[0] for line in text.splitlines() if "inconclusive  " in line]
+    assert rows == ["t7", "t6", "t5", "t4", "t3"]
+    assert "3 more inconclusive comparisons are not in the table" in text
+    assert "exit status 25" in text
+
+
+def test_a_threshold_finer_than_the_noise_is_warned_about_with_the_number() -> None:
+    assert "a threshold of 3 % is finer than what 3 pairs resolve here" in lines_of(result_of(a=UNKNOWN))
+    assert "finer" not in lines_of(result_of(a=SAME))
+
+
+def test_why_tests_were_not_compared() -> None:
+    rows = [NotCompared(f"t{number}", Absence.SKIPPED, "HEAD", "no backend") for number in range(7)]
+    result = replace(result_of(a=SAME), not_compared=(*rows, NotCompared("x", Absence.NEW, "HEAD")))
+    text = lines_of(result)
+    assert "not compared, skipped (HEAD): t0, t1, t2, t3, t4 and 2 more: no backend" in text
+    assert "not compared, new (HEAD): x" in text
+
+
+def test_markdown_escapes_what_comes_from_the_code_under_test() -> None:
+    evil = "<script>|[x](http://e)"
+    result = replace(
+        result_of(**{evil: SLOWER}),
+        failure="HEAD: <img src=x>",
+        not_compared=(NotCompared("t", Absence.FAILED, "HEAD", "<b>"),),
+    )
+    text = markdown(summarize(result))
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "<b>" not in text
+    assert "&lt;script&gt;\\|\\[x\\](http:\u200b//e)" in text
+    assert "**exit status 26" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"interrupted": True, "failure": "x"}, ExitStatus.INTERRUPTED),
+        ({"failure": "x"}, ExitStatus.WORKER_FAILED),
+        ({"not_compared": (NotCompared("t", Absence.FAILED),)}, ExitStatus.WORKER_FAILED),
+        ({"not_compared": (NotCompared("t", Absence.NEW),)}, ExitStatus.REGRESSED),
+        ({"findings": {}}, ExitStatus.NOT_MEASURED),
+    ],
+)
+def test_the_gravest_status_wins(changes: dict[str, object], status: ExitStatus) -> None:
+    assert replace(result_of(a=SLOWER), **changes).status is status  # type: ignore[arg-type]
+
+
+UNCHANGED_BUT = [
+    ({}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.SKIPPED, "HEAD"),)}, "skipped", ExitStatus.COVERAGE),
+    ({"not_compared": (NotCompared("t", Absence.SKIPPED, "BASE"),)}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.SKIPPED),)}, "", ExitStatus.PASSED),  # by both
+    ({"not_compared": (NotCompared("t", Absence.NOT_TIMED, "HEAD"),)}, "skipped", ExitStatus.COVERAGE),
+    ({"not_compared": (NotCompared("t", Absence.NOT_TIMED),)}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.NEW, "HEAD"),)}, "", ExitStatus.PASSED),
+    ({"runs": ({"schema": "another"},) * 2}, "changed", ExitStatus.NOT_COMPARABLE),
+    ({"runs": ({},)}, "changed", ExitStatus.NOT_COMPARABLE),
+    ({"not_compared": (NotCompared("t", Absence.VANISHED, "BASE"),)}, "", ExitStatus.PASSED),
+    ({"not_compared": (NotCompared("t", Absence.CHANGED),)}, "changed", ExitStatus.NOT_COMPARABLE),
+    ({"findings": result_of(a=UNKNOWN).findings}, "inconclusive", ExitStatus.INCONCLUSIVE),
+]
+
+
+@pytest.mark.parametrize(("changes", "what", "status"), UNCHANGED_BUT)
+def test_what_was_not_judged_is_red_unless_it_is_allowed(
+    changes: dict[str, Any], what: str, status: ExitStatus
+) -> None:
+    result = replace(result_of(a=SAME), **changes)
+    assert result.status is status
+    if what:
+        allowing = replace(result, allowed=parse_allowed(what))
+        assert allowing.status is ExitStatus.PASSED
+        assert lines_of(allowing).endswith(f"exit status 0: nothing got worse; allowed: {what}")
+
+
+@pytest.mark.parametrize(
+    ("head", "what", "status"),
+    [
+        ({}, "", ExitStatus.PASSED),
+        ({"variants": [make_variant(quality={})]}, "vanished", ExitStatus.COVERAGE),
+        ({"provenance": make_provenance(model="another")}, "changed", ExitStatus.NOT_COMPARABLE),
+    ],
+)
+def test_what_is_carried_along_and_cannot_be_judged_is_red_too(
+    head: dict[str, Any], what: str, status: ExitStatus
+) -> None:
+    before = make_run([make_record()], [make_variant()])
+    runs = tuple(run_to_json(run) for run in (before, replace(before, **head)))
+    result = replace(result_of(a=SAME), runs=runs)
+    assert result.status is status
+    if what:
+        assert replace(result, allowed=parse_allowed(what)).status is ExitStatus.PASSED
+
+
+def test_only_what_there_is_can_be_allowed() -> None:
+    with pytest.raises(UnknownName, match="Known: changed, skipped, vanished, inconclusive"):
+        parse_allowed("skipped,noise")
+
+
+def test_the_json_holds_each_comparison_and_each_difference() -> None:
+    data = result_of(a=SLOWER).as_json()
+    (comparison,) = data["comparisons"]
+    assert (comparison["test"], comparison["verdict"]) == ("a", "regressed")
+    assert comparison["estimate"]["pairs"] == 3
+    assert data["exit_status"] == 20
+
+
+def test_the_noise_floor_pools_the_tests() -> None:
+    """Deviations 0.01 and 0.02 between pairs pool to the root of their mean square, 0.0158."""
+    found = floors(result_of(a=(0.0, 0.01, 0.02), b=(0.5, 0.52, 0.54)))
+    assert [row.metric for row in found] == ["decode_tokens_per_s"]
+    assert found[0].deviation == pytest.approx((0.00025) ** 0.5)
+    assert found[0].deviation < found[0].half_width < found[0].resolvable
+
+
+def test_the_noise_floor_in_words_and_as_json() -> None:
+    result = result_of(a=SAME)
+    found = floors(result)
+    text = "\n".join(floor_lines(found, result, 100))
+    assert "commit 1234 against itself" in text
+    assert "decode tokens/s" in text
+    assert floor_json(found, result)["pairs"] == 3
+    assert status_of(found, result) is ExitStatus.PASSED
+
+
+def test_a_noise_floor_of_nothing_is_not_measured() -> None:
+    result = result_of()
+    assert status_of(floors(result), result) is ExitStatus.NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("threshold", "machine", "warns"),
+    [(0.03, platform.node(), True), (0.5, platform.node(), False), (0.03, "x", False)],
+)
+def test_a_threshold_finer_than_the_kept_noise_floor_is_warned_about_at_once(
+    tmp_path: Path, threshold: float, machine: str, *, warns: bool
+) -> None:
+    """Of 3 pairs with a standard deviation of 1 %: (9.925 + 2.920) × 0.01 / √3 is 0.0742, a ratio of 1.077."""
+    result = result_of(a=(0.0, 0.01, 0.02))
+    path = tmp_path / "floor.json"
+    path.write_text(json.dumps({**floor_json(floors(result), result), "machine": machine}), encoding="utf-8")
+    found = coarser_than(threshold, 3, 1, path)
+    assert (found is not None) is warns
+    if found is not None:
+        text = coarseness_warning(found, threshold, 3)
+        assert "than what 3 pairs of a test resolve on this machine: 7.7 % for decode tokens/s" in text
+    assert coarser_than(threshold, 300, 1, path) is coarser_than(threshold, 3, 2, path) is None
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]"])
+def test_a_noise_floor_that_cannot_be_read_is_none(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "floor.json").write_text(content, encoding="utf-8")
+    assert coarser_than(0.03, 8, 1, tmp_path / "floor.json") is None
+
+
+def test_a_threshold_is_not_warned_about_where_all_is_settled() -> None:
+    settled = replace(result_of(a=UNKNOWN), findings=result_of(a=SAME).findings)
+    assert "finer" not in lines_of(settled)
