@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.errors import LlmBenchError, WorkloadUnsupported
+from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.plugin.items import identify
+from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.stash import TURNS
 
 if TYPE_CHECKING:
@@ -70,14 +71,9 @@ class LlmBenchmark:
             cache=CacheKind(cache),
         )
         self._check_marks()
-        try:
+        with as_outcomes():
             check_supported(self._model, workload)
-        except WorkloadUnsupported as error:
-            raise pytest.skip.Exception(str(error)) from None
-        try:
             record = self._run(workload)
-        except LlmBenchError as error:
-            raise pytest.fail.Exception(str(error), pytrace=False) from None
         return self._add(record)
 
     def _check_marks(self) -> None:
@@ -85,10 +81,8 @@ class LlmBenchmark:
         from llm_bench_fixtures.gate.rules import check_marks
         from llm_bench_fixtures.plugin.stash import metrics_of
 
-        try:
+        with as_outcomes("llm_gate: "):
             check_marks(identify(self._item).gate, metrics_of(self._item.config))
-        except LlmBenchError as error:
-            raise pytest.fail.Exception(f"llm_gate: {error}", pytrace=False) from None
 
     def _encode(self, prompts: str | TokenIds | Sequence[str | TokenIds]) -> tuple[TokenIds, ...]:
         if isinstance(prompts, str) or (prompts and all(isinstance(part, int) for part in prompts)):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError
+from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.plugin.items import variant_of
-from llm_bench_fixtures.plugin.stash import bench_session, is_timing, settings_of
+from llm_bench_fixtures.plugin.outcomes import as_outcomes
+from llm_bench_fixtures.plugin.stash import bench_session, is_timing, is_xdist_worker, settings_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
@@ -60,15 +61,11 @@ def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
 @pytest.fixture(scope="session")
 def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[Model]:
     """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
-    try:
+    with as_outcomes():
         model = llm_session.load(request.param)
-    except BackendUnavailable as error:
-        raise pytest.skip.Exception(str(error)) from None
-    except LlmBenchError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
     yield model
     model.close()
-    if not hasattr(request.config, "workerinput"):  # pytest-xdist's workers measure nothing
+    if not is_xdist_worker(request.config):
         llm_session.save()
 
 

@@ -38,6 +38,7 @@ from llm_bench_fixtures.plugin.stash import (
     any_given,
     bench_session,
     check_settings,
+    is_xdist_worker,
     metrics_of,
     selected_variants,
     settings_of,
@@ -148,7 +149,7 @@ def _reason(call: pytest.CallInfo[None]) -> str:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
     """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run."""
-    if not hasattr(session.config, "workerinput"):  # pytest-xdist's workers measure nothing
+    if not is_xdist_worker(session.config):
         write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or _was_stopped(session))
         if BASELINE in session.config.stash:
             finish_gate(session)

@@ -14,7 +14,15 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.plugin.stash import TURNS, is_timing, metrics_of, or_usage_error, selection_of, settings_of
+from llm_bench_fixtures.plugin.stash import (
+    TURNS,
+    is_timing,
+    is_xdist_worker,
+    metrics_of,
+    or_usage_error,
+    selection_of,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.gate.decision import Outcome
@@ -57,7 +65,7 @@ def check_is_gated(config: pytest.Config) -> None:
 def is_gated(config: pytest.Config) -> bool:
     """Whether this process is to judge the run: not one that only collects, and no worker of pytest-xdist's or of a
     paired run."""
-    idle = config.getoption("collectonly") or hasattr(config, "workerinput") or TURNS in config.stash
+    idle = config.getoption("collectonly") or is_xdist_worker(config) or TURNS in config.stash
     return settings_of(config).of(options.GATE) and not idle
 
 

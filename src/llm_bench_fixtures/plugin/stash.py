@@ -104,9 +104,14 @@ def _scorer(config: pytest.Config) -> Scorer:
 
 def is_timing(config: pytest.Config) -> bool:
     """Whether this run times anything: not under --benchmark-disable or --benchmark-skip, nor in pytest-xdist."""
-    distributed = hasattr(config, "workerinput") or bool(config.getoption("numprocesses", None))
+    distributed = is_xdist_worker(config) or bool(config.getoption("numprocesses", None))
     off = any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
     return not distributed and not off
+
+
+def is_xdist_worker(config: pytest.Config) -> bool:
+    """Whether this is a worker of pytest-xdist, which measures nothing: others run beside it."""
+    return hasattr(config, "workerinput")
 
 
 def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
