@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.plugin.internals import has_times, is_timed, time_another_round
 from llm_bench_fixtures.plugin.items import identify
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.stash import TURNS
@@ -101,16 +102,16 @@ class LlmBenchmark:
             translate_out_of_memory(self._model.variant.id),
             self._session.progress.counted(Phase.GENERATING),
         ):
-            is_timed = self._benchmark.enabled  # not under --benchmark-disable, where one round runs
+            timed = is_timed(self._benchmark)
             turns = self._item.config.stash.get(TURNS, None)
-            is_observed = is_timed and (turns is None or turns.observes)
+            is_observed = timed and (turns is None or turns.observes)
             observation = self._model.call(observe, workload) if is_observed else None
             rounds = (
                 self._take_turns(workload, turns)
                 if turns
                 else self._time(workload, self._session.settings.warmup_rounds - 1)
             )
-        return self._record(workload, rounds if is_timed else [], rounds[-1].continuations, observation)
+        return self._record(workload, rounds if timed else [], rounds[-1].continuations, observation)
 
     def _take_turns(self, workload: Workload, turns: Turns) -> list[Round]:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
@@ -134,23 +135,19 @@ class LlmBenchmark:
         self._benchmark.pedantic(
             measure, setup=lambda: ((self._probe_s(),), {}), rounds=settings.rounds, warmup_rounds=warmup_rounds
         )
-        stats = self._benchmark.stats
-        if not stats:
+        if not has_times(self._benchmark):
             return rounds
         del rounds[warmup_rounds + settings.rounds :]  # those that --benchmark-cprofile ran
         del rounds[:warmup_rounds]
         while self._wants_more([done.latency_s for done in rounds]):
-            probe_s = self._probe_s()
-            started = time.perf_counter()
-            measure(probe_s)
-            stats.update(time.perf_counter() - started)
+            time_another_round(self._benchmark, partial(measure, self._probe_s()))
         return rounds
 
     def _probe_s(self) -> tuple[float, float] | None:
         """Of the probe, run now; None where none is asked for, or nothing is timed."""
         from llm_bench_fixtures.measure.probe import run_probe
 
-        is_wanted = self._session.settings.probe and self._benchmark.enabled
+        is_wanted = self._session.settings.probe and is_timed(self._benchmark)
         return self._model.call(run_probe) if is_wanted else None
 
     def _wants_more(self, rounds_s: Sequence[float]) -> bool:

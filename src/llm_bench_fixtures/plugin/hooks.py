@@ -20,6 +20,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
+from llm_bench_fixtures.plugin.internals import terminal_width
 from llm_bench_fixtures.plugin.items import identify, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
@@ -175,11 +176,11 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
         from llm_bench_fixtures.report.terminal import summary_lines
 
         for line in summary_lines(
-            config.stash[RUN], metrics_of(config), settings_of(config).report, terminalreporter._tw.fullwidth
+            config.stash[RUN], metrics_of(config), settings_of(config).report, terminal_width(terminalreporter)
         ):
             terminalreporter.write_line(line)
     if OUTCOME in config.stash:
-        for line in gate_summary(config, terminalreporter._tw.fullwidth):
+        for line in gate_summary(config, terminal_width(terminalreporter)):
             terminalreporter.write_line(line)
 
 

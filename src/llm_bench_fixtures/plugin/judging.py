@@ -14,6 +14,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
 from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.plugin.internals import compare_with, compared_run, junit_log, storage_option
 from llm_bench_fixtures.plugin.stash import (
     TURNS,
     is_timing,
@@ -44,8 +45,8 @@ def choose_baseline(config: pytest.Config) -> None:
     except LlmBenchError as error:
         raise pytest.UsageError(f"--llm-gate: {error}") from error
     config.stash[BASELINE] = baseline
-    if baseline.run is not None and config.getoption("benchmark_compare"):
-        config.option.benchmark_compare = _name_in_storage(Path(baseline.run.source), _storage(config))
+    if baseline.run is not None:
+        compare_with(config, _name_in_storage(Path(baseline.run.source), _storage(config)))
 
 
 def _name_in_storage(path: Path, storage: Path | None) -> str:
@@ -84,8 +85,7 @@ def _find_baseline(config: pytest.Config) -> Baseline:
     from llm_bench_fixtures.plugin.storage import project_folder
 
     settings = settings_of(config)
-    named = config.getoption("benchmark_compare")
-    wanted = settings.of(options.BASELINE) or (named if isinstance(named, str) else "")
+    wanted = settings.of(options.BASELINE) or compared_run(config)
     likeness = Likeness(settings.model, settings.load_format is LoadFormat.DUMMY, selection_of(config))
     return find_baseline(_storage(config), wanted, likeness, project_folder(config))
 
@@ -94,7 +94,7 @@ def _storage(config: pytest.Config) -> Path | None:
     """None where nothing was ever saved. Raises InvalidSetting where runs aren't kept in files."""
     from llm_bench_fixtures.plugin.storage import storage_folder
 
-    if "://" in str(config.getoption("benchmark_storage")).removeprefix("file://"):
+    if "://" in storage_option(config).removeprefix("file://"):
         raise InvalidSetting("--benchmark-storage: the gate reads runs that are kept in a folder")
     folder = storage_folder(config)
     return folder if folder.is_dir() else None
@@ -160,11 +160,9 @@ def _why_nothing(config: pytest.Config) -> str:
 
 def _add_to_junit(config: pytest.Config, outcome: Outcome) -> None:
     """A failed test case in --junit-xml for each test and variant that regressed, or one for another outcome."""
-    from _pytest.junitxml import xml_key
-
     from llm_bench_fixtures.report.comparison import failures
 
-    xml = config.stash.get(xml_key, None)
+    xml = junit_log(config)
     if xml is None:
         return
     for subject, message in failures(outcome):

@@ -13,6 +13,7 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import options as model_options
 from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.plugin.internals import is_switched_off
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
@@ -105,8 +106,7 @@ def _scorer(config: pytest.Config) -> Scorer:
 def is_timing(config: pytest.Config) -> bool:
     """Whether this run times anything: not under --benchmark-disable or --benchmark-skip, nor in pytest-xdist."""
     distributed = is_xdist_worker(config) or bool(config.getoption("numprocesses", None))
-    off = any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
-    return not distributed and not off
+    return not distributed and not is_switched_off(config)
 
 
 def is_xdist_worker(config: pytest.Config) -> bool:
