@@ -27,7 +27,7 @@ def test_nothing_given_means_every_default() -> None:
         new_tokens=16,
         rounds=3,
         warmup_rounds=1,
-        precision=0.05,
+        max_noise=0.05,
         max_time=0.5,
         probe=False,
         isolate=False,
@@ -65,8 +65,8 @@ def test_none_is_as_good_as_absent() -> None:
         ("corpus", "texts/a.txt", Path("texts/a.txt")),
         ("corpus", "~/a.txt", Path.home() / "a.txt"),
         ("cache_dir", "~/cache", Path.home() / "cache"),
-        ("precision", "2%", 0.02),
-        ("precision", "0.05", 0.05),
+        ("max_noise", "2%", 0.02),
+        ("max_noise", "0.05", 0.05),
         ("max_time", "1.5", 1.5),
         ("isolate", "yes", True),
         ("limits_time", "0", 0.0),
@@ -87,7 +87,7 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("precision", "a%", "--llm-precision: expected a share such as 5% or 0.05, got 'a%'"),
+        ("max_noise", "a%", "--llm-max-noise: expected a share such as 5% or 0.05, got 'a%'"),
         ("max_time", "-1", "--llm-max-time: expected seconds, got '-1'"),
         ("limits_time", "inf", "--llm-limits-time: expected seconds, got 'inf'"),
         ("model", " , ", "--llm-model: expected at least one name"),

@@ -60,7 +60,7 @@ class Bench:
         return (
             *self.isolated,
             "--llm-rounds=2",
-            "--llm-precision=0",
+            "--llm-max-noise=0",
             "--llm-new-tokens=2",
             "--llm-variants=fp32",
             f"--llm-corpus={self.corpus}",

@@ -144,7 +144,7 @@ def test_a_slowdown_fails_the_comparison_that_was_asked_for(bench: Bench) -> Non
 
 
 def test_profiled_rounds_are_not_among_the_timed_ones(own_suite: Bench) -> None:
-    result = own_suite.run("--benchmark-cprofile=tottime", "--llm-rounds=2", "--llm-precision=0")
+    result = own_suite.run("--benchmark-cprofile=tottime", "--llm-rounds=2", "--llm-max-noise=0")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*ncalls*tottime*"])
     assert [len(record["rounds_s"]) for record in own_suite.records()] == [2]

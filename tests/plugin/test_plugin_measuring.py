@@ -60,7 +60,7 @@ def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench) -> N
             assert len(llm_benchmark("Hello").rounds_s) == 3
         """
     )
-    assert bench.run("--llm-precision=10000%").ret == 0
+    assert bench.run("--llm-max-noise=10000%").ret == 0
 
 
 def test_no_round_is_added_once_the_time_is_spent(bench: Bench) -> None:
@@ -70,7 +70,7 @@ def test_no_round_is_added_once_the_time_is_spent(bench: Bench) -> None:
             assert len(llm_benchmark("Hello").rounds_s) == 2
         """
     )
-    assert bench.run("--llm-precision=0.0001%", "--llm-max-time=0.000001").ret == 0
+    assert bench.run("--llm-max-noise=0.0001%", "--llm-max-time=0.000001").ret == 0
 
 
 def test_the_machines_limits_reach_every_record_and_the_report(own_suite: Bench) -> None:
@@ -114,7 +114,7 @@ def test_no_probe_is_run_unless_asked_for(bench: Bench) -> None:
 
 def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(own_suite: Bench) -> None:
     """Two rounds have no interval, so a third is added (see below); profiled ones run twice on one probe."""
-    options = ("--llm-precision=10000%", "--benchmark-cprofile=tottime", "--benchmark-cprofile-loops=2")
+    options = ("--llm-max-noise=10000%", "--benchmark-cprofile=tottime", "--benchmark-cprofile-loops=2")
     assert own_suite.run("--llm-probe", *options).ret == 0
     (record,) = own_suite.records()
     assert len(record["probe_s"]) == len(record["rounds_s"]) == 3
@@ -157,7 +157,7 @@ def test_no_latency_holds_the_probes_time(bench: Bench) -> None:
             llm_benchmark("Hello")
         """
     )
-    assert bench.run("--llm-probe", "--llm-precision=10000%", "--benchmark-json=out.json").ret == 0
+    assert bench.run("--llm-probe", "--llm-max-noise=10000%", "--benchmark-json=out.json").ret == 0
     (record,) = bench.records()
     assert record["probe_s"] == [[0.25, 0.25]] * 3
     assert record["metrics"]["latency_s"] < 0.5

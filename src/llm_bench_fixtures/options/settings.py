@@ -29,7 +29,7 @@ class Settings:
     new_tokens: int
     rounds: int
     warmup_rounds: int
-    precision: float
+    max_noise: float
     max_time: float
     probe: bool
     isolate: bool

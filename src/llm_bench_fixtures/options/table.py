@@ -32,6 +32,14 @@ from llm_bench_fixtures.options.parsers import (
 T = TypeVar("T")
 
 
+def flag_of(name: str) -> str:
+    return "--llm-" + name.replace("_", "-")
+
+
+def ini_of(name: str) -> str:
+    return "llm_" + name
+
+
 @dataclass(frozen=True)
 class Option(Generic[T]):
     """One setting: how it is parsed, its default as one would type it, and what `--help` says."""
@@ -44,11 +52,11 @@ class Option(Generic[T]):
 
     @property
     def flag(self) -> str:
-        return "--llm-" + self.name.replace("_", "-")
+        return flag_of(self.name)
 
     @property
     def ini(self) -> str:
-        return "llm_" + self.name
+        return ini_of(self.name)
 
     @property
     def full_help(self) -> str:
@@ -66,6 +74,8 @@ class Option(Generic[T]):
         except InvalidSetting as error:
             raise InvalidSetting(f"{self.flag}: {error}") from error
 
+
+RENAMED = {"precision": "max_noise"}  # what an option was called before, which is refused with its new name
 
 OPTIONS: tuple[Option[Any], ...] = (
     Option(
@@ -105,7 +115,7 @@ OPTIONS: tuple[Option[Any], ...] = (
         "untimed rounds before the timed ones; in the first of them memory and work are observed",
     ),
     Option(
-        "precision",
+        "max_noise",
         parse_share,
         "5%",
         "SHARE",
@@ -117,7 +127,7 @@ OPTIONS: tuple[Option[Any], ...] = (
         parse_seconds,
         "0.5",
         "SECONDS",
-        "of timed rounds for one benchmark, after which --llm-precision adds no more",
+        "of timed rounds for one benchmark, after which --llm-max-noise adds no more",
     ),
     Option(
         "probe",

@@ -120,7 +120,7 @@ class LlmBenchmark:
         return rounds
 
     def _time(self, workload: Workload, warmup_rounds: int) -> list[Round]:
-        """The timed rounds: pytest-benchmark's, and what --llm-precision asks for beyond them.
+        """The timed rounds: pytest-benchmark's, and what --llm-max-noise asks for beyond them.
 
         warmup_rounds: besides the one in which the workload was observed.
         """
@@ -154,10 +154,10 @@ class LlmBenchmark:
         from llm_bench_fixtures.results.spread import interval
 
         settings = self._session.settings
-        if not settings.precision or sum(rounds_s) >= settings.max_time:
+        if not settings.max_noise or sum(rounds_s) >= settings.max_time:
             return False
         found = interval(rounds_s)
-        return found is None or found.relative_half_width > settings.precision
+        return found is None or found.relative_half_width > settings.max_noise
 
     def _record(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.options.table import RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hookspecs
 from llm_bench_fixtures.plugin.finish import write_results
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
@@ -66,6 +68,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             how = {"action": "store_const", "const": "true"}
         group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help.replace("%", "%%"), **how)
         parser.addini(option.ini, f"as {option.flag}", default=None)
+    for old, new in RENAMED.items():
+        group.addoption(flag_of(old), dest=ini_of(old), default=None, help=argparse.SUPPRESS)
+        parser.addini(ini_of(old), f"is called {ini_of(new)}", default=None)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -12,7 +12,7 @@ import pytest
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import options as model_options
-from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin.internals import is_switched_off
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ def settings_of(config: pytest.Config) -> Settings:
 
 def check_settings(config: pytest.Config) -> None:
     """UsageError for an option or ini value that can't be used, before anything runs."""
+    for old, new in RENAMED.items():
+        if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
+            raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is called {flag_of(new)} ({ini_of(new)}) now")
     if any_given(config):
         settings_of(config)
 
