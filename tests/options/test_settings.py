@@ -38,6 +38,7 @@ def test_nothing_given_means_every_default() -> None:
         windows=WindowScheme.STRIDED,
         window=0,
         stride=0,
+        overhead=False,
         seed=0,
         report=Path("llm-bench-report"),
         cache_dir=None,
@@ -166,6 +167,7 @@ def test_the_switches_are_the_truth_values() -> None:
         "trust_remote_code",
         "probe",
         "isolate",
+        "overhead",
     }
 
 

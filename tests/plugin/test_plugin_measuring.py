@@ -174,7 +174,7 @@ def test_what_taking_the_times_costs_is_told(bench: Bench) -> None:
             assert len(llm_overhead(llm_prompts.exact(8), pairs=4)) == 4
         """
     )
-    result = bench.run()
+    result = bench.run("--llm-overhead")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["Taking each token's time changed the latency of fp32 by *"])
     assert list(map(len, bench.results()["instrumentation_ratios"].values())) == [4]
@@ -187,13 +187,20 @@ def test_one_pair_is_too_few_to_tell_what_the_times_cost(bench: Bench) -> None:
             llm_overhead(llm_prompts.exact(8), pairs=1)
         """
     )
-    result = bench.run()
+    result = bench.run("--llm-overhead")
     result.stdout.fnmatch_lines(["What taking each token's time costs fp32 is not known from 1 pair."])
 
 
 def test_what_it_costs_is_not_measured_where_nothing_is_timed(bench: Bench) -> None:
     bench.write(test_own="def test_overhead(llm_overhead): raise AssertionError")
-    bench.run("--benchmark-disable").assert_outcomes(skipped=1)
+    bench.run("--llm-overhead", "--benchmark-disable").assert_outcomes(skipped=1)
+
+
+def test_the_tool_itself_is_measured_only_when_asked_for(bench: Bench) -> None:
+    bench.write(test_own="def test_overhead(llm_overhead): raise AssertionError\ndef test_else(): pass")
+    result = bench.run()
+    result.assert_outcomes(passed=1, deselected=1)
+    assert result.ret == 0
 
 
 def test_the_continuations_are_compared_with_the_references(own_suite: Bench) -> None:

@@ -40,6 +40,7 @@ class Settings:
     windows: WindowScheme
     window: int
     stride: int
+    overhead: bool
     seed: int
     report: Path
     cache_dir: Path | None

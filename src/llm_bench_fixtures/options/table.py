@@ -187,6 +187,14 @@ OPTIONS: tuple[Option[Any], ...] = (
         "N",
         "tokens from one strided window's start to the next. 0: half a window",
     ),
+    Option(
+        "overhead",
+        parse_bool,
+        "false",
+        "",
+        "run the tests that take llm_overhead too: they measure what taking the tokens' times costs, which is the "
+        "tool's affair and not the model's",
+    ),
     Option("seed", integer_of_at_least(0), "0", "N", "seed of the dummy weights"),
     Option("report", parse_path, "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
     Option(

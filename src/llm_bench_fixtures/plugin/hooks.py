@@ -23,7 +23,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_session,
 )
 from llm_bench_fixtures.plugin.internals import terminal_width
-from llm_bench_fixtures.plugin.items import identify, variant_of
+from llm_bench_fixtures.plugin.items import identify, leave_out_overhead, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
     HAS_BENCHMARKS,
@@ -116,6 +116,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     pytest's own ordering by session parameter goes by their position in each test's list, which differs from test to
     test.
     """
+    leave_out_overhead(config, items)
     if any(variant_of(item) for item in items):
         config.stash[HAS_BENCHMARKS] = True
         from llm_bench_fixtures.plugin.storage import keep_with_project
