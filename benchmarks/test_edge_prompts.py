@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_bench_fixtures.workloads import EDGE_PROMPTS
+from llm_bench_fixtures import EDGE_PROMPTS
 
 
 @pytest.mark.parametrize("prompt", EDGE_PROMPTS)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from llm_bench_fixtures import __version__
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, first_line
 from llm_bench_fixtures.paired.protocol import (
     DESCRIPTOR,
@@ -39,6 +38,7 @@ from llm_bench_fixtures.plugin.internals import forget_whole_runs
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
+from llm_bench_fixtures.version import __version__
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
