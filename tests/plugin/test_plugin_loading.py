@@ -11,7 +11,7 @@ LOGGING_CONFTEST = """
     from pathlib import Path
 
     import pytest
-    from llm_bench_fixtures.plugin import session
+    from llm_bench_fixtures.plugin import loader
 
     LOG = Path(__file__).with_name("loads.txt")
 
@@ -21,7 +21,7 @@ LOGGING_CONFTEST = """
 
     @pytest.fixture(scope="session", autouse=True)
     def logged_loads():
-        load_variant = session.load_variant
+        load_variant = loader.load_variant
 
         def load(request):
             log("load", request.variant.id)
@@ -36,7 +36,7 @@ LOGGING_CONFTEST = """
             return model
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(session, "load_variant", load)
+            patch.setattr(loader, "load_variant", load)
             yield
 """
 

@@ -192,7 +192,7 @@ class LlmBenchmark:
             work=self._count(workload, observation.observed) if observation else None,
             memory=self._memory_facts(observation) if observation else None,
             outputs=tuple(self._prompts.decode(ids) for ids in continuations),
-            extra=self._session.compare_texts(self._model.variant, workload, continuations),
+            extra=self._session.reference.compare_texts(self._model.variant, workload, continuations),
         )
 
     def _count(self, workload: Workload, observed: Observed) -> Work:
@@ -200,7 +200,7 @@ class LlmBenchmark:
         from llm_bench_fixtures.progress import Phase
 
         with self._session.progress.activity(Phase.COUNTING, "counting the model's operations"):
-            return count_work(workload, observed, self._session.flops, self._model.facts.weight_bytes_read)
+            return count_work(workload, observed, self._session.setup.flops, self._model.facts.weight_bytes_read)
 
     def _memory_facts(self, observation: Observation) -> MemoryFacts:
         from llm_bench_fixtures.results.record import MemoryFacts

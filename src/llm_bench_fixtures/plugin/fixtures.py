@@ -26,7 +26,7 @@ def llm_session(request: pytest.FixtureRequest) -> BenchSession:
     """What the run's benchmarks share. Where no model can be found, a run of nothing but benchmarks ends."""
     session = bench_session(request.config)
     try:
-        _ = session.device, session.source, session.corpus
+        _ = session.setup.device, session.setup.source, session.setup.corpus
     except LlmBenchError as error:
         if all(variant_of(item) for item in request.session.items):
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
@@ -37,19 +37,19 @@ def llm_session(request: pytest.FixtureRequest) -> BenchSession:
 @pytest.fixture(scope="session")
 def llm_device(llm_session: BenchSession) -> Device:
     """The device that the models run on."""
-    return llm_session.device
+    return llm_session.setup.device
 
 
 @pytest.fixture(scope="session")
 def llm_prompts(llm_session: BenchSession) -> Prompts:
     """Prompts in the model's tokens: of exact lengths, of varying lengths, the standard ones, the unusual ones."""
-    return llm_session.prompts
+    return llm_session.setup.prompts
 
 
 @pytest.fixture(scope="session")
 def llm_corpus(llm_session: BenchSession) -> Corpus:
     """The texts that quality is measured on."""
-    return llm_session.corpus
+    return llm_session.setup.corpus
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +62,7 @@ def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
 def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[Model]:
     """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
     with as_outcomes():
-        model = llm_session.load(request.param)
+        model = llm_session.loader.load(request.param)
     yield model
     model.close()
     if not is_xdist_worker(request.config):

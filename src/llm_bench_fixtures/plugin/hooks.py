@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,6 +50,7 @@ from llm_bench_fixtures.plugin.stash import (
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+    from llm_bench_fixtures.measure.quality import CorpusScore
     from llm_bench_fixtures.models.isolated import Model
     from llm_bench_fixtures.workloads import Corpus
 
@@ -190,17 +191,14 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
             terminalreporter.write_line(line)
 
 
-def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> Mapping[str, float]:
+def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> CorpusScore:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
     from llm_bench_fixtures.measure.quality import score_corpus
     from llm_bench_fixtures.measure.windows import plan_windows
 
-    session = bench_session(config)
-    keep, compare_with = session.reference_folders(model.variant)
+    keep, compare_with = bench_session(config).reference.folders(model.variant)
     plan = plan_windows(settings_of(config))
-    score = model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
-    session.note_loss_blocks(model.variant, score.loss_blocks)
-    return score.metrics
+    return model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,8 +18,9 @@ from llm_bench_fixtures.plugin.internals import is_switched_off
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.plugin.loader import Scorer
     from llm_bench_fixtures.plugin.pair_worker import Turns
-    from llm_bench_fixtures.plugin.session import BenchSession, Scorer
+    from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
 
