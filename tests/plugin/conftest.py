@@ -105,8 +105,8 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def bench_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("llm-cache")
+def bench_cache(shared_folder: Path) -> Path:
+    return shared_folder / "llm-cache"
 
 
 @pytest.fixture(scope="session")
