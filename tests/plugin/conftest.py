@@ -17,7 +17,7 @@ CORPUS = "The keeper climbed the stairs at dusk. She lit the lamp, and the ships
 
 WARM_UP = """
 import pytest
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures import CacheKind
 
 @pytest.mark.parametrize("cache", list(CacheKind), ids=str)
 def test_warm_up(llm_benchmark, cache):

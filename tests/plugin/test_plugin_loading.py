@@ -145,7 +145,7 @@ def test_a_run_in_which_all_is_skipped_has_a_report(own_suite: Bench) -> None:
 
 
 FAILING_CONFTEST = """
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures import Variant
 
     def pytest_llm_bench_variants():
         return [Variant(name, "failing_backend", "fails") for name in ("too-big", "no-memory", "broken")]
