@@ -22,7 +22,7 @@ from llm_bench_fixtures.gate.comparison import (
 )
 from llm_bench_fixtures.gate.rules import Force, Rules, parse_rules
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import saved_run
+from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, Status
 
@@ -31,7 +31,7 @@ METRIC = {metric.name: metric for metric in METRICS}
 
 
 def compared(base: Run, head: Run, rules: str = "") -> Comparison:
-    return compare_runs(saved_run(base), saved_run(head), Rules(parse_rules(rules)), registry())
+    return compare_runs(judged_run(base), judged_run(head), Rules(parse_rules(rules)), registry())
 
 
 def verdict(comparison: Comparison, metric: str, subject: str = TEST) -> Judgement:
@@ -235,7 +235,7 @@ def test_each_test_that_has_no_verdict_is_named() -> None:
 def test_a_test_is_left_out_only_where_the_command_line_explains_it(
     selection: tuple[str, ...], is_left_out: bool
 ) -> None:
-    (record,) = saved_run(one_record()).records
+    (record,) = judged_run(one_record()).records
     assert leaves_out(selection, record) is is_left_out
 
 

@@ -13,7 +13,7 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Missing, Outcome, decide, no_baseline, parse_missing
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.history.saved import saved_run
+from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run, Status
 
@@ -28,7 +28,7 @@ IDLE = replace(BASE, records=tuple(replace(one, status=Status.NOT_MEASURED, roun
 
 
 def outcome(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail") -> Outcome:
-    comparison = compare_runs(saved_run(base), saved_run(head), Rules(parse_rules(rules)), registry())
+    comparison = compare_runs(judged_run(base), judged_run(head), Rules(parse_rules(rules)), registry())
     return decide(comparison, parse_missing(missing))
 
 

@@ -10,7 +10,7 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Outcome, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.history.saved import Blessing, saved_run
+from llm_bench_fixtures.history.saved import Blessing, judged_run
 from llm_bench_fixtures.report.comparison import (
     MOST_ADVISORY,
     MOST_ROWS,
@@ -42,7 +42,7 @@ def many(count: int, peak: int, median_s: float = 1.0) -> Run:
 
 
 def judged(base: Run, head: Run, rules: str = "") -> Outcome:
-    comparison = compare_runs(saved_run(base, "0001_a.json"), saved_run(head), Rules(parse_rules(rules)), registry())
+    comparison = compare_runs(judged_run(base, "0001_a.json"), judged_run(head), Rules(parse_rules(rules)), registry())
     return decide(comparison)
 
 

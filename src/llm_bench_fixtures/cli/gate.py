@@ -21,7 +21,7 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Outcome, decide, no_baseline
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
-from llm_bench_fixtures.history.saved import SavedRun, read_saved_run
+from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
 from llm_bench_fixtures.report.comparison import gate_lines, gate_markdown, gate_report
 from llm_bench_fixtures.results.metrics import registry
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     return outcome.status
 
 
-def _judge(head: SavedRun, storage: Path | None, arguments: argparse.Namespace) -> Outcome:
+def _judge(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Outcome:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, Path.cwd(), head)
     say(f"Not a baseline: {reason}" for reason in baseline.passed_over[:MOST_PASSED_OVER])

@@ -12,7 +12,7 @@ from enum import StrEnum
 from llm_bench_fixtures.gate.rules import Force, Rule, Rules
 from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio, paired_margin
 from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of
-from llm_bench_fixtures.history.saved import SavedRecord, SavedRun
+from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
 from llm_bench_fixtures.results.probe import machine_slowdown
@@ -85,8 +85,8 @@ class Uncovered:
 class Comparison:
     """judged_tests: those that both runs measured on the same workload. floor: the larger of the two runs' own."""
 
-    base: SavedRun
-    head: SavedRun
+    base: JudgedRun
+    head: JudgedRun
     judgements: tuple[Judgement, ...]
     judged_tests: int
     uncovered: tuple[Uncovered, ...]
@@ -99,13 +99,13 @@ class Comparison:
         return [one for one in self.judgements if one.verdict is verdict and force in (None, one.rule.force)]
 
 
-def compare_runs(base: SavedRun, head: SavedRun, rules: Rules, metrics: Mapping[str, Metric]) -> Comparison:
+def compare_runs(base: JudgedRun, head: JudgedRun, rules: Rules, metrics: Mapping[str, Metric]) -> Comparison:
     """Judge every metric of `head` by `base`."""
     return _Comparer(base, head, rules, metrics).compare()
 
 
 class _Comparer:
-    def __init__(self, base: SavedRun, head: SavedRun, rules: Rules, metrics: Mapping[str, Metric]) -> None:
+    def __init__(self, base: JudgedRun, head: JudgedRun, rules: Rules, metrics: Mapping[str, Metric]) -> None:
         self._base, self._head = base, head
         self._rules, self._metrics = rules, metrics
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
@@ -131,13 +131,13 @@ class _Comparer:
             tuple(self._notes()),
         )
 
-    def _measured_pairs(self) -> Iterator[tuple[SavedRecord, SavedRecord]]:
+    def _measured_pairs(self) -> Iterator[tuple[JudgedRecord, JudgedRecord]]:
         for after in self._head.records:
             before = self._before.get(after.test)
             if before is not None and before.status is after.status is Status.MEASURED:
                 yield before, after
 
-    def _of_records(self, before: SavedRecord, after: SavedRecord) -> Iterator[Judgement]:
+    def _of_records(self, before: JudgedRecord, after: JudgedRecord) -> Iterator[Judgement]:
         base, head = _record_metrics(self._base, before), _record_metrics(self._head, after)
         slowdown = machine_slowdown(after.probe_s, before.probe_s) or 1.0
         other_workload = "" if _same_workload(before, after) else "another workload than the baseline's"
@@ -249,7 +249,7 @@ class _Values:
     margin: float = 0.0
 
 
-def leaves_out(selection: Sequence[str], record: SavedRecord) -> bool:
+def leaves_out(selection: Sequence[str], record: JudgedRecord) -> bool:
     """Whether the selection of tests, as in Run.selection, explains why the record's test didn't run."""
     flags = [part for part in selection if part.startswith("-")]
     paths = [part for part in selection if not part.startswith("-")]
@@ -291,13 +291,13 @@ def variant_metrics(variant: VariantResult) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _record_metrics(run: SavedRun, record: SavedRecord) -> dict[str, float]:
+def _record_metrics(run: JudgedRun, record: JudgedRecord) -> dict[str, float]:
     variant = run.variant(record.variant)
     shared = variant_metrics(variant) if variant else {}
     return {name: value for name, value in record.metrics.items() if name not in shared}
 
 
-def _tests_before(run: SavedRun) -> dict[str, tuple[str, ...]]:
+def _tests_before(run: JudgedRun) -> dict[str, tuple[str, ...]]:
     """By test those that were measured before it in the same process."""
     of_process: dict[str, tuple[str, ...]] = defaultdict(tuple)
     found = {}
@@ -308,11 +308,15 @@ def _tests_before(run: SavedRun) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _same_workload(before: SavedRecord, after: SavedRecord) -> bool:
-    return before.workload == after.workload
+def _same_workload(before: JudgedRecord, after: JudgedRecord) -> bool:
+    return _digest(before) == _digest(after)
 
 
-def _mean_slowdown(pairs: Sequence[tuple[SavedRecord, SavedRecord]]) -> float | None:
+def _digest(record: JudgedRecord) -> str | None:
+    return record.workload.digest if record.workload else None
+
+
+def _mean_slowdown(pairs: Sequence[tuple[JudgedRecord, JudgedRecord]]) -> float | None:
     """Geometric mean over the tests that have the probe on both sides; None where there is none."""
     found = [machine_slowdown(after.probe_s, before.probe_s) for before, after in pairs]
     known = [slowdown for slowdown in found if slowdown is not None]

@@ -21,8 +21,8 @@ import msgspec
 
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
-from llm_bench_fixtures.history.headings import Heading, HeadingParts, PassOver, RecordParts, Unreadable, heading_of
-from llm_bench_fixtures.history.saved import LARGEST, read_parts
+from llm_bench_fixtures.history.headings import Heading, PassOver, StatusOnly, Unreadable, heading_of
+from llm_bench_fixtures.history.saved import LARGEST, read_run_of
 from llm_bench_fixtures.history.steps import find_steps
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _metrics_type(metrics: tuple[str, ...]) -> type[msgspec.Struct]:
     return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)
 
 
-class _Record(RecordParts, Generic[MetricsT], gc=False):
+class _Record(StatusOnly, Generic[MetricsT], gc=False):
     test: str
     variant: str
     metrics: MetricsT
@@ -167,11 +167,11 @@ def _read(path: Path, rows: _Rows) -> _Measured:
     import numpy as np
 
     record: type[_Record[msgspec.Struct]] = _Record[rows.metrics_type]  # type: ignore[name-defined]
-    run, records = read_parts(path, HeadingParts[record], record)  # type: ignore[valid-type]
-    numbered = [(rows.number(one.test, one.variant), msgspec.structs.astuple(one.metrics)) for one in records]
+    run = read_run_of(path, record)
+    numbered = [(rows.number(one.test, one.variant), msgspec.structs.astuple(one.metrics)) for one in run.records]
     kept = [(number, values) for number, values in numbered if number is not None]
     return _Measured(
-        heading_of(path, run, records),
+        heading_of(path, run),
         np.array([number for number, _ in kept], dtype=np.int64),
         np.array([values for _, values in kept], dtype=np.float64).reshape(len(kept), len(rows.chosen.metrics)),
     )

@@ -18,7 +18,7 @@ from llm_bench_fixtures.gate.decision import Outcome
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import SavedRun
+from llm_bench_fixtures.history.saved import JudgedRun
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_share, with_unit
@@ -65,13 +65,13 @@ def comparison_report(comparison: Comparison) -> GateReport:
     )
 
 
-def _baseline(run: SavedRun) -> str:
+def _baseline(run: JudgedRun) -> str:
     if run.blessing:
         return f"Baseline: {_describe(run)} Accepted as a baseline: {printable(run.blessing.reason)}."
     return f"Baseline: {_describe(run)}{'' if run.is_baseline else f' It is none by itself: {run.state}.'}"
 
 
-def _describe(run: SavedRun) -> str:
+def _describe(run: JudgedRun) -> str:
 
     provenance = run.provenance
     commit = f" of commit {provenance.commit[:12]}" if provenance.commit else ""
