@@ -295,6 +295,22 @@ def test_a_run_whose_times_fly_apart_does_not_excuse_itself() -> None:
     assert [one.metric.name for one in found] == ["latency_s"]
 
 
+def same_work(*medians_s: float) -> Run:
+    """As many tests of one workload."""
+    return make_run([make_record(median_s=median_s, scenario=f"s{n}") for n, median_s in enumerate(medians_s)])
+
+
+def test_the_smaller_of_the_two_noise_floors_counts() -> None:
+    """Five tests make ten pairs, of which four differ: by 1.02 in the baseline, by 1.3 in the run. The fifth test takes
+    1.3 / 1.02 = 1.27 times as long: more than 1.02, less than 1.3."""
+    base, head = same_work(1, 1, 1, 1, 1.02), same_work(1, 1, 1, 1, 1.3)
+    comparison = compared(base, head, "latency_s:10%")
+    assert (comparison.floor.pairs, comparison.floor.log_ratio) == (10, pytest.approx(math.log(1.02)))
+    (regressed,) = comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
+    assert regressed.ratio == pytest.approx(1.3 / 1.02)
+    assert compared(head, base).floor == comparison.floor
+
+
 def test_another_thing_that_ran_is_noted() -> None:
     fell_back = make_run([make_record()], [make_variant(label="float32 (float16 requested; CPU)")])
     assert compared(one_record(), fell_back).notes == (

@@ -83,16 +83,21 @@ class Uncovered:
 
 @dataclass(frozen=True)
 class Comparison:
-    """judged_tests: those that both runs measured on the same workload. floor: the larger of the two runs' own."""
+    """Two runs side by side."""
 
     base: JudgedRun
     head: JudgedRun
     judgements: tuple[Judgement, ...]
     judged_tests: int
+    """How many tests both runs measured on the same workload."""
     uncovered: tuple[Uncovered, ...]
     differences: tuple[Difference, ...]
+    """The parts of the fingerprint that make some metrics incomparable."""
     floor: NoiseFloor
+    """The smaller of the two runs' own floors. A test that got slower differs from others of its workload, and so
+    raises its own run's floor; by the larger floor it would excuse itself."""
     slowdown: float | None
+    """How many times as slow the machine was for `head`, by the probe; None where the two share no probe."""
     notes: tuple[str, ...] = ()
 
     def with_verdict(self, verdict: Verdict, force: Force | None = None) -> list[Judgement]:
@@ -111,7 +116,6 @@ class _Comparer:
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
         self._before = {record.test: record for record in base.records}
         self._after = {record.test: record for record in head.records}
-        # The smaller: a run whose own times fly apart must not excuse itself by that.
         self._floor = min(noise_floor(base), noise_floor(head), key=lambda floor: floor.log_ratio)
         self._pairs = list(self._measured_pairs())
         self._slowdown = _mean_slowdown(self._pairs)
