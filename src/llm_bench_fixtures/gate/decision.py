@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from llm_bench_fixtures.errors import UnknownName
-from llm_bench_fixtures.gate.comparison import Comparison, Coverage
+from llm_bench_fixtures.gate.comparison import Comparison
+from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from llm_bench_fixtures.errors import UnknownName
-from llm_bench_fixtures.gate.comparison import Comparison, Judgement
+from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.options.parsers import parse_names

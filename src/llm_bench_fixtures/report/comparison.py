@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_bench_fixtures.gate.comparison import Comparison, Coverage, Judgement, Uncovered
+from llm_bench_fixtures.gate.comparison import Comparison
+from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
 from llm_bench_fixtures.gate.decision import Outcome
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import JudgedRun
