@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload, skipped_record
 
-from llm_bench_fixtures.errors import UnknownName
+from llm_bench_fixtures.gate.allowances import parse_missing
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.decision import Missing, Outcome, decide, no_baseline, parse_missing
+from llm_bench_fixtures.gate.decision import Outcome, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.history.saved import judged_run
@@ -97,19 +96,6 @@ def test_without_a_baseline_it_fails_unless_that_is_allowed() -> None:
     for missing in ("pass", "baseline", "new,baseline"):
         assert no_baseline("no run is saved", parse_missing(missing)).status is ExitStatus.PASSED
     assert no_baseline("no run is saved", parse_missing("new")).status is ExitStatus.NO_BASELINE
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("fail", set()), ("pass", {Missing.BASELINE, Missing.NEW}), ("vanished, skipped", {"vanished", "skipped"})],
-)
-def test_what_may_be_missing_is_read(text: str, expected: set[Any]) -> None:
-    assert parse_missing(text) == expected
-
-
-def test_an_unknown_thing_that_may_be_missing_is_refused() -> None:
-    with pytest.raises(UnknownName, match=r"'tests'\. Known: fail, pass, baseline, new, vanished"):
-        parse_missing("tests")
 
 
 def test_each_exit_status_is_a_number_of_its_own_beside_pytests() -> None:
