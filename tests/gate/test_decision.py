@@ -1,4 +1,4 @@
-"""The gate's outcome: every exit status once, and which comes before which."""
+"""The gate's decision: every exit status once, and which comes before which."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from run_factory import make_provenance, make_record, make_run, make_variant, ma
 
 from llm_bench_fixtures.gate.allowances import parse_missing
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.decision import Outcome, decide, no_baseline
+from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.history.saved import judged_run
@@ -26,7 +26,7 @@ SLOWER = replace(BASE, records=(make_record(median_s=2.0), BASE.records[1]))
 IDLE = replace(BASE, records=tuple(replace(one, status=Status.NOT_MEASURED, rounds_s=()) for one in BASE.records))
 
 
-def outcome(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail") -> Outcome:
+def decision(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail") -> Decision:
     comparison = compare_runs(judged_run(base), judged_run(head), Rules(parse_rules(rules)), registry())
     return decide(comparison, parse_missing(missing))
 
@@ -45,13 +45,13 @@ def outcome(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail")
         (ONE_TEST, BASE, "", ExitStatus.COVERAGE, "not the baseline's tests: 1 vanished"),
         (replace(ONE_TEST, selection=("-k precision",)), BASE, "", ExitStatus.PASSED, ""),
         (replace(BASE, records=(BASE.records[0], TOO_LONG)), BASE, "", ExitStatus.COVERAGE, "1 skipped"),
-        (replace(BASE, interrupted=True), BASE, "", ExitStatus.COVERAGE, "this run is no whole one: interrupted"),
-        (replace(BASE, failed_tests=1), BASE, "", ExitStatus.COVERAGE, "this run is no whole one: failed"),
+        (replace(BASE, interrupted=True), BASE, "", ExitStatus.COVERAGE, "this run is not complete: interrupted"),
+        (replace(BASE, failed_tests=1), BASE, "", ExitStatus.COVERAGE, "this run is not complete: failed"),
         (IDLE, BASE, "", ExitStatus.NOT_MEASURED, "nothing was timed in this run"),
     ],
 )
-def test_every_outcome(head: Run, base: Run, rules: str, status: ExitStatus, reason: str) -> None:
-    found = outcome(head, base, rules)
+def test_every_decision(head: Run, base: Run, rules: str, status: ExitStatus, reason: str) -> None:
+    found = decision(head, base, rules)
     assert found.status is status
     assert reason in found.reason
     assert bool(found.advice) == (status is not ExitStatus.PASSED)
@@ -59,20 +59,20 @@ def test_every_outcome(head: Run, base: Run, rules: str, status: ExitStatus, rea
 
 def test_a_run_of_which_nothing_can_be_judged_is_not_green() -> None:
     renamed = tuple(replace(one, test=one.test.replace("benchmarks/", "bench/")) for one in BASE.records)
-    assert outcome(replace(BASE, records=renamed, selection=("bench",)), missing="pass").status is ExitStatus.COVERAGE
+    assert decision(replace(BASE, records=renamed, selection=("bench",)), missing="pass").status is ExitStatus.COVERAGE
     other_model = replace(BASE, provenance=make_provenance(model="gpt2"))
-    assert outcome(other_model).status is ExitStatus.NOT_COMPARABLE
-    assert outcome(other_model, missing="fingerprint").status is ExitStatus.COVERAGE
+    assert decision(other_model).status is ExitStatus.NOT_COMPARABLE
+    assert decision(other_model, missing="fingerprint").status is ExitStatus.COVERAGE
 
 
 def test_a_regression_outweighs_what_could_not_be_judged() -> None:
     both = replace(HEAVIER, records=ONE_TEST.records, provenance=ELSEWHERE.provenance)
-    assert outcome(both, rules="timing:10%").status is ExitStatus.REGRESSED
+    assert decision(both, rules="timing:10%").status is ExitStatus.REGRESSED
 
 
 def test_a_lost_quality_is_not_green() -> None:
     lost = replace(BASE, variants=(make_variant(quality={}),))
-    found = outcome(lost)
+    found = decision(lost)
     assert found.status is ExitStatus.COVERAGE
     assert found.reason == "1 value of the baseline vanished, such as perplexity of fp32"
 
@@ -88,7 +88,7 @@ def test_a_lost_quality_is_not_green() -> None:
     ],
 )
 def test_what_may_be_missing_passes(head: Run, base: Run, rules: str, missing: str) -> None:
-    assert outcome(head, base, rules, missing).status is ExitStatus.PASSED
+    assert decision(head, base, rules, missing).status is ExitStatus.PASSED
 
 
 def test_without_a_baseline_it_fails_unless_that_is_allowed() -> None:

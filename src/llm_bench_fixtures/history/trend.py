@@ -47,7 +47,7 @@ MOST_ROUNDS = 200
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TrendFilter:
     """What of the runs is followed. Empty: all of it. tests: as for the shell (`*batch*`), or a part of a test's id."""
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
@@ -99,7 +99,7 @@ class Group:
     lines: tuple[Line, ...]
 
 
-def read_trend(paths: Iterable[Path], chosen: Chosen, pass_over: PassOver) -> list[Group]:
+def read_trend(paths: Iterable[Path], chosen: TrendFilter, pass_over: PassOver) -> list[Group]:
     """A group for each fingerprint, the one that was measured last first."""
     rows = _Rows(chosen)
     found: list[_Measured] = []
@@ -124,7 +124,7 @@ def _last_started(group: tuple[Fingerprint, list[_Measured]]) -> datetime:
 class _Rows:
     """A number for each test and variant that is followed."""
 
-    def __init__(self, chosen: Chosen) -> None:
+    def __init__(self, chosen: TrendFilter) -> None:
         self.chosen = chosen
         self.metrics_type = _metrics_type(chosen.metrics)
         self.names: list[tuple[str, str]] = []

@@ -23,8 +23,8 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
 from llm_bench_fixtures.plugin.items import identify, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
+    DECISION,
     HAS_BENCHMARKS,
-    OUTCOME,
     check_is_gated,
     choose_baseline,
     finish_gate,
@@ -177,7 +177,7 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
             config.stash[RUN], metrics_of(config), settings_of(config).report, terminalreporter._tw.fullwidth
         ):
             terminalreporter.write_line(line)
-    if OUTCOME in config.stash:
+    if DECISION in config.stash:
         for line in gate_summary(config, terminalreporter._tw.fullwidth):
             terminalreporter.write_line(line)
 
