@@ -6,7 +6,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
-from llm_bench_fixtures.gate.decision import Missing
+from llm_bench_fixtures.gate.allowances import Allowance
 from llm_bench_fixtures.gate.rules import NamedRule
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models import options as model_options
@@ -186,7 +186,7 @@ def test_every_row_has_a_field_and_every_field_a_row() -> None:
         (gate_options.RULES, None, ()),
         (gate_options.RULES, "latency_s:5%", (NamedRule("latency_s", "5%"),)),
         (gate_options.MISSING, None, frozenset()),
-        (gate_options.MISSING, "new", frozenset({Missing.NEW})),
+        (gate_options.MISSING, "new", frozenset({Allowance.NEW})),
         (gate_options.SUMMARY, None, None),
         (gate_options.BASELINE, "branch:main", "branch:main"),
     ],

@@ -15,10 +15,12 @@ from typing import Any, Generic, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.options.parsers import (
+    LoadFormat,
+    WindowScheme,
     integer_of_at_least,
+    member_of,
     parse_bool,
     parse_device,
-    parse_load_format,
     parse_names,
     parse_optional_path,
     parse_path,
@@ -26,7 +28,6 @@ from llm_bench_fixtures.options.parsers import (
     parse_seconds,
     parse_share,
     parse_window,
-    parse_window_scheme,
 )
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "load_format",
-        parse_load_format,
+        member_of(LoadFormat, "load format"),
         "auto",
         "FORMAT",
         "auto: the model's own weights. dummy: seeded random weights in the shape of the model's config, with the "
@@ -167,7 +168,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "windows",
-        parse_window_scheme,
+        member_of(WindowScheme, "scheme of windows"),
         "strided",
         "SCHEME",
         "how the corpus is cut to score it. strided: Hugging Face's perplexity; rolling: as lm-evaluation-harness; "

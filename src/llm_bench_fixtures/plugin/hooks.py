@@ -26,8 +26,8 @@ from llm_bench_fixtures.plugin.internals import terminal_width
 from llm_bench_fixtures.plugin.items import identify, leave_out_overhead, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
+    DECISION,
     HAS_BENCHMARKS,
-    OUTCOME,
     check_is_gated,
     choose_baseline,
     finish_gate,
@@ -186,7 +186,7 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
             config.stash[RUN], metrics_of(config), settings_of(config).report, terminal_width(terminalreporter)
         ):
             terminalreporter.write_line(line)
-    if OUTCOME in config.stash:
+    if DECISION in config.stash:
         for line in gate_summary(config, terminal_width(terminalreporter)):
             terminalreporter.write_line(line)
 
