@@ -26,10 +26,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import structs
 from scipy import stats
 
 from llm_bench_fixtures.cli.paired_run import PAIRS
@@ -156,7 +157,7 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     for number in range(1, given.trials + 1):
         started = time.monotonic()
         trial = run(header["products"], header["arguments"], Pace(**header["pace"]))
-        rounds = {test: [[astuple(times) for times in row] for row in rows] for test, rows in trial.rounds.items()}
+        rounds = {test: [list(map(structs.astuple, row)) for row in rows] for test, rows in trial.rounds.items()}
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"total_s": trial.total_s, "rounds": rounds}) + "\n")
         print(f"trial {number} of {given.trials}: {time.monotonic() - started:.0f} s", flush=True)

@@ -39,22 +39,22 @@ def hear() -> dict[str, Any]:
 def run_test(test: str, seconds: float) -> None:
     if test in FAKE.get("skips", {}):
         time.sleep(FAKE.get("skips_after_s", 0))
-        say("outcome", test=test, status="skipped", reason=FAKE["skips"][test])
+        say("ended", test=test, status="skipped", reason=FAKE["skips"][test])
         return
     if test in FAKE.get("untimed", []):
-        say("outcome", test=test, status="measured", reason="")
+        say("ended", test=test, status="measured", reason="")
         return
     say("ready", test=test, workload=FAKE.get("workloads", {}).get(test, "same"), times=times(seconds))
     while hear()["kind"] == "go":
         misbehave(test)
         if test in FAKE.get("errors", {}):
-            say("outcome", test=test, status="error", reason=FAKE["errors"][test])
+            say("ended", test=test, status="error", reason=FAKE["errors"][test])
             return
         for _ in range(FAKE.get("pauses", 0)):
             say("pause")
             assert hear()["kind"] == "resume"
         say("times", **times(seconds))
-    say("outcome", test=test, status="measured", reason="")
+    say("ended", test=test, status="measured", reason="")
 
 
 def times(seconds: float) -> dict[str, float]:
@@ -73,7 +73,7 @@ def misbehave(test: str) -> None:
 
 if FAKE.get("mute"):
     sys.exit(FAKE["mute"])
-say("hello", protocol=FAKE.get("protocol", 2), version="9.9")
+say("hello", protocol=FAKE.get("protocol", 3), version="9.9")
 begin = hear()
 if FAKE.get("refuses"):
     sys.exit("no tests today")

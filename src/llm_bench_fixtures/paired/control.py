@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.paired.display import Display
-from llm_bench_fixtures.paired.protocol import Outcome
+from llm_bench_fixtures.paired.protocol import Ended
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, Allowed, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import Looks
 from llm_bench_fixtures.paired.sides import Side
@@ -198,7 +198,7 @@ class PairedRun:
         )
 
 
-def absence(test: str, outcomes: Sequence[Outcome], trial: Trial) -> NotCompared | None:
+def absence(test: str, outcomes: Sequence[Ended], trial: Trial) -> NotCompared | None:
     """Why the test can't be compared after this trial; None where it can."""
     for status, kind in ((Status.ERROR, Absence.FAILED), (Status.SKIPPED, Absence.SKIPPED)):
         of_status = [(label, one) for label, one in zip(LABELS, outcomes, strict=True) if one.status is status]

@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from llm_bench_fixtures.errors import UnknownName
 from llm_bench_fixtures.gate.comparison import Comparison, Judgement
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -196,4 +198,11 @@ def _comparison_json(measurand: Measurand, finding: Finding) -> dict[str, Any]:
 
 def _trial_json(trial: Trial) -> dict[str, Any]:
     """Without the runs, which stand in the result."""
-    return {name: value for name, value in asdict(trial).items() if name != "runs"}
+    return {
+        "collected": trial.collected,
+        "rounds": {test: [list(map(structs.asdict, row)) for row in rows] for test, rows in trial.rounds.items()},
+        "outcomes": {test: list(map(structs.asdict, sides)) for test, sides in trial.outcomes.items()},
+        "workloads": trial.workloads,
+        "total_s": trial.total_s,
+        "is_complete": trial.is_complete,
+    }

@@ -24,7 +24,7 @@ from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
 JUDGED: tuple[Metric, ...] = tuple(
     metric
     for metric in METRICS
-    if metric.name in Times.__dataclass_fields__  # each round's Times holds just these
+    if metric.name in Times.__struct_fields__  # what is known of each round
 )
 LEAST_PAIRS = 3  # for an interval that means anything
 POWER = 0.95  # with which a change is to be found that counts as resolvable

@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.paired.protocol import (
-    Chosen,
     Collected,
+    Ended,
     Finished,
     Go,
     Next,
-    Outcome,
     Pause,
     Ready,
     Resume,
+    Selected,
     Times,
 )
 from llm_bench_fixtures.paired.sides import Side
@@ -68,7 +68,7 @@ class Trial:
 
     collected: list[tuple[str, ...]] = field(default_factory=list)
     rounds: dict[str, list[Row]] = field(default_factory=dict)
-    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    outcomes: dict[str, list[Ended]] = field(default_factory=dict)
     workloads: dict[str, list[str]] = field(default_factory=dict)
     runs: list[Mapping[str, Any] | None] = field(default_factory=list)
     total_s: float = 0.0
@@ -98,7 +98,7 @@ class Coordinator:
             worker.greet(observes=observes, cores=cores)
         self.trial.collected += [worker.expect(Collected).tests for worker in self.workers]
         tests = choose(self.trial.collected)
-        self._tell_all(Chosen(tuple(tests)))
+        self._tell_all(Selected(tuple(tests)))
         for test in tests:
             self.tell(test)
             self._run_test(test)
@@ -108,9 +108,9 @@ class Coordinator:
     def _run_test(self, test: str) -> None:
         for worker in self.workers:
             worker.test = test
-        answers = [self._answer(worker, Ready, Outcome) for worker in self.workers]
+        answers = [self._answer(worker, Ready, Ended) for worker in self.workers]
         ready = [answer for answer in answers if isinstance(answer, Ready)]
-        outcomes = [answer if isinstance(answer, Outcome) else None for answer in answers]
+        outcomes = [answer if isinstance(answer, Ended) else None for answer in answers]
         self.trial.workloads[test] = [answer.workload if isinstance(answer, Ready) else "" for answer in answers]
         if len(ready) == len(self.workers):
             outcomes = self._run_rounds(test, tuple(answer.times for answer in ready))
@@ -118,10 +118,10 @@ class Coordinator:
             if outcomes[index] is None:
                 worker.tell(Next())
         self.trial.outcomes[test] = [
-            outcome or worker.expect(Outcome) for worker, outcome in zip(self.workers, outcomes, strict=True)
+            outcome or worker.expect(Ended) for worker, outcome in zip(self.workers, outcomes, strict=True)
         ]
 
-    def _run_rounds(self, test: str, first: Row) -> list[Outcome | None]:
+    def _run_rounds(self, test: str, first: Row) -> list[Ended | None]:
         """The rounds of a test that every side is ready for; the outcomes of those that failed in one, and None of
         the others. first: the round that each side is ready with."""
         rows = self.trial.rounds.setdefault(test, [])
@@ -149,7 +149,7 @@ class Coordinator:
         Where a test ends in the middle of its round the others finish theirs, and wait for no turn any more.
         """
         order = self.coin.sample(range(len(self.workers)), len(self.workers))
-        ended: dict[int, Times | Outcome] = {}
+        ended: dict[int, Times | Ended] = {}
         message: Go | Resume = go
         while waiting := [index for index in order if index not in ended]:
             for index in waiting:
@@ -159,12 +159,12 @@ class Coordinator:
             message = Resume()
         times = {index: answer for index, answer in ended.items() if isinstance(answer, Times)}
         if len(times) < len(order):
-            raise _RoundFailed({index: answer for index, answer in ended.items() if isinstance(answer, Outcome)})
+            raise _RoundFailed({index: answer for index, answer in ended.items() if isinstance(answer, Ended)})
         return tuple(times[index] for index in range(len(order)))
 
-    def _turn(self, worker: Worker, message: Go | Resume) -> Times | Pause | Outcome:
+    def _turn(self, worker: Worker, message: Go | Resume) -> Times | Pause | Ended:
         worker.tell(message)
-        answer: Times | Pause | Outcome = self._answer(worker, Times, Pause, Outcome)
+        answer: Times | Pause | Ended = self._answer(worker, Times, Pause, Ended)
         return answer
 
     def _answer(self, worker: Worker, *kinds: type) -> Any:
@@ -175,7 +175,7 @@ class Coordinator:
             )
         return answer
 
-    def _tell_all(self, message: Chosen) -> None:
+    def _tell_all(self, message: Selected) -> None:
         for worker in self.workers:
             worker.tell(message)
 
@@ -183,7 +183,7 @@ class Coordinator:
 class _RoundFailed(Exception):
     """A test ended in the middle of its rounds, on the sides with these numbers; never leaves this module."""
 
-    def __init__(self, outcomes: Mapping[int, Outcome]) -> None:
+    def __init__(self, outcomes: Mapping[int, Ended]) -> None:
         self.outcomes = outcomes
 
 

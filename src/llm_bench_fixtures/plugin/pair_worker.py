@@ -23,16 +23,16 @@ from llm_bench_fixtures.paired.protocol import (
     PROTOCOL,
     Begin,
     Channel,
-    Chosen,
     Collected,
+    Ended,
     Finished,
     Go,
     Hello,
     Message,
-    Outcome,
     Pause,
     Ready,
     Resume,
+    Selected,
     Times,
 )
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
@@ -87,12 +87,12 @@ class Turns:
         begin = self._hear(Begin)
         self.observes = begin.observes
         self._cores = begin.cores
-        self._outcome: Outcome | None = None
+        self._outcome: Ended | None = None
 
     def choose(self, tests: tuple[str, ...]) -> tuple[str, ...]:
         """Of the tests that were collected those to run, in order."""
         self.tell(Collected(tests))
-        return self._hear(Chosen).tests
+        return self._hear(Selected).tests
 
     def take(self, test: str, model: Model, workload: Workload) -> list[Round]:
         """The rounds that the coordinator counts; the last warmup round where it counts none, so never nothing."""
@@ -128,7 +128,7 @@ class Turns:
     def note(self, report: pytest.TestReport) -> None:
         """Tell of the test's outcome when its last phase is over: the first phase that didn't pass decides."""
         if self._outcome is None or self._outcome.status is Status.MEASURED:
-            self._outcome = Outcome(report.nodeid, _status(report), _reason(report))
+            self._outcome = Ended(report.nodeid, _status(report), _reason(report))
         if report.when == "teardown":
             self.tell(self._outcome)
             self._outcome = None
