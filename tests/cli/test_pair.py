@@ -165,7 +165,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     assert left == {".git", "benchmarks", "conftest.py", "corpus.txt", "pytest.ini"}  # no report, no cache
 
 
-def test_a_version_against_itself_gives_the_noise_floor(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_version_against_itself_gives_the_resolution(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["aa", "HEAD~1", *FEW, "--pairs", "3", "--json", "floor.json"]) == ExitStatus.PASSED
     assert "against itself: 1 test in 3 pairs of processes" in capsys.readouterr().out
     data = json.loads((project / "floor.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A worker without pytest or a model: says what the environment tells it to, in the words of protocol.py.
+"""A worker without pytest or a model: says what the environment tells it to, in the messages of protocol.py.
 
 FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
 pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), untimed (tests), workloads

@@ -214,12 +214,14 @@ def test_ctrl_c_keeps_the_complete_pairs(run_pair: RunPair, monkeypatch: pytest.
     assert result.status is ExitStatus.INTERRUPTED
 
 
-def test_a_higher_peak_of_memory_is_only_told(run_pair: RunPair) -> None:
-    """The allocator of the workers keeps what is freed: whether a piece is used again is luck."""
+def test_a_higher_peak_of_memory_is_only_reported(run_pair: RunPair) -> None:
+    """The allocator of a worker keeps freed memory, so the peak depends on which pieces it happens to use again."""
     base, head = (run_to_json(make_run([make_record(memory=MemoryFacts(peak))])) for peak in (600_000_000, 900_000_000))
     result = run_pair({"tests": {"a": 0.1}, "run": base}, {"tests": {"a": 0.1}, "run": head})
     assert result.status is ExitStatus.PASSED
-    (told,) = [sentence for sentence in summarize(result).sentences if sentence.startswith("worse, which is only told")]
+    (told,) = [
+        sentence for sentence in summarize(result).sentences if sentence.startswith("worse, which is only reported")
+    ]
     assert "Peak memory: 600 MB → 900 MB, +50.0 %" in told
 
 

@@ -16,9 +16,10 @@ from typing import Any, NoReturn
 from llm_bench_fixtures.cli.arguments import checked
 from llm_bench_fixtures.errors import PlatformUnsupported
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
-from llm_bench_fixtures.paired.affinity import choose_cores, steady_environment
+from llm_bench_fixtures.paired.affinity import choose_cores
 from llm_bench_fixtures.paired.control import PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
+from llm_bench_fixtures.paired.environment import worker_environment
 from llm_bench_fixtures.paired.result import Allowed, PairedResult
 from llm_bench_fixtures.paired.sides import open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
@@ -45,30 +46,30 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(integer_of_at_least(1)),
         default=pace.rounds,
         metavar="R",
-        help=f"rounds of each test in each pair, at most. Default: {pace.rounds}; fewer where they would take more "
+        help=f"at most so many rounds of each test in each pair. Default: {pace.rounds}; fewer if they would take more "
         f"than {pace.time_s:g} s, but at least {pace.least_rounds}",
     )
     parser.add_argument(
         "--max-time",
         type=checked(parse_seconds),
         metavar="SECONDS",
-        help="after which no more pairs begin; start-up included. Default: "
-        f"{MAX_TIME_PER_TEST_S:g} for each test that both sides have",
+        help="no pair begins that isn't expected to end within this time, which includes starting the processes. "
+        f"Default: {MAX_TIME_PER_TEST_S:g} for each test that both sides have",
     )
     parser.add_argument(
         "--threads",
         type=checked(integer_of_at_least(1)),
         default=1,
         metavar="N",
-        help="threads of each process. The rounds of both sides run on the same N cores. Default: 1, which is the "
-        "steadiest",
+        help="threads of each process. The rounds of both sides run on the same N cores. Default: 1, with which the "
+        "times vary least",
     )
     parser.add_argument(
         "--timeout",
         type=checked(parse_seconds),
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help=f"the longest silence of a process before it is taken to hang. Default: {TIMEOUT_S:g}",
+        help=f"a process that is silent for so long is taken to hang. Default: {TIMEOUT_S:g}",
     )
 
 
@@ -89,7 +90,7 @@ def run_sides(
         raise PlatformUnsupported("the processes of a pair inherit a socket, which they can on Linux and macOS only")
     here = Path.cwd()
     cores = choose_cores(given.threads)
-    command = Command(tuple(given.passed_on), steady_environment(given.threads, cores), cores, given.timeout)
+    command = Command(tuple(given.passed_on), worker_environment(given.threads, cores), cores, given.timeout)
     plan = Plan(
         command,
         given.threads,

@@ -1,4 +1,4 @@
-"""What a paired run gave: verdicts, what couldn't be compared and why, and the raw rounds behind it all."""
+"""The result of a paired run: verdicts, what couldn't be compared and why, and the raw rounds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.paired.carried import compare_carried
-from llm_bench_fixtures.paired.sequential import alpha_of_look
-from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation, resolvable
+from llm_bench_fixtures.paired.sequential import alpha_of_analysis
+from llm_bench_fixtures.paired.statistics import Finding, Measurand, minimum_detectable_effect, pooled_deviation
 from llm_bench_fixtures.paired.trial import Trial
 
 SCHEMA = "llm-bench-fixtures/pair"
@@ -59,41 +59,49 @@ def parse_allowed(text: str) -> frozenset[Allowed]:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """side: of which this is told, BASE or HEAD; empty where it is both, or neither."""
+    """A test that has no verdict."""
 
     test: str
+    """Node id."""
     absence: Absence
     side: str = ""
+    """The side that it holds for, BASE or HEAD; empty if it holds for both or for neither alone."""
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class PairedResult:
-    """The outcome of `llm-bench pair`.
-
-    base, head: descriptions of the sides. threshold: the share by which something may get worse. cores: on which the
-    rounds ran; empty where that was open. looks: how many there were. runs: BASE's and HEAD's run of the first pair,
-    as results.storage.run_to_json gives it, with every metric of one observation; empty where that pair never ended.
-    trials: the raw rounds, pair by pair; the last one may be incomplete. failure: what ended the run early. allowed:
-    what doesn't count in the status.
-    """
+    """The result of `llm-bench pair`."""
 
     base: str
+    """Description of BASE."""
     head: str
+    """Description of HEAD."""
     threshold: float
+    """The share by which something may get worse."""
     threads: int
+    """Of each process."""
     cores: tuple[int, ...]
-    first_look: int
-    looks: int
+    """Cores that the rounds ran on; empty if they weren't bound to any."""
+    first_analysis: int
+    """Pairs before the first analysis."""
+    analyses: int
+    """Analyses of the group sequential test."""
     findings: Mapping[Measurand, Finding]
     differences: Mapping[Measurand, tuple[float, ...]]
+    """One of each pair, as statistics.pair_difference returns it."""
     not_compared: tuple[NotCompared, ...]
     runs: tuple[RunJson, ...]
+    """BASE's and HEAD's run of the first pair, as results.storage.run_to_json returns it; empty if that pair never
+    ended."""
     trials: tuple[Trial, ...]
+    """The raw rounds, pair by pair; the last trial may be incomplete."""
     elapsed_s: float
     failure: str = ""
+    """What ended the run early."""
     interrupted: bool = False
     allowed: frozenset[Allowed] = frozenset()
+    """What doesn't make the status red."""
 
     @property
     def pairs(self) -> int:
@@ -101,11 +109,12 @@ class PairedResult:
         return sum(trial.is_complete for trial in self.trials)
 
     def of(self, verdict: Verdict) -> list[tuple[Measurand, Finding]]:
+        """The measurands with this verdict."""
         return [(key, finding) for key, finding in self.findings.items() if finding.verdict is verdict]
 
     @property
     def status(self) -> ExitStatus:
-        """The gravest of what there is to tell."""
+        """The gravest that applies."""
         if self.interrupted:
             return ExitStatus.INTERRUPTED
         if self.failure or any(row.absence is Absence.FAILED for row in self.not_compared):
@@ -130,7 +139,7 @@ class PairedResult:
 
     @cached_property
     def carried(self) -> Comparison | None:
-        """Exact counts, memory and quality of the first pair, judged; None where there are not both sides' to read."""
+        """Exact counts, memory and quality of the first pair, judged; None unless both sides' can be read."""
         return compare_carried(self.runs)
 
     @property
@@ -145,10 +154,10 @@ class PairedResult:
         pooled = {metric: pooled_deviation(values) for metric, values in groups.items()}
         return {metric: deviation for metric, deviation in pooled.items() if deviation is not None}
 
-    def resolvable(self) -> dict[str, float]:
-        """By metric, the smallest change, as a share, that the first look tells from none with 95 % probability."""
+    def minimum_detectable_effects(self) -> dict[str, float]:
+        """By metric, the smallest change, as a share, that the first analysis detects with a probability of 95 %."""
         return {
-            metric: resolvable(deviation, self.first_look, alpha_of_look(1))
+            metric: minimum_detectable_effect(deviation, self.first_analysis, alpha_of_analysis(1))
             for metric, deviation in self.deviations().items()
         }
 
@@ -161,8 +170,8 @@ class PairedResult:
             "threshold": self.threshold,
             "threads": self.threads,
             "cores": self.cores,
-            "first_look": self.first_look,
-            "looks": self.looks,
+            "first_look": self.first_analysis,
+            "looks": self.analyses,
             "pairs": self.pairs,
             "elapsed_s": self.elapsed_s,
             "allowed": sorted(self.allowed),
@@ -177,7 +186,8 @@ class PairedResult:
         }
 
 
-# What it is told by, of tests and of the values that are carried along. A test that only one side has is just reported.
+# What shows that there is any of it: absences of tests, with the side that they hold for, and a verdict on the values
+# that are carried along. A test that only one side has makes nothing red.
 _SIGNS: Mapping[Allowed, tuple[Sequence[tuple[Absence, str]], Verdict | None]] = {
     Allowed.CHANGED: ([(Absence.CHANGED, "")], Verdict.NOT_MEASURED),
     Allowed.SKIPPED: ([(Absence.SKIPPED, HEAD), (Absence.NOT_TIMED, HEAD)], None),
