@@ -20,6 +20,7 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior, estimate_variance, shrink
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
+from llm_bench_fixtures.results.spread import student_half_width
 
 JUDGED: tuple[Metric, ...] = tuple(
     metric
@@ -106,16 +107,9 @@ def estimate(differences: Sequence[float], alpha: float, prior: VarianceEstimate
     variance = shrink(estimate_variance(differences), prior)
     deviation = math.sqrt(variance.variance)
     error = deviation / math.sqrt(count)
-    margin = student_margin(error, variance.freedom, alpha)
+    margin = student_half_width(error, variance.freedom, 1 - alpha)
     p = 2 * float(stdtr(variance.freedom, -abs(mean) / error)) if error else float(mean == 0)
     return Estimate(mean, mean - margin, mean + margin, deviation, p, count)
-
-
-def student_margin(error: float, freedom: float, alpha: float) -> float:
-    """Half the width of Student's interval at confidence 1 - alpha. error: the standard error of the mean."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - alpha / 2)) * error
 
 
 def judge_differences(
@@ -181,8 +175,9 @@ def minimum_detectable_effect(deviation: float, pairs: int, alpha: float) -> flo
     if pairs < LEAST_PAIRS:
         return math.inf
     error, freedom = deviation / math.sqrt(pairs), pairs - 1
-    of_power = student_margin(error, freedom, 2 * (1 - POWER))  # one-sided
-    return math.expm1(student_margin(error, freedom, alpha) + of_power)
+    of_test = student_half_width(error, freedom, 1 - alpha)
+    of_power = student_half_width(error, freedom, 2 * POWER - 1)  # one-sided
+    return math.expm1(of_test + of_power)
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
