@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from llm_bench_fixtures import __version__
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer, SideFailed
+from llm_bench_fixtures.models.processes import how_it_ended
 from llm_bench_fixtures.paired.protocol import DESCRIPTOR, PROTOCOL, Begin, Channel, Hello, Message
 from llm_bench_fixtures.paired.sides import Side
 
@@ -103,7 +104,7 @@ class Worker:
         try:
             self._channel.send(message)
         except ChannelClosed as error:
-            raise self._failure(self._obituary()) from error
+            raise self._closed() from error
 
     def expect(self, *kinds: type[T]) -> T:
         """The next message, which has to be of one of the kinds.
@@ -115,7 +116,7 @@ class Worker:
         except NoAnswer:
             raise self._failure(f"no answer for {self._timeout_s:.0f} s (--timeout)") from None
         except ChannelClosed:
-            raise self._failure(self._obituary()) from None
+            raise self._closed() from None
         except MalformedMessage as error:
             raise self._failure(str(error)) from error
         self._last_said = time.monotonic()
@@ -144,15 +145,9 @@ class Worker:
     def _failure(self, reason: str) -> SideFailed:
         return SideFailed(self.label, reason, self.test, self.last_words)
 
-    def _obituary(self) -> str:
+    def _closed(self) -> SideFailed:
         self.part()
-        code = self._process.poll()
-        if code is None:
-            return "closed its connection"
-        if code < 0:
-            name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-            return f"was killed by {name}{', perhaps for lack of memory' if name == 'SIGKILL' else ''}"
-        return f"ended with status {code}"
+        return self._failure(how_it_ended(self._process.poll()))
 
 
 def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[str]:
