@@ -28,7 +28,7 @@ RunPair = Callable[..., PairedResult]
 def make_side(tmp_path: Path) -> MakeSide:
     """A factory of sides, whose arguments go to the fake worker."""
     python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{FAKE_WORKER}'\n", encoding="utf-8")
+    python.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{FAKE_WORKER}' \"$@\"\n", encoding="utf-8")
     python.chmod(0o755)
 
     def make(**told: Any) -> Side:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 FAKE = json.loads(os.environ["FAKE"])
-PEER = socket.socket(fileno=int(os.environ["LLM_BENCH_LOCKSTEP"])).makefile("rw", encoding="utf-8")
+SOCKET = next(argument.partition("=")[2] for argument in sys.argv if argument.startswith("--llm-pair-socket="))
+PEER = socket.socket(fileno=int(SOCKET)).makefile("rw", encoding="utf-8")
 OWN_FOLDER = Path(os.environ["TMPDIR"]).parts[-2:]  # the pair and the side
 CHANCE = random.Random("/".join(OWN_FOLDER))  # noqa: S311  # noise, the same each time
 

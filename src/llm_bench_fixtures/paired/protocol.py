@@ -32,7 +32,6 @@ from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer
 from llm_bench_fixtures.results.record import Status
 
 PROTOCOL = 3
-DESCRIPTOR = "LLM_BENCH_LOCKSTEP"  # the environment variable with the number of the worker's socket
 CHUNK_BYTES = 65536
 
 

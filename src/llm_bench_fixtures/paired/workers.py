@@ -18,7 +18,8 @@ from typing import TypeVar
 from llm_bench_fixtures import __version__
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer, SideFailed
 from llm_bench_fixtures.models.processes import how_it_ended
-from llm_bench_fixtures.paired.protocol import DESCRIPTOR, PROTOCOL, Begin, Channel, Hello, Message
+from llm_bench_fixtures.options.table import PAIR_SOCKET
+from llm_bench_fixtures.paired.protocol import PROTOCOL, Begin, Channel, Hello, Message
 from llm_bench_fixtures.paired.sides import Side
 
 T = TypeVar("T")
@@ -61,13 +62,12 @@ class Worker:
     ) -> subprocess.Popen[bytes]:
         variables = {
             **command.variables,
-            DESCRIPTOR: str(connection.fileno()),
             "TMPDIR": str(folder),
             "PYTHONUNBUFFERED": "1",  # the last words of one that is killed are wanted
         }
         try:
             return subprocess.Popen(  # noqa: S603  # the user's own interpreter and arguments
-                pytest_command(side, command.arguments, folder),
+                pytest_command(side, connection.fileno(), command.arguments, folder),
                 cwd=side.folder,
                 env=side.environment(variables),
                 stdin=subprocess.DEVNULL,
@@ -150,11 +150,15 @@ class Worker:
         return self._failure(how_it_ended(self._process.poll()))
 
 
-def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[str]:
-    """Runs pytest on the side's tests as a worker, which leaves no report in the project and probes no limits."""
+def pytest_command(side: Side, connection: int, arguments: Sequence[str], folder: Path) -> list[str]:
+    """Runs pytest on the side's tests as a worker, which leaves no report in the project and probes no limits.
+
+    connection: number of the worker's socket. An option tells it, so that a package without `llm-bench pair` refuses to
+    start instead of running all its tests.
+    """
     return [
         side.python,
-        *("-m", "pytest", "-p", "llm_bench_fixtures.plugin.pair_worker"),
+        *("-m", "pytest", f"{PAIR_SOCKET}={connection}"),
         *arguments,
         *("-p", "no:cacheprovider"),
         "--llm-limits-time=0",
