@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.cli.console import say, warn
-    from llm_bench_fixtures.cli.paired_run import run_sides, write_json
+    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
     from llm_bench_fixtures.paired import resolution
     from llm_bench_fixtures.report import paired as presentation
     from llm_bench_fixtures.report.resolution import resolution_warning
@@ -79,14 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
     if coarse is not None:
         warn(resolution_warning(coarse, arguments.threshold, arguments.pairs))
-    result = run_sides(
-        arguments,
-        arguments.base,
-        arguments.head,
-        threshold=arguments.threshold,
-        grows=True,
-        allowed=arguments.allow,
-    )
+    plan = make_plan(arguments, threshold=arguments.threshold, grows=True, allowed=arguments.allow)
+    result = run_sides(arguments.base, arguments.head, plan)
     summary = presentation.summarize(result)
     say(presentation.terminal_lines(summary, shutil.get_terminal_size().columns))
     if arguments.json:
