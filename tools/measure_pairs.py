@@ -26,18 +26,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import structs
 from scipy import stats
 
 from llm_bench_fixtures.cli.paired_run import PAIRS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.options.parsers import parse_share
-from llm_bench_fixtures.paired.affinity import choose_cores, steady_environment
+from llm_bench_fixtures.paired.affinity import choose_cores
+from llm_bench_fixtures.paired.environment import worker_environment
 from llm_bench_fixtures.paired.protocol import Times
-from llm_bench_fixtures.paired.sequential import Looks
+from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Pace, Row, Trial, run_trial
@@ -69,7 +71,7 @@ def side(products: Products) -> Side:
 def trial_of(products: Sequence[Products], arguments: Sequence[str], pace: Pace, *, is_pinned: bool = True) -> Trial:
     """One trial of fresh workers, one for each side."""
     cores = choose_cores(1) if is_pinned else ()
-    variables = steady_environment(1, cores) if is_pinned else {}
+    variables = worker_environment(1, cores) if is_pinned else {}
     command = Command(("-p", "pair_injection", *arguments), variables, cores, TIMEOUT_S)
     trial = Trial()
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +84,7 @@ def trial_of(products: Sequence[Products], arguments: Sequence[str], pace: Pace,
             lambda collected: collected[0],
             observes=False,
             into=trial,
-            tell=lambda _: None,
+            announce=lambda _: None,
         )
     return trial
 
@@ -156,7 +158,7 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     for number in range(1, given.trials + 1):
         started = time.monotonic()
         trial = run(header["products"], header["arguments"], Pace(**header["pace"]))
-        rounds = {test: [[astuple(times) for times in row] for row in rows] for test, rows in trial.rounds.items()}
+        rounds = {test: [list(map(structs.astuple, row)) for row in rows] for test, rows in trial.rounds.items()}
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"total_s": trial.total_s, "rounds": rounds}) + "\n")
         print(f"trial {number} of {given.trials}: {time.monotonic() - started:.0f} s", flush=True)
@@ -242,9 +244,9 @@ class Tally:
     decode_found: int = 0
     pairs: int = 0
 
-    def add(self, looks: Looks, tests: Sequence[str]) -> None:
+    def add(self, decided: SequentialTests, tests: Sequence[str]) -> None:
         """Of these tests only."""
-        known = {key: found.verdict for key, found in looks.findings().items() if key.test in tests}
+        known = {key: found.verdict for key, found in decided.findings().items() if key.test in tests}
         regressed = {key for key, verdict in known.items() if verdict is Verdict.REGRESSED}
         self.runs += 1
         self.red += bool(regressed)
@@ -253,21 +255,21 @@ class Tally:
         self.inconclusive += sum(verdict is Verdict.INCONCLUSIVE for verdict in known.values())
         self.decode += sum(key.metric == "tpot_s" for key in known)
         self.decode_found += sum(key.metric == "tpot_s" for key in regressed)
-        self.pairs += looks.pairs
+        self.pairs += decided.pairs
 
 
-def decide(pairs: Sequence[Mapping[Measurand, float]], first: int, threshold: float) -> Looks:
-    """The gate's decisions over these pairs: looks as they fall due, one at the end, no more when all is settled."""
-    looks = Looks(threshold, first)
+def decide(pairs: Sequence[Mapping[Measurand, float]], first: int, threshold: float) -> SequentialTests:
+    """The gate's decisions over these pairs: an analysis when it is due and one at the end, until all is settled."""
+    tests = SequentialTests(threshold, first)
     for pair in pairs:
-        looks.add(pair)
-        if looks.is_due:
-            looks.look()
-            if not looks.open_tests:
-                return looks
-    if looks.pairs > looks.looked_at:
-        looks.look()
-    return looks
+        tests.add(pair)
+        if tests.is_due:
+            tests.analyze()
+            if not tests.open_tests:
+                return tests
+    if tests.pairs > tests.analyzed_pairs:
+        tests.analyze()
+    return tests
 
 
 def disjoint(column: Column, first: int, most: int, threshold: float) -> Tally:
@@ -390,7 +392,7 @@ def main() -> None:
     collecting.add_argument("--alone", action="store_true")
     drawing = actions.add_parser("curve")
     drawing.add_argument("files", type=Path, nargs="+")
-    drawing.add_argument("--pairs", type=int, default=PAIRS, help="before the first look")
+    drawing.add_argument("--pairs", type=int, default=PAIRS, help="before the first analysis")
     drawing.add_argument("--most", type=int, default=0, help="pairs of a run, at most; default: half as many again")
     drawing.add_argument("--threshold", type=parse_share, default=0.03)
     given = parser.parse_args(sys.argv[1:separator])

@@ -121,6 +121,14 @@ def test_what_stands_behind_the_dashes_goes_to_pytest(project: Path, capsys: pyt
     assert len(worktrees(project)) == 1
 
 
+def test_a_side_whose_pytest_knows_no_workers_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As with a package from before `llm-bench pair`: it doesn't run all its tests first."""
+    assert main(["pair", "HEAD", "--", "-p", "no:llm_bench_fixtures"]) == ExitStatus.WORKER_FAILED
+    out = " ".join(capsys.readouterr().out.split())
+    assert "BASE: ended with status 4, before it was ready. It needs an llm-bench-fixtures with `llm-bench pair`" in out
+    assert "--llm-pair-socket=" in out
+
+
 def test_a_run_that_times_nothing_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pair", "HEAD", "--", "--benchmark-disable"]) == ExitStatus.WORKER_FAILED
     assert "rounds can't be timed in turn under" in capsys.readouterr().out
@@ -165,7 +173,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     assert left == {".git", "benchmarks", "conftest.py", "corpus.txt", "pytest.ini"}  # no report, no cache
 
 
-def test_a_version_against_itself_gives_the_noise_floor(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_version_against_itself_gives_the_resolution(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["aa", "HEAD~1", *FEW, "--pairs", "3", "--json", "floor.json"]) == ExitStatus.PASSED
     assert "against itself: 1 test in 3 pairs of processes" in capsys.readouterr().out
     data = json.loads((project / "floor.json").read_text(encoding="utf-8"))

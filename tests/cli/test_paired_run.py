@@ -17,7 +17,7 @@ def run_sides(arguments: list[str]) -> object:
     command.add_run_arguments(parser)
     given = parser.parse_args(arguments)
     given.passed_on = []
-    return command.run_sides(given, "base", "head", threshold=0.03, grows=True)
+    return command.run_sides("base", "head", command.make_plan(given, threshold=0.03, grows=True))
 
 
 @contextmanager

@@ -26,9 +26,9 @@ RunPair = Callable[..., PairedResult]
 
 @pytest.fixture
 def make_side(tmp_path: Path) -> MakeSide:
-    """A factory of sides; what it is given is what the fake worker is told."""
+    """A factory of sides, whose arguments go to the fake worker."""
     python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{FAKE_WORKER}'\n", encoding="utf-8")
+    python.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{FAKE_WORKER}' \"$@\"\n", encoding="utf-8")
     python.chmod(0o755)
 
     def make(**told: Any) -> Side:
@@ -39,7 +39,7 @@ def make_side(tmp_path: Path) -> MakeSide:
 
 @pytest.fixture
 def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
-    """Run BASE against HEAD, each told as `make_side` is; other arguments go to the plan."""
+    """Run BASE against HEAD, each made as by `make_side`; other arguments go to the plan."""
 
     def run(base: dict[str, Any], head: dict[str, Any], timeout_s: float = 20.0, **planned: Any) -> PairedResult:
         plan = {

@@ -1,4 +1,4 @@
-"""A worker without pytest or a model: says what the environment tells it to, in the words of protocol.py.
+"""A worker without pytest or a model: says what the environment tells it to, in the messages of protocol.py.
 
 FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
 pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), untimed (tests), workloads
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 FAKE = json.loads(os.environ["FAKE"])
-PEER = socket.socket(fileno=int(os.environ["LLM_BENCH_LOCKSTEP"])).makefile("rw", encoding="utf-8")
+SOCKET = next(argument.partition("=")[2] for argument in sys.argv if argument.startswith("--llm-pair-socket="))
+PEER = socket.socket(fileno=int(SOCKET)).makefile("rw", encoding="utf-8")
 OWN_FOLDER = Path(os.environ["TMPDIR"]).parts[-2:]  # the pair and the side
 CHANCE = random.Random("/".join(OWN_FOLDER))  # noqa: S311  # noise, the same each time
 
@@ -39,22 +40,22 @@ def hear() -> dict[str, Any]:
 def run_test(test: str, seconds: float) -> None:
     if test in FAKE.get("skips", {}):
         time.sleep(FAKE.get("skips_after_s", 0))
-        say("outcome", test=test, status="skipped", reason=FAKE["skips"][test])
+        say("ended", test=test, status="skipped", reason=FAKE["skips"][test])
         return
     if test in FAKE.get("untimed", []):
-        say("outcome", test=test, status="measured", reason="")
+        say("ended", test=test, status="measured", reason="")
         return
     say("ready", test=test, workload=FAKE.get("workloads", {}).get(test, "same"), times=times(seconds))
     while hear()["kind"] == "go":
         misbehave(test)
         if test in FAKE.get("errors", {}):
-            say("outcome", test=test, status="error", reason=FAKE["errors"][test])
+            say("ended", test=test, status="error", reason=FAKE["errors"][test])
             return
         for _ in range(FAKE.get("pauses", 0)):
             say("pause")
             assert hear()["kind"] == "resume"
         say("times", **times(seconds))
-    say("outcome", test=test, status="measured", reason="")
+    say("ended", test=test, status="measured", reason="")
 
 
 def times(seconds: float) -> dict[str, float]:
@@ -73,7 +74,7 @@ def misbehave(test: str) -> None:
 
 if FAKE.get("mute"):
     sys.exit(FAKE["mute"])
-say("hello", protocol=FAKE.get("protocol", 2), version="9.9")
+say("hello", protocol=FAKE.get("protocol", 3), version="9.9")
 begin = hear()
 if FAKE.get("refuses"):
     sys.exit("no tests today")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
@@ -213,13 +214,25 @@ def test_ctrl_c_keeps_the_complete_pairs(run_pair: RunPair, monkeypatch: pytest.
     assert result.status is ExitStatus.INTERRUPTED
 
 
-def test_a_higher_peak_of_memory_is_only_told(run_pair: RunPair) -> None:
-    """The allocator of the workers keeps what is freed: whether a piece is used again is luck."""
+def test_a_higher_peak_of_memory_is_only_reported(run_pair: RunPair) -> None:
+    """The allocator of a worker keeps freed memory, so the peak depends on which pieces it happens to use again."""
     base, head = (run_to_json(make_run([make_record(memory=MemoryFacts(peak))])) for peak in (600_000_000, 900_000_000))
     result = run_pair({"tests": {"a": 0.1}, "run": base}, {"tests": {"a": 0.1}, "run": head})
     assert result.status is ExitStatus.PASSED
-    (told,) = [sentence for sentence in summarize(result).sentences if sentence.startswith("worse, which is only told")]
+    (told,) = [
+        sentence for sentence in summarize(result).sentences if sentence.startswith("worse, which is only reported")
+    ]
     assert "Peak memory: 600 MB → 900 MB, +50.0 %" in told
+
+
+def test_the_json_holds_every_round_and_outcome(run_pair: RunPair) -> None:
+    told = {"tests": TWO, "skips": {"b": "no such backend"}}
+    trials = json.loads(json.dumps(run_pair(told, told).as_json()))["trials"]
+    assert len(trials) == 3
+    assert list(trials[0]) == ["collected", "rounds", "outcomes", "workloads", "total_s", "is_complete"]
+    (base, head) = trials[0]["rounds"]["a"][3]
+    assert list(base) == list(head) == ["latency_s", "ttft_s", "tpot_s", "decode_tokens_per_s"]
+    assert trials[0]["outcomes"]["b"] == [{"test": "b", "status": "skipped", "reason": "no such backend"}] * 2
 
 
 def test_swapping_the_sides_of_the_same_rounds_mirrors_the_differences(run_pair: RunPair) -> None:

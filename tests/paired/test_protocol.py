@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import get_args
@@ -11,21 +12,21 @@ import pytest
 
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer
 from llm_bench_fixtures.paired import protocol
-from llm_bench_fixtures.paired.protocol import Begin, Channel, Collected, Finished, Go, Hello, Message, Outcome, Times
+from llm_bench_fixtures.paired.protocol import Begin, Channel, Collected, Ended, Finished, Go, Hello, Message, Times
 from llm_bench_fixtures.results.record import Status
 
 EXAMPLES = {
     Hello: Hello(1, "0.1.0"),
     Begin: Begin(observes=True, cores=(0, 1)),
     Collected: Collected(("test_a.py::test[x]", "test_b.py::test_é\n")),
-    protocol.Chosen: protocol.Chosen(()),
+    protocol.Selected: protocol.Selected(()),
     protocol.Ready: protocol.Ready("a", "1234", protocol.Times(0.5, 0.1, None, None)),
     Go: Go(is_counted=True, tokens_per_turn=2),
     protocol.Pause: protocol.Pause(),
     protocol.Resume: protocol.Resume(),
     Times: Times(0.25, 0.125, None, None),
     protocol.Next: protocol.Next(),
-    Outcome: Outcome("a", Status.SKIPPED, "no\nbackend"),
+    Ended: Ended("a", Status.SKIPPED, "no\nbackend"),
     Finished: Finished(0, {"records": [{"test": "a"}]}),
 }
 
@@ -52,10 +53,56 @@ def test_several_messages_in_one_piece_are_several_messages(ends: tuple[Channel,
     assert [theirs.receive() for _ in range(3)] == [Go(is_counted=False)] * 3
 
 
-@pytest.mark.parametrize("line", [b"{}", b"[]", b"not json", b'{"kind": "hello"}', b'{"kind": "nonsense"}', b"\xff"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}",
+        b"[]",
+        b"",
+        b"not json",
+        b"\xff",
+        b'{"kind": "hello"}',  # without its fields
+        b'{"kind": "nonsense"}',
+        b'{"kind": 1}',
+        b'{"protocol": 1, "version": "0.1.0"}',
+        b'{"kind": "hello", "protocol": "1", "version": "0.1.0"}',  # a number as text
+        b'{"kind": "ended", "test": "a", "status": "lost"}',  # no Status
+        b'{"kind": "go", "is_counted": tr',
+    ],
+)
 def test_what_is_no_message_is_refused_and_quoted(line: bytes) -> None:
     with pytest.raises(MalformedMessage, match="not a message"):
         protocol.decode(line)
+
+
+def test_what_a_later_version_adds_to_a_message_is_left_out() -> None:
+    """So that the version of any worker can be read."""
+    assert protocol.decode(b'{"kind": "hello", "protocol": 9, "version": "9.0", "new": [1]}') == Hello(9, "9.0")
+
+
+def test_a_message_on_the_wire() -> None:
+    assert protocol.encode(Hello(1, "0.1.0")) == b'{"kind":"hello","protocol":1,"version":"0.1.0"}\n'
+
+
+def test_a_message_of_a_megabyte_arrives_whole(ends: tuple[Channel, Channel]) -> None:
+    """It takes many reads, and more than the socket holds at a time."""
+    ours, theirs = ends
+    message = Ended("a", Status.ERROR, "x" * 1_000_000)
+    sending = threading.Thread(target=ours.send, args=(message,))
+    sending.start()
+    assert theirs.receive(time.monotonic() + 20) == message
+    sending.join()
+
+
+@pytest.mark.parametrize(("is_closed", "error"), [(True, ChannelClosed), (False, NoAnswer)])
+def test_half_a_message_is_none(is_closed: bool, error: type[Exception]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(protocol.encode(Hello(1, "0.1.0"))[:-5])
+        if is_closed:
+            theirs.close()
+        with pytest.raises(error):
+            Channel(ours).receive(time.monotonic() + 0.05)
 
 
 def test_a_gone_peer_is_told(ends: tuple[Channel, Channel]) -> None:

@@ -15,10 +15,10 @@ from llm_bench_fixtures.paired.statistics import (
     Verdict,
     estimate,
     hodges_lehmann,
-    judge,
+    judge_differences,
+    minimum_detectable_effect,
     pair_difference,
     pooled_deviation,
-    resolvable,
 )
 
 BY_NAME = {metric.name: metric for metric in JUDGED}
@@ -42,7 +42,7 @@ def times(latency_s: float) -> Times:
 
 def only(values: list[float], threshold: float = THRESHOLD, alpha: float = ALPHA) -> Verdict:
     measurand = Measurand("a", "latency_s")
-    return judge({measurand: values}, threshold, alpha, FALSE_DISCOVERIES)[measurand].verdict
+    return judge_differences({measurand: values}, threshold, alpha, FALSE_DISCOVERIES)[measurand].verdict
 
 
 def test_the_four_metrics_are_judged() -> None:
@@ -122,7 +122,7 @@ def test_one_of_many_comparisons_has_to_be_surer_than_one_alone() -> None:
     assert FALSE_DISCOVERIES / 40 < found.p < ALPHA
     assert only(values) is Verdict.REGRESSED
     chance = {Measurand("b", f"metric {number}"): [0.3, -0.3, 0.2, -0.2] for number in range(39)}
-    among = judge({**chance, Measurand("a", "latency_s"): values}, THRESHOLD, ALPHA, FALSE_DISCOVERIES)
+    among = judge_differences({**chance, Measurand("a", "latency_s"): values}, THRESHOLD, ALPHA, FALSE_DISCOVERIES)
     assert among[Measurand("a", "latency_s")].verdict is Verdict.INCONCLUSIVE
 
 
@@ -130,15 +130,15 @@ def test_one_that_is_found_among_many_must_be_sure_enough_by_itself_too() -> Non
     """Of forty that moved alike none is a chance finding, but a p of 0.007 doesn't do where 0.005 is asked for."""
     family = {Measurand("a", f"metric {number}"): [0.03, 0.05, 0.07, 0.045] for number in range(40)}
     for alpha, verdict in ((0.01, Verdict.REGRESSED), (0.005, Verdict.INCONCLUSIVE)):
-        found = judge(family, THRESHOLD, alpha, FALSE_DISCOVERIES)
+        found = judge_differences(family, THRESHOLD, alpha, FALSE_DISCOVERIES)
         assert {one.verdict for one in found.values()} == {verdict}
 
 
 @given(families)
 def test_swapping_the_sides_mirrors_every_verdict(family: dict[Measurand, list[float]]) -> None:
     swapped = {measurand: [-value for value in values] for measurand, values in family.items()}
-    there = judge(family, THRESHOLD, ALPHA, FALSE_DISCOVERIES)
-    back = judge(swapped, THRESHOLD, ALPHA, FALSE_DISCOVERIES)
+    there = judge_differences(family, THRESHOLD, ALPHA, FALSE_DISCOVERIES)
+    back = judge_differences(swapped, THRESHOLD, ALPHA, FALSE_DISCOVERIES)
     assert {key: MIRROR[found.verdict] for key, found in there.items()} == {
         key: found.verdict for key, found in back.items()
     }
@@ -179,10 +179,10 @@ def test_scaling_all_times_changes_no_verdict(pairs: list[list[tuple[float, floa
 
 def test_what_so_many_pairs_resolve_by_hand() -> None:
     """Student's quantiles with 7 degrees: 97.5 % is 2.3646, 95 % is 1.8946."""
-    assert resolvable(0.01, 8, alpha=0.05) == pytest.approx(
+    assert minimum_detectable_effect(0.01, 8, alpha=0.05) == pytest.approx(
         math.expm1((2.3646 + 1.8946) * 0.01 / math.sqrt(8)), rel=1e-4
     )
-    assert resolvable(0.01, 2, alpha=0.05) == math.inf
+    assert minimum_detectable_effect(0.01, 2, alpha=0.05) == math.inf
 
 
 def test_groups_are_pooled_around_their_own_means() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
+from llm_bench_fixtures import __version__
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
+from llm_bench_fixtures.paired.protocol import PROTOCOL, Begin, Channel, Collected, Finished, Hello, Selected
 from llm_bench_fixtures.plugin.pair_worker import PausingClock, times_of
 
 
@@ -65,8 +69,32 @@ def test_benchmarks_are_run_unless_a_path_is_given(
 ) -> None:
     for path in ("benchmarks/test_fast.py", "other/test_slow.py"):
         (pytester.path / path).parent.mkdir()
-        (pytester.path / path).write_text("def test(): pass\n", encoding="utf-8")
-    pytester.makepyfile(early="from llm_bench_fixtures.plugin.pair_worker import pytest_load_initial_conftests")
-    pytester.syspathinsert()
-    found = pytester.runpytest("-p", "early", "--collect-only", "-q", *arguments).outlines
-    assert [line for line in found if "::" in line] == collected
+        (pytester.path / path).write_text("def test(llm_benchmark): pass\n", encoding="utf-8")
+    ours, theirs = socket.socketpair()
+    with ours:
+        coordinator = Channel(ours)
+        coordinator.send(Begin(observes=False, cores=()))
+        coordinator.send(Selected(()))
+        pytester.runpytest(f"--llm-pair-socket={theirs.detach()}", "--llm-variants=fp32", *arguments)
+        assert coordinator.receive() == Hello(PROTOCOL, __version__)
+        assert coordinator.receive() == Collected(tuple(f"{test}[fp32]" for test in collected))
+        assert coordinator.receive() == Finished(pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def test_a_plain_run_imports_nothing_of_pairs(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test():
+            assert "llm_bench_fixtures.plugin.hooks" in sys.modules
+            assert not [name for name in sys.modules if "pair" in name and "llm_bench" in name]
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_the_help_does_not_show_the_option_of_a_worker(pytester: pytest.Pytester) -> None:
+    out = pytester.runpytest("--help").stdout.str()
+    assert "--llm-variants" in out
+    assert "--llm-pair-socket" not in out

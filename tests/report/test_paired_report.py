@@ -13,12 +13,12 @@ from run_factory import make_provenance, make_record, make_run, make_variant
 
 from llm_bench_fixtures.gate.allowances import parse_allowed
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.paired.noise_floor import coarser_than, floor_json, floors, status_of
+from llm_bench_fixtures.paired.resolution import coarser_than, resolutions, resolutions_json, status_of
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
-from llm_bench_fixtures.paired.statistics import Measurand, judge
+from llm_bench_fixtures.paired.statistics import Measurand, judge_differences
 from llm_bench_fixtures.paired.trial import Trial
-from llm_bench_fixtures.report.noise_floor import coarseness_warning, floor_lines
 from llm_bench_fixtures.report.paired import markdown, summarize, terminal_lines
+from llm_bench_fixtures.report.resolution import resolution_lines, resolution_warning
 from llm_bench_fixtures.results.storage import run_to_json
 
 SLOWER = (0.1, 0.11, 0.12)
@@ -34,9 +34,9 @@ def result_of(**differences: tuple[float, ...]) -> PairedResult:
         threshold=0.03,
         threads=1,
         cores=(1,),
-        first_look=3,
-        looks=1,
-        findings=judge(known, 0.03, 0.05, 0.05),
+        first_analysis=3,
+        analyses=1,
+        findings=judge_differences(known, 0.03, 0.05, 0.05),
         differences=known,
         not_compared=(),
         runs=(),
@@ -175,50 +175,50 @@ def test_the_json_holds_each_comparison_and_each_difference() -> None:
     assert data["exit_status"] == 20
 
 
-def test_the_noise_floor_pools_the_tests() -> None:
+def test_the_resolution_pools_the_tests() -> None:
     """Deviations 0.01 and 0.02 between pairs pool to the root of their mean square, 0.0158."""
-    found = floors(result_of(a=(0.0, 0.01, 0.02), b=(0.5, 0.52, 0.54)))
+    found = resolutions(result_of(a=(0.0, 0.01, 0.02), b=(0.5, 0.52, 0.54)))
     assert [row.metric for row in found] == ["decode_tokens_per_s"]
     assert found[0].deviation == pytest.approx((0.00025) ** 0.5)
     assert found[0].deviation < found[0].half_width < found[0].resolvable
 
 
-def test_the_noise_floor_in_words_and_as_json() -> None:
+def test_the_resolution_in_words_and_as_json() -> None:
     result = result_of(a=SAME)
-    found = floors(result)
-    text = "\n".join(floor_lines(found, result, 100))
+    found = resolutions(result)
+    text = "\n".join(resolution_lines(found, result, 100))
     assert "commit 1234 against itself" in text
     assert "decode tokens/s" in text
-    assert floor_json(found, result)["pairs"] == 3
+    assert resolutions_json(found, result)["pairs"] == 3
     assert status_of(found, result) is ExitStatus.PASSED
 
 
-def test_a_noise_floor_of_nothing_is_not_measured() -> None:
+def test_a_resolution_of_nothing_is_not_measured() -> None:
     result = result_of()
-    assert status_of(floors(result), result) is ExitStatus.NOT_MEASURED
+    assert status_of(resolutions(result), result) is ExitStatus.NOT_MEASURED
 
 
 @pytest.mark.parametrize(
     ("threshold", "machine", "warns"),
     [(0.03, platform.node(), True), (0.5, platform.node(), False), (0.03, "x", False)],
 )
-def test_a_threshold_finer_than_the_kept_noise_floor_is_warned_about_at_once(
+def test_a_threshold_finer_than_the_kept_resolution_is_warned_about_at_once(
     tmp_path: Path, threshold: float, machine: str, *, warns: bool
 ) -> None:
     """Of 3 pairs with a standard deviation of 1 %: (9.925 + 2.920) × 0.01 / √3 is 0.0742, a ratio of 1.077."""
     result = result_of(a=(0.0, 0.01, 0.02))
     path = tmp_path / "floor.json"
-    path.write_text(json.dumps({**floor_json(floors(result), result), "machine": machine}), encoding="utf-8")
+    path.write_text(json.dumps({**resolutions_json(resolutions(result), result), "machine": machine}), encoding="utf-8")
     found = coarser_than(threshold, 3, 1, path)
     assert (found is not None) is warns
     if found is not None:
-        text = coarseness_warning(found, threshold, 3)
+        text = resolution_warning(found, threshold, 3)
         assert "than what 3 pairs of a test resolve on this machine: 7.7 % for decode tokens/s" in text
     assert coarser_than(threshold, 300, 1, path) is coarser_than(threshold, 3, 2, path) is None
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_noise_floor_that_cannot_be_read_is_none(tmp_path: Path, content: str | None) -> None:
+def test_a_kept_resolution_that_cannot_be_read_is_none(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "floor.json").write_text(content, encoding="utf-8")
     assert coarser_than(0.03, 8, 1, tmp_path / "floor.json") is None

@@ -5,8 +5,15 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from llm_bench_fixtures.results.spread import coefficient_of_variation, interval, percentile, stability
+from llm_bench_fixtures.results.spread import (
+    coefficient_of_variation,
+    interval,
+    percentile,
+    stability,
+    student_half_width,
+)
 
 POSITIVE = st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=30)
 
@@ -17,6 +24,21 @@ def test_the_interval_of_three_values_by_hand() -> None:
     assert found is not None
     margin = 4.302653 / math.sqrt(3)
     assert (found.low, found.high) == pytest.approx((math.exp(-margin), math.exp(margin)))
+
+
+@pytest.mark.parametrize(
+    ("freedom", "confidence", "quantile"),
+    [(1, 0.95, 12.706), (2, 0.95, 4.303), (10, 0.90, 1.812), (10, 0.99, 3.169), (120, 0.95, 1.980)],
+)
+def test_students_quantiles_are_those_of_printed_tables(freedom: int, confidence: float, quantile: float) -> None:
+    assert student_half_width(1.0, freedom, confidence) == pytest.approx(quantile, abs=5e-4)
+    assert student_half_width(0.5, freedom, confidence) == pytest.approx(quantile / 2, abs=5e-4)
+
+
+@given(st.floats(0.5, 500), st.floats(0.01, 0.9999), st.floats(0.0, 10))
+def test_students_half_width_is_that_of_scipys_interval(freedom: float, confidence: float, error: float) -> None:
+    low, high = stats.t(freedom, scale=1).interval(confidence)
+    assert student_half_width(error, freedom, confidence) == pytest.approx((high - low) / 2 * error)
 
 
 def test_equal_values_have_an_interval_of_no_width() -> None:

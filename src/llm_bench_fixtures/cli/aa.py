@@ -1,9 +1,9 @@
 """Compare a version with itself, to learn how small a change can be told from none on this machine.
 
-VERSION is a git ref, a folder or a Python interpreter, as for `llm-bench pair`, and measured in the same way: K pairs
-of fresh processes whose rounds take turns. The table gives, for each metric over all tests, the standard deviation
-between pairs, the half-width of the interval that K pairs give, and the smallest change that they tell from none in
-95 % of cases. A --threshold of `llm-bench pair` below that leaves verdicts inconclusive.
+VERSION is a git ref, a folder or a Python interpreter, as for `llm-bench pair`. It is measured in the same way: in K
+pairs of fresh processes that take turns within each round. The table gives, for each metric over all tests, the
+standard deviation between pairs, the half-width of the interval over K pairs, and the smallest change that K pairs tell
+from none in 95 % of cases. With a smaller --threshold `llm-bench pair` leaves verdicts inconclusive.
 
 Examples:
   llm-bench aa
@@ -18,7 +18,7 @@ import shutil
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.options.parsers import parse_path
 
-HELP = "measure this machine's noise floor: a version against itself"
+HELP = "measure how small a change this machine resolves: a version against itself"
 THRESHOLD = 0.0  # nothing is to be judged
 
 
@@ -32,23 +32,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json",
         type=checked(parse_path),
         metavar="FILE",
-        help="where to keep the noise floor. Default: noise-floor.json in this user's cache folder",
+        help="where to keep the result. Default: noise-floor.json in this user's cache folder, where `llm-bench pair` "
+        "reads it",
     )
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.cli.console import say
-    from llm_bench_fixtures.cli.paired_run import run_sides, write_json
-    from llm_bench_fixtures.paired import noise_floor
-    from llm_bench_fixtures.report.noise_floor import floor_lines
+    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
+    from llm_bench_fixtures.paired import resolution
+    from llm_bench_fixtures.report.resolution import resolution_lines
 
-    result = run_sides(arguments, arguments.version, arguments.version, threshold=THRESHOLD, grows=False)
-    found = noise_floor.floors(result)
-    say(floor_lines(found, result, shutil.get_terminal_size().columns))
-    status = noise_floor.status_of(found, result)
+    plan = make_plan(arguments, threshold=THRESHOLD, grows=False)
+    result = run_sides(arguments.version, arguments.version, plan)
+    found = resolution.resolutions(result)
+    say(resolution_lines(found, result, shutil.get_terminal_size().columns))
+    status = resolution.status_of(found, result)
     if status is ExitStatus.PASSED:
-        path = arguments.json or noise_floor.default_floor_file()
-        write_json(noise_floor.floor_json(found, result), path)
+        path = arguments.json or resolution.default_file()
+        write_json(resolution.resolutions_json(found, result), path)
         say([f"kept in {path}"])
     return status

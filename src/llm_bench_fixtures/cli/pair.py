@@ -1,13 +1,13 @@
 """Tell whether HEAD is slower than BASE, with processes of both that take turns.
 
-BASE and HEAD are each, in this order of precedence:
+BASE and HEAD are each one of these; the first that fits is taken:
   a git ref       main, HEAD~1, v1.2: checked out in a worktree of its own, which is removed at the end
   a folder        ../other, or . for this one with what is not committed
   an interpreter  .venv/bin/python: runs this folder's tests, to judge its libraries
 Write ./NAME for a folder that has a ref's name. Only what git tracks is in a ref's worktree.
 
-Each side runs in its folder, with its own `src` and folder before what is installed. What stands behind `--` goes to
-pytest; where no path is among it, `benchmarks/` is run if there is one. Only tests that take `llm_benchmark` run.
+Each side runs in its folder, whose `src` and whose own modules come before what is installed. What stands behind `--`
+goes to pytest. If it has no path, `benchmarks/` is run if there is one. Only tests that take `llm_benchmark` run.
 
 exit status:
    0  nothing got worse
@@ -49,46 +49,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(parse_share),
         default=parse_share("3%"),
         metavar="CHANGE",
-        help="how much worse is too much. Default: 3%%",
+        help="the share by which a metric may get worse. Default: 3%%",
     )
     parser.add_argument(
         "--allow",
         type=checked(parse_allowed),
         default=frozenset(),
         metavar="WHAT[,WHAT]",
-        help="what needn't make it red: changed (workloads), skipped (tests of HEAD), vanished (values), inconclusive. "
-        "Default: nothing",
+        help="what doesn't make the exit status red: changed (workloads), skipped (tests of HEAD), vanished (values), "
+        "inconclusive. Default: nothing",
     )
     parser.add_argument(
-        "--summary", type=checked(parse_path), metavar="FILE.md", help="write the outcome as Markdown too"
+        "--summary", type=checked(parse_path), metavar="FILE.md", help="also write the result as Markdown"
     )
     parser.add_argument(
-        "--json", type=checked(parse_path), metavar="FILE", help="write everything, raw rounds included"
+        "--json", type=checked(parse_path), metavar="FILE", help="write everything as JSON, with the raw rounds"
     )
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.cli.console import say, warn
-    from llm_bench_fixtures.cli.paired_run import run_sides, write_json
-    from llm_bench_fixtures.paired import noise_floor
+    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
+    from llm_bench_fixtures.paired import resolution
     from llm_bench_fixtures.report import paired as presentation
-    from llm_bench_fixtures.report.noise_floor import coarseness_warning
+    from llm_bench_fixtures.report.resolution import resolution_warning
     from llm_bench_fixtures.results.storage import append_text
 
-    floor = noise_floor.coarser_than(
-        arguments.threshold, arguments.pairs, arguments.threads, noise_floor.default_floor_file()
-    )
-    if floor is not None:
-        warn(coarseness_warning(floor, arguments.threshold, arguments.pairs))
-    result = run_sides(
-        arguments,
-        arguments.base,
-        arguments.head,
-        threshold=arguments.threshold,
-        grows=True,
-        allowed=arguments.allow,
-    )
+    coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
+    if coarse is not None:
+        warn(resolution_warning(coarse, arguments.threshold, arguments.pairs))
+    plan = make_plan(arguments, threshold=arguments.threshold, grows=True, allowed=arguments.allow)
+    result = run_sides(arguments.base, arguments.head, plan)
     summary = presentation.summarize(result)
     say(presentation.terminal_lines(summary, shutil.get_terminal_size().columns))
     if arguments.json:

@@ -17,11 +17,12 @@ from llm_bench_fixtures.cli.arguments import checked
 from llm_bench_fixtures.errors import PlatformUnsupported
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
-from llm_bench_fixtures.paired.affinity import choose_cores, steady_environment
+from llm_bench_fixtures.paired.affinity import choose_cores
 from llm_bench_fixtures.paired.control import PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
+from llm_bench_fixtures.paired.environment import worker_environment
 from llm_bench_fixtures.paired.result import PairedResult
-from llm_bench_fixtures.paired.sides import open_side
+from llm_bench_fixtures.paired.sides import Side, open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.trial import Pace
 from llm_bench_fixtures.paired.workers import Command
@@ -33,6 +34,7 @@ MAX_TIME_PER_TEST_S = 60.0
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that both commands have."""
     pace = Pace()
     parser.add_argument(
         "--pairs",
@@ -46,71 +48,63 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(integer_of_at_least(1)),
         default=pace.rounds,
         metavar="R",
-        help=f"rounds of each test in each pair, at most. Default: {pace.rounds}; fewer where they would take more "
+        help=f"at most so many rounds of each test in each pair. Default: {pace.rounds}; fewer if they would take more "
         f"than {pace.time_s:g} s, but at least {pace.least_rounds}",
     )
     parser.add_argument(
         "--max-time",
         type=checked(parse_seconds),
         metavar="SECONDS",
-        help="after which no more pairs begin; start-up included. Default: "
-        f"{MAX_TIME_PER_TEST_S:g} for each test that both sides have",
+        help="no pair begins that isn't expected to end within this time, which includes starting the processes. "
+        f"Default: {MAX_TIME_PER_TEST_S:g} for each test that both sides have",
     )
     parser.add_argument(
         "--threads",
         type=checked(integer_of_at_least(1)),
         default=1,
         metavar="N",
-        help="threads of each process. The rounds of both sides run on the same N cores. Default: 1, which is the "
-        "steadiest",
+        help="threads of each process. The rounds of both sides run on the same N cores. Default: 1, with which the "
+        "times vary least",
     )
     parser.add_argument(
         "--timeout",
         type=checked(parse_seconds),
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help=f"the longest silence of a process before it is taken to hang. Default: {TIMEOUT_S:g}",
+        help=f"a process that is silent for so long is taken to hang. Default: {TIMEOUT_S:g}",
     )
 
 
-def run_sides(
-    given: argparse.Namespace,
-    base: str,
-    head: str,
-    *,
-    threshold: float,
-    grows: bool,
-    allowed: frozenset[Allowance] = NOTHING,
-) -> PairedResult:
-    """Open the sides and run their pairs. Raises what opening them raises; all else is in the result.
+def make_plan(
+    given: argparse.Namespace, *, threshold: float, grows: bool, allowed: frozenset[Allowance] = NOTHING
+) -> Plan:
+    """given: the options of add_run_arguments, and what goes to pytest."""
+    cores = choose_cores(given.threads)
+    command = Command(tuple(given.passed_on), worker_environment(given.threads, cores), cores, given.timeout)
+    return Plan(
+        command=command,
+        threads=given.threads,
+        threshold=threshold,
+        pairs=given.pairs,
+        pace=Pace(rounds=given.rounds),
+        max_time_per_test_s=MAX_TIME_PER_TEST_S,
+        max_time_s=given.max_time,
+        grows=grows,
+        allowed=allowed,
+    )
+
+
+def run_sides(base: str, head: str, plan: Plan) -> PairedResult:
+    """Open the sides and run their pairs. Raises what opening them raises; all other failures are in the result.
 
     A second Ctrl-C, while the sides are cleaned up, loses no result.
     """
     if os.name != "posix":
         raise PlatformUnsupported("the processes of a pair inherit a socket, which they can on Linux and macOS only")
-    here = Path.cwd()
-    cores = choose_cores(given.threads)
-    command = Command(tuple(given.passed_on), steady_environment(given.threads, cores), cores, given.timeout)
-    plan = Plan(
-        command,
-        given.threads,
-        threshold,
-        given.pairs,
-        Pace(rounds=given.rounds),
-        MAX_TIME_PER_TEST_S,
-        given.max_time,
-        grows,
-        allowed,
-    )
     result = None
     try:
-        with ExitStack() as stack:
-            stack.enter_context(terminated_as_interrupted())
-            scratch = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-bench-pair-", ignore_cleanup_errors=True))
-            )
-            sides = [stack.enter_context(open_side(name, here, scratch)) for name in dict.fromkeys((base, head))]
-            result = PairedRun((sides[0], sides[-1]), plan, Display(sys.stderr), scratch).run()
+        with terminated_as_interrupted(), opened(base, head) as (sides, scratch):
+            result = PairedRun(sides, plan, Display(sys.stderr), scratch).run()
     except KeyboardInterrupt:
         if result is None:
             raise
@@ -118,8 +112,18 @@ def run_sides(
 
 
 @contextmanager
+def opened(base: str, head: str) -> Iterator[tuple[tuple[Side, Side], Path]]:
+    """Both sides, and a folder for what their workers write. A version that is compared with itself is opened once."""
+    with ExitStack() as stack:
+        folder = tempfile.TemporaryDirectory(prefix="llm-bench-pair-", ignore_cleanup_errors=True)
+        scratch = Path(stack.enter_context(folder))
+        sides = [stack.enter_context(open_side(name, Path.cwd(), scratch)) for name in dict.fromkeys((base, head))]
+        yield (sides[0], sides[-1]), scratch
+
+
+@contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Have SIGTERM, with which a CI system ends a job, clean up as Ctrl-C does."""
+    """Let SIGTERM, with which a CI system ends a job, clean up as Ctrl-C does."""
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt

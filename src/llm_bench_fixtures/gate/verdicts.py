@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.results.metrics import Direction
+from llm_bench_fixtures.results.spread import student_half_width
 
 CONFIDENCE = 0.99
 ROUNDING = 1e-12  # relative: a change of exactly the tolerance passes
@@ -65,7 +66,5 @@ def paired_margin(base: Sequence[float], head: Sequence[float]) -> float:
     """
     if len(base) != len(head) or len(base) < 2:
         return 0.0
-    from scipy.special import stdtrit
-
-    spread = statistics.stdev(after - before for before, after in zip(base, head, strict=True))
-    return float(stdtrit(len(base) - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(len(base))
+    deviation = statistics.stdev(after - before for before, after in zip(base, head, strict=True))
+    return student_half_width(deviation / math.sqrt(len(base)), len(base) - 1, CONFIDENCE)

@@ -25,6 +25,7 @@ from llm_bench_fixtures.errors import LlmBenchError, WorkerDied, WorkerFailed
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest, ModelFacts
 from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.processes import how_it_ended
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.progress import Phase, Progress
@@ -160,11 +161,7 @@ class IsolatedModel:
 
     def _obituary(self) -> WorkerDied:
         self._process.join(FAREWELL_S)
-        code = self._process.exitcode
-        how = "closed its connection" if code is None else f"ended with status {code}"
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-            how = f"was killed by {name}{', perhaps for lack of memory' if name == 'SIGKILL' else ''}"
+        how = how_it_ended(self._process.exitcode)
         return WorkerDied(f"{self.variant.id}: the process that it ran in {how}")
 
 

@@ -30,6 +30,8 @@ from llm_bench_fixtures.options.parsers import (
     parse_window,
 )
 
+PAIR_SOCKET = "--llm-pair-socket"  # only `llm-bench pair` gives it: the number of a socket that a worker inherits
+
 T = TypeVar("T")
 
 

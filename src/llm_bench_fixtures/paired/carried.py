@@ -1,7 +1,7 @@
-"""What a paired run carries along besides times: exact counts, memory and quality, seen once on each side.
+"""What a paired run carries along besides times: exact counts, memory and quality, measured once on each side.
 
-They are judged as the stored gate judges them, with its defaults, except that peaks of memory are only told: between
-two processes on one machine at one time nothing but the code differs.
+The stored gate judges them with its default rules, except that a higher peak of memory is only reported. Only the code
+differs between two processes that run on one machine at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llm_bench_fixtures.results.metrics import Kind, registry
 RULES = Rules(
     (
         NamedRule(Kind.TIMING, Force.OFF),  # times have their own verdicts
-        # Workers have an allocator that keeps what is freed, so that a peak depends on whether a piece was used again.
+        # The allocator of a worker keeps freed memory, so a peak depends on which pieces it happens to use again.
         NamedRule(Kind.MEMORY, Force.ADVISORY),
         NamedRule("weight_bytes", Force.BLOCKING),
     )
@@ -26,7 +26,7 @@ RULES = Rules(
 
 
 def compare_carried(runs: Sequence[Mapping[str, Any]]) -> Comparison | None:
-    """runs: BASE's and HEAD's, as run_to_json gives them. None where there are not both, or not both of this schema."""
+    """runs: BASE's and HEAD's, as run_to_json returns them. None unless there are both and both have this schema."""
     if len(runs) != 2:
         return None
     try:

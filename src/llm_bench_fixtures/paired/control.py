@@ -1,4 +1,4 @@
-"""A paired run: pairs of fresh workers, one after the other, until everything is settled or the time is spent."""
+"""A paired run: one pair of fresh workers after the other, until every test is settled or the time is spent."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.paired.display import Display
-from llm_bench_fixtures.paired.protocol import Outcome
+from llm_bench_fixtures.paired.protocol import Ended
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
-from llm_bench_fixtures.paired.sequential import Looks
+from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Pace, Trial, run_trial
-from llm_bench_fixtures.paired.wording import change_text, duration_text, short_name
+from llm_bench_fixtures.paired.wording import difference_text, duration_text, short_name
 from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.results.record import Status
 
@@ -26,35 +26,41 @@ LABELS = (BASE, HEAD)
 
 @dataclass(frozen=True)
 class Plan:
-    """What a paired run is to do.
-
-    pairs: before the first look. max_time_s: after which no pair begins that isn't expected to end in time. grows:
-    whether more pairs follow while something is inconclusive. allowed: what needn't make it red.
-    """
+    """What a paired run is to do."""
 
     command: Command
     threads: int
+    """Of each process."""
     threshold: float
+    """The share by which something may get worse."""
     pairs: int
+    """Before the first analysis."""
     pace: Pace
     max_time_per_test_s: float
+    """Gives the maximum time, multiplied by the number of tests that both sides have, unless `max_time_s` does."""
     max_time_s: float | None = None
+    """No pair begins that isn't expected to end within this time."""
     grows: bool = True
+    """Whether more pairs follow the first analysis while something is inconclusive."""
     allowed: frozenset[Allowance] = NOTHING
+    """What doesn't make the status red."""
 
 
 @dataclass
 class PairedRun:
-    """Its state; `run` goes through it once. scratch: a folder for what the workers write."""
+    """One run and its state; call `run` once."""
 
     sides: tuple[Side, Side]
+    """BASE and HEAD."""
     plan: Plan
     display: Display
     scratch: Path
+    """A folder for what the workers write."""
     coin: random.Random = field(default_factory=random.Random)
+    """Draws the order of the sides."""
 
     def __post_init__(self) -> None:
-        self._looks = Looks(self.plan.threshold, self.plan.pairs)
+        self._sequential = SequentialTests(self.plan.threshold, self.plan.pairs)
         self._trials: list[Trial] = []
         self._absent: dict[str, NotCompared] = {}
         self._tests: tuple[str, ...] = ()
@@ -63,14 +69,14 @@ class PairedRun:
         self._interrupted = False
 
     def run(self) -> PairedResult:
-        """Every way in which it ends gives a result: with what the complete pairs say, and why there are no more."""
+        """However the run ends, the result has the verdicts of the complete pairs and why there are no more."""
         try:
             while self._wants_another():
                 self._run_pair()
-                if self._looks.is_due:
-                    self._looks.look()
-            if self._looks.pairs > self._looks.looked_at:
-                self._looks.look()  # the time is spent
+                if self._sequential.is_due:
+                    self._sequential.analyze()
+            if self._sequential.pairs > self._sequential.analyzed_pairs:
+                self._sequential.analyze()  # the time is spent
         except SideFailed as error:
             self._failure = str(error)
         except KeyboardInterrupt:
@@ -81,7 +87,7 @@ class PairedRun:
     def _wants_another(self) -> bool:
         if not self._trials:
             return True
-        if not self._looks.open_tests or (not self.plan.grows and self._looks.pairs >= self.plan.pairs):
+        if not self._sequential.open_tests or (not self.plan.grows and self._sequential.pairs >= self.plan.pairs):
             return False
         return self._elapsed_s + self._trials[-1].total_s <= self._max_time_s
 
@@ -111,15 +117,15 @@ class PairedRun:
                 self._choose,
                 observes=is_first,
                 into=trial,
-                tell=lambda test: self.display.now(lambda: self._doing(test, trial)),
+                announce=lambda test: self.display.now(lambda: self._doing(test, trial)),
             )
         finally:
             self._note_absences(trial)
-        self._looks.add(self._differences(trial))
+        self._sequential.add(self._differences(trial))
         self.display.done(f"{self._position}, {trial.total_s:.0f} s{self._so_far}")
 
     def _choose(self, collected: Sequence[tuple[str, ...]]) -> Sequence[str]:
-        """Of the first pair all tests that both sides have, in BASE's order; later those that are still open."""
+        """In the first pair all tests that both sides have, in BASE's order; in later pairs those that are open."""
         base, head = collected
         if len(self._trials) == 1:
             self._note(NotCompared(test, Absence.VANISHED, BASE) for test in base if test not in head)
@@ -127,15 +133,15 @@ class PairedRun:
             self._tests = tuple(test for test in base if test in head)
             return self._tests
         for label, tests in zip(LABELS, collected, strict=True):
-            lost = [test for test in self._looks.open_tests if test not in tests]
+            lost = [test for test in self._sequential.open_tests if test not in tests]
             why = "it was collected in the first pair only"
             self._note(NotCompared(test, Absence.NOT_TIMED, label, why) for test in lost)
-        return self._looks.open_tests
+        return self._sequential.open_tests
 
     def _note(self, rows: Iterable[NotCompared]) -> None:
         for row in rows:
             self._absent[row.test] = row
-            self._looks.forget(row.test)
+            self._sequential.forget(row.test)
 
     def _note_absences(self, trial: Trial) -> None:
         found = (absence(test, outcomes, trial) for test, outcomes in trial.outcomes.items())
@@ -152,30 +158,30 @@ class PairedRun:
 
     @property
     def _position(self) -> str:
-        return f"pair {len(self._trials)} of {self._looks.next_look}"
+        return f"pair {len(self._trials)} of {self._sequential.next_analysis}"
 
     def _doing(self, test: str, trial: Trial) -> str:
-        all_tests = self._tests if len(self._trials) == 1 else self._looks.open_tests
+        all_tests = self._tests if len(self._trials) == 1 else self._sequential.open_tests
         number = f"test {len(trial.outcomes) + 1} of {len(all_tests)}"
         return f"{self._position}, {number}: {short_name(test)}{self._so_far}"
 
     @property
     def _so_far(self) -> str:
-        """The worst that is known, and the time that is left."""
+        """The worst difference so far, and the time to the next analysis."""
         left = self._time_left
-        known = [(key, found.estimate) for key, found in self._looks.findings().items() if found.estimate]
+        known = [(key, found.estimate) for key, found in self._sequential.findings().items() if found.estimate]
         worst = max(known, key=lambda item: item[1].mean, default=None)
-        text = f"; worst: {short_name(worst[0].test)} {worst[0].metric} {change_text(*worst)}" if worst else ""
+        text = f"; worst: {short_name(worst[0].test)} {worst[0].metric} {difference_text(*worst)}" if worst else ""
         return text + (f"; verdicts in about {duration_text(left)}" if left is not None else "")
 
     @property
     def _time_left(self) -> float | None:
-        """Seconds to the next look."""
+        """Seconds to the next analysis."""
         done = [trial.total_s for trial in self._trials if trial.is_complete]
         if not done:
             return None
-        to_look_s = (self._looks.next_look - self._looks.pairs) * done[-1]
-        return max(min(to_look_s, self._max_time_s - self._elapsed_s), 0.0)
+        to_analysis_s = (self._sequential.next_analysis - self._sequential.pairs) * done[-1]
+        return max(min(to_analysis_s, self._max_time_s - self._elapsed_s), 0.0)
 
     def _result(self) -> PairedResult:
         observed = self._trials[0].runs if self._trials else []
@@ -185,10 +191,10 @@ class PairedRun:
             threshold=self.plan.threshold,
             threads=self.plan.threads,
             cores=self.plan.command.cores,
-            first_look=self.plan.pairs,
-            looks=self._looks.done,
-            findings=self._looks.findings(),
-            differences={key: tuple(values) for key, values in self._looks.differences.items()},
+            first_analysis=self.plan.pairs,
+            analyses=self._sequential.analyses,
+            findings=self._sequential.findings(),
+            differences={key: tuple(values) for key, values in self._sequential.differences.items()},
             not_compared=tuple(self._absent.values()),
             runs=tuple(run for run in observed if run is not None),
             trials=tuple(self._trials),
@@ -199,8 +205,8 @@ class PairedRun:
         )
 
 
-def absence(test: str, outcomes: Sequence[Outcome], trial: Trial) -> NotCompared | None:
-    """Why the test can't be compared after this trial; None where it can."""
+def absence(test: str, outcomes: Sequence[Ended], trial: Trial) -> NotCompared | None:
+    """Why this trial can't compare the test; None if it can."""
     for status, kind in ((Status.ERROR, Absence.FAILED), (Status.SKIPPED, Absence.SKIPPED)):
         of_status = [(label, one) for label, one in zip(LABELS, outcomes, strict=True) if one.status is status]
         if of_status:

@@ -1,4 +1,4 @@
-"""What a paired run shows while it goes on: one line that is rewritten on a terminal, a line a pair elsewhere."""
+"""What a paired run shows while it runs: one line that is rewritten on a terminal; elsewhere one line for each pair."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Display:
         self._rewrites = stream.isatty()
 
     def now(self, text: Callable[[], str]) -> None:
-        """What is going on; asked for only where the line can be rewritten."""
+        """Show what is going on, if the line can be rewritten; otherwise `text` isn't called."""
         if self._rewrites:
             width = shutil.get_terminal_size().columns - 1
             self._write(f"{ERASE}{printable(text())[:width]}")
 
     def done(self, text: str) -> None:
-        """What is over: a line of its own where lines can't be rewritten."""
+        """Show what is over; it gets a line of its own if lines can't be rewritten."""
         if self._rewrites:
             self.now(lambda: text)
         else:

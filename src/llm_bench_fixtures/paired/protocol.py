@@ -1,71 +1,70 @@
-"""What a coordinator and its workers say to each other: one message a line, as JSON, over a socket.
+"""The messages between the coordinator of a paired run and its workers: one a line, as JSON, over a socket.
 
-A worker is a pytest process of one side, and runs that side's version of this package. So that the two versions agree,
-the first message of each carries `PROTOCOL`, which changes whenever any message does.
+A worker is a pytest process of one side, and runs that side's version of this package. `PROTOCOL` changes whenever any
+message does. A worker tells its version in its first message, which every version can read, so that the coordinator
+can refuse a version that isn't its own.
 
-    worker       coordinator
-    Hello    ->
-             <-  Begin        what to do besides timing, and on which cores
-    Collected ->
-             <-  Chosen       the tests to run, in this order
-    Ready    ->               of each test, once its model is loaded and has run the workload once
-             <-  Go           run one round
-    Pause    ->               within it: it's the other side's turn
-             <-  Resume
-    Times    ->               of that round
-             <-  Next         no more rounds of this test
-    Outcome  ->               of each test, also where it never came to Ready
-    Finished ->               the session is over
+    worker           coordinator
+    Hello        ->
+                 <-  Begin        what to do besides timing, and on which cores
+    Collected    ->
+                 <-  Selected     the tests to run, in this order
+    Ready        ->               of each test, once its model is loaded and has run the workload once
+                 <-  Go           run one round
+    Pause        ->               within the round: the other side takes its turn
+                 <-  Resume
+    Times        ->               of that round
+                 <-  Next         no more rounds of this test
+    Ended        ->               of each test, also of one that was never ready
+    Finished     ->               the session is over
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import msgspec
 
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer
 from llm_bench_fixtures.results.record import Status
 
-PROTOCOL = 2
-DESCRIPTOR = "LLM_BENCH_LOCKSTEP"  # the environment variable with the number of the worker's socket
+PROTOCOL = 3
 CHUNK_BYTES = 65536
 
 
-@dataclass(frozen=True)
-class Hello:
+class _Tagged(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
+    """On the wire each message has its class's name in lower case as its "kind"."""
+
+
+class Hello(_Tagged, frozen=True):
     protocol: int
+    """PROTOCOL of the worker's package."""
     version: str
+    """Of the worker's package."""
 
 
-@dataclass(frozen=True)
-class Begin:
-    """observes: look at memory, work and quality too. cores: those to run rounds on; empty where that is left open."""
-
+class Begin(_Tagged, frozen=True):
     observes: bool
+    """Whether to measure memory, work and quality too."""
     cores: tuple[int, ...]
+    """To run the rounds on; empty if any will do."""
 
 
-@dataclass(frozen=True)
-class Collected:
-    """The node ids of the tests that can be compared, in the order in which pytest would run them."""
-
+class Collected(_Tagged, frozen=True):
     tests: tuple[str, ...]
+    """Node ids of the tests that can be compared, in the order in which pytest would run them."""
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Selected(_Tagged, frozen=True):
     tests: tuple[str, ...]
+    """Node ids of the tests to run, in this order."""
 
 
-@dataclass(frozen=True)
-class Times:
-    """One round. The metrics of results/phases.py; None where the workload has no such value."""
+class Times(_Tagged, frozen=True):
+    """The metrics of one round, as results/phases.py defines them; None if the workload has no such value."""
 
     latency_s: float
     ttft_s: float | None
@@ -73,77 +72,68 @@ class Times:
     decode_tokens_per_s: float | None
 
 
-@dataclass(frozen=True)
-class Ready:
-    """workload: the digest of what the test is about to time; two sides are comparable where it is the same. times: of
-    the round that it has run, alone and wherever it liked."""
-
+class Ready(_Tagged, frozen=True):
     test: str
     workload: str
+    """Digest of the workload that the test is about to time; two sides are comparable if it is the same."""
     times: Times
+    """Of the round that the test has run already, without turns and on any core."""
 
 
-@dataclass(frozen=True)
-class Go:
-    """is_counted: whether the round stands in the worker's own record; a warmup round doesn't.
-
-    tokens_per_turn: after so many tokens, and wherever else the round's clock is read so often, the worker pauses. 0:
-    it runs the round in one go.
-    """
-
+class Go(_Tagged, frozen=True):
     is_counted: bool
+    """Whether the round goes into the worker's own record; a warmup round doesn't."""
     tokens_per_turn: int = 0
+    """The worker pauses each time that it has read the round's clock so often, which it does at each token and at a few
+    other places. 0: it runs the round without a pause."""
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(_Tagged, frozen=True):
     pass
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(_Tagged, frozen=True):
     pass
 
 
-@dataclass(frozen=True)
-class Next:
+class Next(_Tagged, frozen=True):
     pass
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Ended(_Tagged, frozen=True):
     test: str
     status: Status
     reason: str = ""
+    """Why it was skipped or failed; empty if it passed."""
 
 
-@dataclass(frozen=True)
-class Finished:
-    """run: as results.storage.run_to_json gives it, from a worker that observes; None from others."""
-
+class Finished(_Tagged, frozen=True):
     exit_status: int
+    """Pytest's."""
     run: Mapping[str, Any] | None = None
+    """As results.storage.run_to_json returns it; None from a worker that doesn't observe."""
 
 
 Message: TypeAlias = (
-    Hello | Begin | Collected | Chosen | Ready | Go | Pause | Resume | Times | Next | Outcome | Finished
+    Hello | Begin | Collected | Selected | Ready | Go | Pause | Resume | Times | Next | Ended | Finished
 )
 
-KINDS: Mapping[str, type[Message]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Message)
 
 
 def encode(message: Message) -> bytes:
     """One line."""
-    return json.dumps({"kind": type(message).__name__.lower(), **asdict(message)}).encode() + b"\n"
+    return _ENCODER.encode(message) + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """Raises MalformedMessage for what isn't one of ours."""
+    """Raises MalformedMessage if the line is none of the messages."""
     try:
-        data = json.loads(line)
-        return msgspec.convert(data, KINDS[data.pop("kind")])
-    except (AttributeError, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        message: Message = _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedMessage(line) from error
+    return message
 
 
 class Channel:

@@ -1,4 +1,4 @@
-"""What a paired run gave: verdicts, what couldn't be compared and why, and the raw rounds behind it all."""
+"""The result of a paired run: verdicts, what couldn't be compared and why, and the raw rounds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -15,8 +17,8 @@ from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.carried import compare_carried
-from llm_bench_fixtures.paired.sequential import alpha_of_look
-from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation, resolvable
+from llm_bench_fixtures.paired.sequential import alpha_of_analysis
+from llm_bench_fixtures.paired.statistics import Finding, Measurand, minimum_detectable_effect, pooled_deviation
 from llm_bench_fixtures.paired.trial import Trial
 
 SCHEMA = "llm-bench-fixtures/pair"
@@ -39,41 +41,49 @@ class Absence(StrEnum):
 
 @dataclass(frozen=True)
 class NotCompared:
-    """side: of which this is told, BASE or HEAD; empty where it is both, or neither."""
+    """A test that has no verdict."""
 
     test: str
+    """Node id."""
     absence: Absence
     side: str = ""
+    """The side that it holds for, BASE or HEAD; empty if it holds for both or for neither alone."""
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class PairedResult:
-    """The outcome of `llm-bench pair`.
-
-    base, head: descriptions of the sides. threshold: the share by which something may get worse. cores: on which the
-    rounds ran; empty where that was open. looks: how many there were. runs: BASE's and HEAD's run of the first pair,
-    as results.storage.run_to_json gives it, with every metric of one observation; empty where that pair never ended.
-    trials: the raw rounds, pair by pair; the last one may be incomplete. failure: what ended the run early. allowed:
-    what doesn't count in the status.
-    """
+    """The result of `llm-bench pair`."""
 
     base: str
+    """Description of BASE."""
     head: str
+    """Description of HEAD."""
     threshold: float
+    """The share by which something may get worse."""
     threads: int
+    """Of each process."""
     cores: tuple[int, ...]
-    first_look: int
-    looks: int
+    """Cores that the rounds ran on; empty if they weren't bound to any."""
+    first_analysis: int
+    """Pairs before the first analysis."""
+    analyses: int
+    """Analyses of the group sequential test."""
     findings: Mapping[Measurand, Finding]
     differences: Mapping[Measurand, tuple[float, ...]]
+    """One of each pair, as statistics.pair_difference returns it."""
     not_compared: tuple[NotCompared, ...]
     runs: tuple[RunJson, ...]
+    """BASE's and HEAD's run of the first pair, as results.storage.run_to_json returns it; empty if that pair never
+    ended."""
     trials: tuple[Trial, ...]
+    """The raw rounds, pair by pair; the last trial may be incomplete."""
     elapsed_s: float
     failure: str = ""
+    """What ended the run early."""
     interrupted: bool = False
     allowed: frozenset[Allowance] = NOTHING
+    """What doesn't make the status red."""
 
     @property
     def pairs(self) -> int:
@@ -81,11 +91,12 @@ class PairedResult:
         return sum(trial.is_complete for trial in self.trials)
 
     def of(self, verdict: Verdict) -> list[tuple[Measurand, Finding]]:
+        """The measurands with this verdict."""
         return [(key, finding) for key, finding in self.findings.items() if finding.verdict is verdict]
 
     @property
     def status(self) -> ExitStatus:
-        """The gravest of what there is to tell."""
+        """The gravest that applies."""
         if self.interrupted:
             return ExitStatus.INTERRUPTED
         if self.failure or any(row.absence is Absence.FAILED for row in self.not_compared):
@@ -110,7 +121,7 @@ class PairedResult:
 
     @cached_property
     def carried(self) -> Comparison | None:
-        """Exact counts, memory and quality of the first pair, judged; None where there are not both sides' to read."""
+        """Exact counts, memory and quality of the first pair, judged; None unless both sides' can be read."""
         return compare_carried(self.runs)
 
     @property
@@ -125,10 +136,10 @@ class PairedResult:
         pooled = {metric: pooled_deviation(values) for metric, values in groups.items()}
         return {metric: deviation for metric, deviation in pooled.items() if deviation is not None}
 
-    def resolvable(self) -> dict[str, float]:
-        """By metric, the smallest change, as a share, that the first look tells from none with 95 % probability."""
+    def minimum_detectable_effects(self) -> dict[str, float]:
+        """By metric, the smallest change, as a share, that the first analysis detects with a probability of 95 %."""
         return {
-            metric: resolvable(deviation, self.first_look, alpha_of_look(1))
+            metric: minimum_detectable_effect(deviation, self.first_analysis, alpha_of_analysis(1))
             for metric, deviation in self.deviations().items()
         }
 
@@ -141,8 +152,8 @@ class PairedResult:
             "threshold": self.threshold,
             "threads": self.threads,
             "cores": self.cores,
-            "first_look": self.first_look,
-            "looks": self.looks,
+            "first_look": self.first_analysis,
+            "looks": self.analyses,
             "pairs": self.pairs,
             "elapsed_s": self.elapsed_s,
             "allowed": sorted(self.allowed),
@@ -157,7 +168,8 @@ class PairedResult:
         }
 
 
-# What it is told by, of tests and of the values that are carried along. A test that only one side has is just reported.
+# What shows that there is any of it: absences of tests, with the side that they hold for, and a verdict on the values
+# that are carried along. A test that only one side has makes nothing red.
 _SIGNS: Mapping[Allowance, tuple[Sequence[tuple[Absence, str]], Verdict | None]] = {
     Allowance.CHANGED: ([(Absence.CHANGED, "")], Verdict.NOT_MEASURED),
     Allowance.SKIPPED: ([(Absence.SKIPPED, HEAD), (Absence.NOT_TIMED, HEAD)], None),
@@ -178,4 +190,11 @@ def _comparison_json(measurand: Measurand, finding: Finding) -> dict[str, Any]:
 
 def _trial_json(trial: Trial) -> dict[str, Any]:
     """Without the runs, which stand in the result."""
-    return {name: value for name, value in asdict(trial).items() if name != "runs"}
+    return {
+        "collected": trial.collected,
+        "rounds": {test: [list(map(structs.asdict, row)) for row in rows] for test, rows in trial.rounds.items()},
+        "outcomes": {test: list(map(structs.asdict, sides)) for test, sides in trial.outcomes.items()},
+        "workloads": trial.workloads,
+        "total_s": trial.total_s,
+        "is_complete": trial.is_complete,
+    }

@@ -1,8 +1,9 @@
-"""When to look at the differences, and what each look settles, so that looking often makes no more false alarms.
+"""A group sequential test of each measurand: when to analyze the differences, and what an interim analysis settles.
 
-What is settled keeps its verdict. Each look spends half of the error that is left; over any number of looks that adds
-up to the whole, so by the union bound a comparison of equal versions is called regressed with a probability of at most
-ALPHA / 2, and any one of a run's with one of at most FALSE_DISCOVERIES; about so where tests lend each other variances.
+A measurand that an analysis settles keeps its verdict. Each analysis spends half of the error that the ones before it
+left. Any number of analyses spends at most the whole, so by the union bound a comparison of equal versions is called
+regressed with a probability of at most ALPHA / 2, and at least one of a run's comparisons with a probability of at most
+FALSE_DISCOVERIES. With shrunk variances (shrinkage.py) both hold approximately.
 """
 
 from __future__ import annotations
@@ -12,41 +13,43 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.statistics import Finding, Measurand, judge
+from llm_bench_fixtures.paired.statistics import Finding, Measurand, judge_differences
 
-# Over all looks, and in both directions.
+# Over all analyses, and in both directions.
 ALPHA = 0.02  # of one comparison: 1 % of false regressions
 FALSE_DISCOVERIES = 0.05  # the share of all that is found, on average
-GROWTH = 1.5
+GROWTH = 1.5  # pairs at an analysis over pairs at the one before
 
 
-def share_of_look(number: int) -> float:
-    """Of the error. number: from 1. The sum over all of them is 1."""
+def share_of_analysis(number: int) -> float:
+    """The share of the error that the analysis spends; number: from 1. The sum over all numbers is 1."""
     return 0.5**number
 
 
-def alpha_of_look(number: int) -> float:
-    """Of one comparison, on both sides."""
-    return ALPHA * share_of_look(number)
+def alpha_of_analysis(number: int) -> float:
+    """The two-sided error that the analysis spends on one comparison."""
+    return ALPHA * share_of_analysis(number)
 
 
-class Looks:
-    """Gathers the differences of each pair, and judges them when there are enough.
-
-    pairs: after how many to look first; after that whenever there are half as many again. done: looks so far.
-    """
+class SequentialTests:
+    """Collects the differences of each pair, and analyzes them when there are enough."""
 
     def __init__(self, threshold: float, pairs: int) -> None:
+        """threshold: the share by which something may get worse. pairs: before the first analysis."""
         self.threshold = threshold
-        self.next_look = pairs
-        self.done = 0
+        self.next_analysis = pairs
+        """Pairs at which the next analysis is due."""
+        self.analyses = 0
+        """Analyses so far."""
         self.pairs = 0
-        self.looked_at = 0  # pairs
+        """Pairs so far."""
+        self.analyzed_pairs = 0
+        """Pairs at the last analysis."""
         self.differences: dict[Measurand, list[float]] = defaultdict(list)
         self._settled: dict[Measurand, Finding] = {}
 
     def add(self, pair: Mapping[Measurand, float]) -> None:
-        """The differences of one more pair; settled ones that come again are left out."""
+        """The differences of one more pair. Those of settled measurands are left out."""
         self.pairs += 1
         for measurand, difference in pair.items():
             if measurand not in self._settled:
@@ -54,28 +57,32 @@ class Looks:
 
     @property
     def is_due(self) -> bool:
-        return self.pairs >= self.next_look
+        """Whether there are enough pairs for the next analysis."""
+        return self.pairs >= self.next_analysis
 
-    def look(self) -> None:
-        """Settle what can be settled now."""
+    def analyze(self) -> None:
+        """Settle each measurand whose verdict isn't inconclusive."""
         findings = self.findings()
         self._settled = {
             measurand: finding for measurand, finding in findings.items() if finding.verdict is not Verdict.INCONCLUSIVE
         }
-        self.done += 1
-        self.looked_at = self.pairs
-        self.next_look = max(math.ceil(self.next_look * GROWTH), self.pairs + 1)
+        self.analyses += 1
+        self.analyzed_pairs = self.pairs
+        self.next_analysis = max(math.ceil(self.next_analysis * GROWTH), self.pairs + 1)
 
     def findings(self) -> dict[Measurand, Finding]:
-        """Of every measurand: as it was settled, or else as the last look judged it, or as one would now where there
-        are more pairs since. Asking for them settles nothing."""
-        number = self.done + (self.pairs > self.looked_at or not self.done)
-        false_discoveries = FALSE_DISCOVERIES * share_of_look(number)
-        now = judge(self.differences, self.threshold, alpha_of_look(number), false_discoveries)
+        """The finding on each measurand: the settled one, or else that of the last analysis.
+
+        With pairs since the last analysis, what isn't settled is judged as the next analysis would judge it now. This
+        settles nothing.
+        """
+        number = self.analyses + (self.pairs > self.analyzed_pairs or not self.analyses)
+        false_discoveries = FALSE_DISCOVERIES * share_of_analysis(number)
+        now = judge_differences(self.differences, self.threshold, alpha_of_analysis(number), false_discoveries)
         return now | self._settled
 
     def forget(self, test: str) -> None:
-        """A test that turned out not to be comparable has no verdict."""
+        """Remove a test that turned out not to be comparable; it has no finding."""
         for measurand in [measurand for measurand in self.differences if measurand.test == test]:
             del self.differences[measurand]
             self._settled.pop(measurand, None)

@@ -1,11 +1,13 @@
-"""Variances that tests lend each other: few pairs say little of how far one test's pairs scatter, many tests say more.
+"""Variance shrinkage: each test's variance between pairs is drawn toward what the variances of all tests suggest.
 
-Empirical Bayes after Smyth (2004), "Linear models and empirical Bayes methods for assessing differential expression in
-microarray experiments": the tests' true variances are taken to be drawn from one scaled inverse chi-squared
-distribution, whose two parameters are estimated from all of them. Where the tests scatter alike, each test's variance
-is drawn to the common one and counts as if it came from more pairs; where they don't, each keeps its own. As in Phipson
-and others (2016), "Robust hyperparameter estimation protects against hypervariable genes", a test that scatters more
-than the others borrows the less the less likely that is, so that it isn't taken to be as steady as they are.
+A few pairs say little about the variance of one test; the variances of many tests say more. This is empirical Bayes
+after Smyth (2004), "Linear models and empirical Bayes methods for assessing differential expression in microarray
+experiments": the tests' true variances are assumed to come from one scaled inverse chi-squared distribution, the prior,
+whose two parameters are estimated from all tests. If the tests' variances are alike, the prior has many degrees of
+freedom, and each test's variance counts as if it came from more pairs. If they differ, each test keeps its own.
+
+A test with an unusually large variance borrows less from the prior, as in Phipson and others (2016), "Robust
+hyperparameter estimation protects against hypervariable genes".
 """
 
 from __future__ import annotations
@@ -16,34 +18,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LEAST_TESTS = 3  # to tell how alike their variances are
-# A prior counts for at most so many times a test's own degrees of freedom: the tests of a pair share its two processes,
-# so that all of them together say less than as many that are independent; and a test that scatters more than it seems
-# mustn't lean on the others alone.
+# The prior counts for at most so many times a test's own degrees of freedom. All tests of a pair share its two
+# processes, so together they say less than as many independent ones; and a test that varies more than its few pairs
+# show must not rest on the others alone.
 MOST_BORROWED = 1
-LIKEST, UNLIKEST = 1e6, 1e-6  # halves of the prior's degrees of freedom between which they are looked for
+MOST_HALF_FREEDOM, LEAST_HALF_FREEDOM = 1e6, 1e-6  # bounds of half the prior's degrees of freedom
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A variance, and how many degrees of freedom it rests on; 0 for one that says nothing."""
-
+class VarianceEstimate:
     variance: float
     freedom: float
+    """Degrees of freedom; 0 if the estimate says nothing."""
 
 
-NO_PRIOR = Spread(0.0, 0.0)
+NO_PRIOR = VarianceEstimate(0.0, 0.0)
 
 
-def spread_of(values: Sequence[float]) -> Spread:
+def estimate_variance(values: Sequence[float]) -> VarianceEstimate:
     """values: two or more."""
-    return Spread(statistics.variance(values), len(values) - 1)
+    return VarianceEstimate(statistics.variance(values), len(values) - 1)
 
 
-def moderated(own: Spread, prior: Spread) -> Spread:
-    """The mean of both, each by its degrees of freedom, which add up.
+def shrink(own: VarianceEstimate, prior: VarianceEstimate) -> VarianceEstimate:
+    """The mean of both variances weighted by their degrees of freedom, with the sum of these.
 
-    The prior's are multiplied by the probability of a variance as large as the test's own under it, doubled and at
-    most 1: what is larger than half of those to be expected counts as more and more of an exception.
+    The prior's degrees of freedom are first multiplied by min(1, 2 p), where p is the probability of a variance as
+    large as the test's own under the prior: a variance above the prior's median counts the less the rarer it is.
     """
     if not prior.freedom:
         return own
@@ -52,35 +53,38 @@ def moderated(own: Spread, prior: Spread) -> Spread:
     likeness = min(2 * float(fdtrc(own.freedom, prior.freedom, own.variance / prior.variance)), 1.0)
     borrowed = min(likeness * prior.freedom, MOST_BORROWED * own.freedom)
     freedom = own.freedom + borrowed
-    return Spread((own.freedom * own.variance + borrowed * prior.variance) / freedom, freedom)
+    return VarianceEstimate((own.freedom * own.variance + borrowed * prior.variance) / freedom, freedom)
 
 
-def prior_of(spreads: Sequence[Spread]) -> Spread:
-    """What a test's variance is expected to be before it is seen. Rests on no more than all tests have together.
+def estimate_prior(variances: Sequence[VarianceEstimate]) -> VarianceEstimate:
+    """What a test's variance is expected to be before it is seen; with at most the tests' degrees of freedom together.
 
-    log(variance) has the expectation and, beyond what the prior adds, the variance of log(chi²/d): digamma(d/2) -
-    log(d/2) and trigamma(d/2). What the tests' logarithms scatter by beyond that is the prior's own trigamma.
+    The logarithm of a variance estimate with d degrees of freedom has the mean log(true) + digamma(d/2) - log(d/2) and
+    the variance trigamma(d/2). What the tests' logarithms vary by beyond that is the prior's own trigamma.
     """
     from scipy.special import polygamma, psi
 
-    known = [one for one in spreads if one.variance]
+    known = [one for one in variances if one.variance]
     if len(known) < LEAST_TESTS:
         return NO_PRIOR
     logs = [math.log(one.variance) - float(psi(one.freedom / 2)) + math.log(one.freedom / 2) for one in known]
     excess = statistics.variance(logs) - statistics.fmean(float(polygamma(1, one.freedom / 2)) for one in known)
     half = inverse_trigamma(excess)
     variance = math.exp(statistics.fmean(logs) + float(psi(half)) - math.log(half))
-    return Spread(variance, min(2 * half, sum(one.freedom for one in known)))
+    return VarianceEstimate(variance, min(2 * half, sum(one.freedom for one in known)))
 
 
 def inverse_trigamma(value: float) -> float:
-    """The x whose trigamma is the value, between UNLIKEST and LIKEST; the latter where nothing is left to explain."""
+    """The x with trigamma(x) = value, from LEAST_HALF_FREEDOM to MOST_HALF_FREEDOM.
+
+    MOST_HALF_FREEDOM if the value is smaller than its trigamma, also for 0 and below.
+    """
     from scipy.optimize import brentq
     from scipy.special import polygamma
 
-    def beyond(half: float) -> float:
+    def excess(half: float) -> float:
         return float(polygamma(1, half)) - value
 
-    if beyond(LIKEST) >= 0:
-        return LIKEST
-    return float(brentq(beyond, UNLIKEST, LIKEST))
+    if excess(MOST_HALF_FREEDOM) >= 0:
+        return MOST_HALF_FREEDOM
+    return float(brentq(excess, LEAST_HALF_FREEDOM, MOST_HALF_FREEDOM))

@@ -1,4 +1,4 @@
-"""The two versions that are compared: where their code is, and which interpreter runs it."""
+"""The two versions that are compared: the folder of their code and the interpreter that runs it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from llm_bench_fixtures.history.git import git, git_output
 
 @dataclass(frozen=True)
 class Side:
-    """One version.
-
-    name: as it was typed. description: what that is, for people. folder: where its tests run. variables: of its
-    environment, besides those that all sides have.
-    """
+    """One version."""
 
     name: str
+    """As it was typed."""
     description: str
+    """What the name means, for people."""
     folder: Path
+    """The working folder of its tests."""
     python: str
+    """The path of its interpreter."""
     variables: Mapping[str, str] = field(default_factory=dict)
+    """Of its environment, besides those that all sides have."""
 
     @property
     def import_paths(self) -> tuple[str, ...]:
-        """The folder's own code comes before what is installed, so that each side runs its own version of it."""
+        """Folders whose code comes before what is installed, so that each side runs its own version of it."""
         source = self.folder / "src"
         return tuple(map(str, [source, self.folder] if source.is_dir() else [self.folder]))
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the calling process with `variables`, and the side's own code first."""
+        """The environment of the calling process, with `variables` and with the side's own code first in PYTHONPATH."""
         inherited = os.environ.get("PYTHONPATH")
         paths = [*self.import_paths, *([inherited] if inherited else [])]
         return {**os.environ, **variables, **self.variables, "PYTHONPATH": os.pathsep.join(paths)}
@@ -43,9 +44,9 @@ class Side:
 
 @contextmanager
 def open_side(name: str, here: Path, scratch: Path) -> Iterator[Side]:
-    """The side that `name` means: a git ref, else a folder, else an interpreter. Relative paths begin in `here`.
+    """The side that `name` means: a git ref, or else a folder, or else an interpreter. Relative paths begin in `here`.
 
-    A ref is checked out in a worktree below `scratch`, which is removed again however this ends.
+    A ref is checked out in a worktree below `scratch`, which is removed at the end, also after an error.
     Raises UnknownSide, GitFailed.
     """
     commit = _commit(name, here)
@@ -73,7 +74,7 @@ def _tried(path: Path, here: Path) -> list[tuple[str, str]]:
 
 
 def _commit(name: str, here: Path) -> str | None:
-    """The commit that git takes `name` for; None where it knows none, or there is no git or no repository."""
+    """The commit that `name` means to git; None if it means none, or if there is no git or no repository."""
     if name.startswith("-"):  # an option, to git
         return None
     return git_output(here, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
@@ -81,7 +82,7 @@ def _commit(name: str, here: Path) -> str | None:
 
 @contextmanager
 def _worktree(commit: str, here: Path, scratch: Path) -> Iterator[Path]:
-    """The commit's files in a folder of their own: the one in it that `here` is in its repository."""
+    """Checks the commit out in a folder of its own; yields the folder in it that corresponds to `here`."""
     folder = scratch / f"tree-{commit[:10]}-{len(list(scratch.iterdir()))}"
     inner = git_output(here, "rev-parse", "--show-prefix") or ""
     try:

@@ -1,9 +1,9 @@
 """Differences between two sides, their intervals over pairs, and verdicts that swapping the sides mirrors.
 
-A difference is the logarithm of a ratio, with the sign that makes it positive where HEAD is worse, so that twice as
-slow and twice as fast lie equally far from 0. Within a pair of processes it is the Hodges-Lehmann location over rounds
-that ran next to each other. Rounds of one process are not independent of each other, pairs of fresh processes are: the
-interval is Student's over pairs, with a variance to which the other tests contribute.
+A difference is the logarithm of a ratio, with the sign that makes it positive if HEAD is worse, so that twice as slow
+and twice as fast are equally far from 0. Within a pair of processes it is the Hodges-Lehmann location over rounds that
+ran next to each other. Rounds of one process are not independent of each other, but pairs of fresh processes are.
+Therefore the interval is Student's over pairs, with a variance that is shrunk toward those of the other tests.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from typing import TypeAlias
 
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
-from llm_bench_fixtures.paired.shrinkage import NO_PRIOR, Spread, moderated, prior_of, spread_of
+from llm_bench_fixtures.paired.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior, estimate_variance, shrink
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
+from llm_bench_fixtures.results.spread import student_half_width
 
 JUDGED: tuple[Metric, ...] = tuple(
     metric
     for metric in METRICS
-    if metric.name in Times.__dataclass_fields__  # each round's Times holds just these
+    if metric.name in Times.__struct_fields__  # what is known of each round
 )
 LEAST_PAIRS = 3  # for an interval that means anything
-POWER = 0.95  # with which a change is to be found that counts as resolvable
+POWER = 0.95  # the probability that the minimum detectable effect is detected
 
 
 @dataclass(frozen=True)
@@ -35,40 +36,42 @@ class Measurand:
     """What is compared: one metric of one test."""
 
     test: str
+    """Node id."""
     metric: str
+    """Its name."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean difference with its interval, as logarithms.
-
-    deviation: between pairs, as all tests together tell it. p: of as much difference, on either side, where there is
-    none.
-    """
+    """The mean difference over pairs, with its interval; all but `p` and `pairs` are logarithms."""
 
     mean: float
     low: float
+    """The interval's lower end."""
     high: float
+    """The interval's upper end."""
     deviation: float
+    """Standard deviation between pairs, shrunk toward that of all tests."""
     p: float
+    """The probability of at least this difference, in either direction, between equal versions."""
     pairs: int
 
 
 @dataclass(frozen=True)
 class Finding:
-    """estimate: None for fewer than three pairs, which leave everything inconclusive."""
-
     verdict: Verdict
+    """One of regressed, improved, unchanged and inconclusive."""
     estimate: Estimate | None
+    """None for fewer than three pairs, after which every verdict is inconclusive."""
 
 
 Differences: TypeAlias = Mapping[Measurand, Sequence[float]]  # one a pair
 
 
 def pair_difference(metric: Metric, rows: Sequence[tuple[Times, Times]]) -> float | None:
-    """Location over the rounds of one pair of log(HEAD / BASE), positive where HEAD is worse.
+    """The Hodges-Lehmann location of log(HEAD / BASE) over the rounds of one pair, positive if HEAD is worse.
 
-    rows: BASE's and HEAD's round next to each other. None where there is none, or where a round lacks the metric.
+    rows: of each round, BASE's and HEAD's times. None if there are no rounds, or if a round lacks the metric.
     """
     worse = 1 if metric.direction is Direction.LOWER_IS_BETTER else -1
     logs = [(_log(base, metric), _log(head, metric)) for base, head in rows]
@@ -77,10 +80,10 @@ def pair_difference(metric: Metric, rows: Sequence[tuple[Times, Times]]) -> floa
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
-    """The median of the means of all pairs of values, each with itself too (Hodges and Lehmann 1963).
+    """The median of the means of all pairs of values, including each value with itself (Hodges and Lehmann 1963).
 
-    Almost as sharp as the mean where values are normal, and nearly untouched by a few that are far off; where they lie
-    in two heaps, as times to the first token do, it doesn't jump from one to the other as the median does.
+    It is almost as efficient as the mean for normal values, and a few outliers hardly move it. For values with two
+    modes, as times to the first token have, it doesn't jump from one mode to the other as the median does.
     """
     return statistics.median((one + other) / 2 for one, other in combinations_with_replacement(values, 2))
 
@@ -90,10 +93,10 @@ def _log(times: Times, metric: Metric) -> float | None:
     return math.log(value) if value else None
 
 
-def estimate(differences: Sequence[float], alpha: float, prior: Spread = NO_PRIOR) -> Estimate | None:
+def estimate(differences: Sequence[float], alpha: float, prior: VarianceEstimate = NO_PRIOR) -> Estimate | None:
     """The mean with Student's interval at confidence 1 - alpha; None for fewer than three pairs.
 
-    prior: what the variance is expected to be before these are seen.
+    prior: the variance that is expected before the differences are seen.
     """
     count = len(differences)
     if count < LEAST_PAIRS:
@@ -101,30 +104,23 @@ def estimate(differences: Sequence[float], alpha: float, prior: Spread = NO_PRIO
     from scipy.special import stdtr
 
     mean = statistics.fmean(differences)
-    spread = moderated(spread_of(differences), prior)
-    deviation = math.sqrt(spread.variance)
+    variance = shrink(estimate_variance(differences), prior)
+    deviation = math.sqrt(variance.variance)
     error = deviation / math.sqrt(count)
-    margin = student_margin(error, spread.freedom, alpha)
-    p = 2 * float(stdtr(spread.freedom, -abs(mean) / error)) if error else float(mean == 0)
+    margin = student_half_width(error, variance.freedom, 1 - alpha)
+    p = 2 * float(stdtr(variance.freedom, -abs(mean) / error)) if error else float(mean == 0)
     return Estimate(mean, mean - margin, mean + margin, deviation, p, count)
 
 
-def student_margin(error: float, freedom: float, alpha: float) -> float:
-    """Half the width of Student's interval at confidence 1 - alpha. error: the standard error of the mean."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - alpha / 2)) * error
-
-
-def judge(
+def judge_differences(
     differences: Differences, threshold: float, alpha: float, false_discoveries: float
 ) -> dict[Measurand, Finding]:
     """A verdict on each measurand. threshold: the share by which something may get worse, such as 0.03.
 
-    regressed: the difference isn't 0 at the level alpha, nor with the false discovery rate over all of them held to
-    `false_discoveries` (Benjamini and Hochberg 1995), HEAD is worse, and the interval isn't below the threshold
-    altogether. improved: the same, mirrored. unchanged: the interval lies within the threshold on both sides.
-    inconclusive: none of these.
+    unchanged: the interval lies within the threshold in both directions. regressed: HEAD is worse, the interval reaches
+    the threshold, and the difference is significant both by itself at the level alpha and among all measurands at the
+    false discovery rate `false_discoveries` (Benjamini and Hochberg 1995). improved: the same, mirrored. inconclusive:
+    none of these.
     """
     priors = _priors(differences)
     estimates = {
@@ -139,12 +135,12 @@ def judge(
     }
 
 
-def _priors(differences: Differences) -> Mapping[str, Spread]:
-    """By metric, what the pairs of any test scatter by."""
-    spreads: dict[str, list[Spread]] = defaultdict(list)
+def _priors(differences: Differences) -> Mapping[str, VarianceEstimate]:
+    """By metric, the variance between pairs that is expected of any test."""
+    variances: dict[str, list[VarianceEstimate]] = defaultdict(list)
     for measurand, values in differences.items():
-        spreads[measurand.metric] += [spread_of(values)] if len(values) >= LEAST_PAIRS else []
-    return {metric: prior_of(known) for metric, known in spreads.items()}
+        variances[measurand.metric] += [estimate_variance(values)] if len(values) >= LEAST_PAIRS else []
+    return {metric: estimate_prior(known) for metric, known in variances.items()}
 
 
 def _verdict(known: Estimate | None, limit: float, *, is_found: bool) -> Verdict:
@@ -160,7 +156,7 @@ def _verdict(known: Estimate | None, limit: float, *, is_found: bool) -> Verdict
 
 
 def _discoveries(p_values: Mapping[Measurand, float], false_discoveries: float) -> set[Measurand]:
-    """Those that are no chance findings, with a share of at most `false_discoveries` of them wrong on average."""
+    """The measurands whose difference is significant at the false discovery rate `false_discoveries`."""
     if not p_values:
         return set()
     from scipy.stats import false_discovery_control
@@ -169,22 +165,23 @@ def _discoveries(p_values: Mapping[Measurand, float], false_discoveries: float) 
     return {measurand for measurand, p in zip(p_values, adjusted, strict=True) if p <= false_discoveries}
 
 
-def resolvable(deviation: float, pairs: int, alpha: float) -> float:
-    """The smallest change, as a share, that so many pairs tell from none with 95 % probability.
+def minimum_detectable_effect(deviation: float, pairs: int, alpha: float) -> float:
+    """The smallest change, as a share, that so many pairs tell from none with a probability of 95 %.
 
-    deviation: between pairs, of the logarithms. The usual (t of the test + t of the power) x standard error, with
-    Student's quantiles; the same change is the smallest threshold under which no change is found to be none.
-    Infinite for fewer than three pairs.
+    deviation: standard deviation between pairs, of the logarithms. The formula is (t of the test + t of the power) x
+    standard error, with Student's quantiles. With a threshold below it equal versions are often not
+    found to be unchanged. Infinite for fewer than three pairs.
     """
     if pairs < LEAST_PAIRS:
         return math.inf
     error, freedom = deviation / math.sqrt(pairs), pairs - 1
-    of_power = student_margin(error, freedom, 2 * (1 - POWER))  # one-sided
-    return math.expm1(student_margin(error, freedom, alpha) + of_power)
+    of_test = student_half_width(error, freedom, 1 - alpha)
+    of_power = student_half_width(error, freedom, 2 * POWER - 1)  # one-sided
+    return math.expm1(of_test + of_power)
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
-    """The standard deviation within groups that may differ in their means; None where none has two values."""
+    """The standard deviation within groups that may differ in their means; None if no group has two values."""
     known = [group for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in known)
     if not freedom:

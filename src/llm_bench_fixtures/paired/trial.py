@@ -1,4 +1,4 @@
-"""One trial: a fresh worker of each side, the same tests in lockstep, their rounds alternating in random order."""
+"""One trial: a fresh worker of each side, which run the same tests in lockstep and take turns within each round."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from typing import Any, TypeAlias
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.paired.protocol import (
-    Chosen,
     Collected,
+    Ended,
     Finished,
     Go,
     Next,
-    Outcome,
     Pause,
     Ready,
     Resume,
+    Selected,
     Times,
 )
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.workers import Command, Worker, started
 
-Row: TypeAlias = tuple[Times, ...]  # of one round: each side's, in the order of the sides
+Row: TypeAlias = tuple[Times, ...]  # one round of each side, in the order of the sides
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How many rounds a test gets in one trial.
-
-    rounds: at most. time_s: of all sides' rounds together, after which there are no more than `least_rounds`.
-    warmup_s: for so long each side runs rounds that are not counted, the one that it is ready with among them: the
-    first ones after a load scatter several times as much as the later ones. turn_s: about the time that a side works on
-    a round before it is the next one's turn; 0: its whole round.
-    """
+    """How many rounds a test gets in one trial, and how long the turns are."""
 
     rounds: int = 24
+    """The most that are counted."""
     least_rounds: int = 2
+    """That are counted even if they take longer than `time_s`."""
     time_s: float = 4.0
+    """For the counted rounds of all sides together."""
     warmup_s: float = 0.3
+    """For rounds of each side that are not counted, the one before Ready included: the first rounds after a load vary
+    several times as much as the later ones."""
     turn_s: float = 0.002
+    """About how long a side works on a round before the other side's turn; 0: for the whole round."""
 
     def rounds_of(self, row_s: float) -> int:
-        """Rounds for a test of which one round of all sides takes `row_s` seconds."""
+        """Counted rounds of a test; row_s: seconds that one round of all sides takes."""
         return max(min(self.rounds, int(self.time_s / row_s)), min(self.least_rounds, self.rounds))
 
     def tokens_per_turn(self, row: Row) -> int:
-        """The same for all sides, so that they pause at the same places. 0 where there is but one token."""
+        """The same number for all sides, so that they pause at the same places. 0 if there is only one token."""
         slowest_s = max(times.tpot_s or math.inf for times in row)
         if not self.turn_s or slowest_s == math.inf:
             return 0
@@ -59,48 +59,49 @@ class Pace:
 
 @dataclass
 class Trial:
-    """What one trial gave; it is filled while the trial goes on, so that an interrupted one keeps what it has.
-
-    collected: each side's tests that can be compared. rounds: by test; each row holds one round of each side, run next
-    to each other. outcomes: by test, of each side. workloads: by test, of each side, the digest of what it times.
-    runs: each side's run as JSON, from a trial that observed. total_s: with starting and loading.
-    """
+    """What one trial measured. It is filled as the trial goes on, so that an interrupted one keeps what it has."""
 
     collected: list[tuple[str, ...]] = field(default_factory=list)
+    """Of each side, the tests that can be compared."""
     rounds: dict[str, list[Row]] = field(default_factory=dict)
-    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    """By test, the rounds in order; those of one row ran in turns."""
+    outcomes: dict[str, list[Ended]] = field(default_factory=dict)
+    """By test, how it ended on each side."""
     workloads: dict[str, list[str]] = field(default_factory=dict)
+    """By test, the digest of what each side times; empty if the side times nothing."""
     runs: list[Mapping[str, Any] | None] = field(default_factory=list)
+    """Of each side, the run as results.storage.run_to_json returns it; None if the trial didn't observe."""
     total_s: float = 0.0
+    """With starting the workers and loading the models."""
     is_complete: bool = False
 
 
 Choose: TypeAlias = Callable[[Sequence[tuple[str, ...]]], Sequence[str]]
-Tell: TypeAlias = Callable[[str], None]
+Announce: TypeAlias = Callable[[str], None]
 
 
 @dataclass
 class Coordinator:
-    """Leads the workers of one trial through their tests.
-
-    coin: decides the order of the sides within each round. tell: is told the test in hand.
-    """
+    """Leads the workers of one trial through their tests."""
 
     workers: Sequence[Worker]
     pace: Pace
     coin: random.Random
-    tell: Tell
+    """Draws the order of the sides within each round."""
+    announce: Announce
+    """Is called with each test before it runs."""
     trial: Trial
+    """Is filled."""
 
     def run(self, choose: Choose, *, observes: bool, cores: tuple[int, ...]) -> None:
-        """Raises SideFailed; the trial keeps what was measured before."""
+        """Run the tests that `choose` takes of those collected. Raises SideFailed; the trial keeps its rounds."""
         for worker in self.workers:
             worker.greet(observes=observes, cores=cores)
         self.trial.collected += [worker.expect(Collected).tests for worker in self.workers]
         tests = choose(self.trial.collected)
-        self._tell_all(Chosen(tuple(tests)))
+        self._send_all(Selected(tuple(tests)))
         for test in tests:
-            self.tell(test)
+            self.announce(test)
             self._run_test(test)
         self.trial.runs += [worker.expect(Finished).run for worker in self.workers]
         self.trial.is_complete = True
@@ -108,22 +109,24 @@ class Coordinator:
     def _run_test(self, test: str) -> None:
         for worker in self.workers:
             worker.test = test
-        answers = [self._answer(worker, Ready, Outcome) for worker in self.workers]
+        answers = [self._answer(worker, Ready, Ended) for worker in self.workers]
         ready = [answer for answer in answers if isinstance(answer, Ready)]
-        outcomes = [answer if isinstance(answer, Outcome) else None for answer in answers]
+        outcomes = [answer if isinstance(answer, Ended) else None for answer in answers]
         self.trial.workloads[test] = [answer.workload if isinstance(answer, Ready) else "" for answer in answers]
         if len(ready) == len(self.workers):
             outcomes = self._run_rounds(test, tuple(answer.times for answer in ready))
         for index, worker in enumerate(self.workers):
             if outcomes[index] is None:
-                worker.tell(Next())
+                worker.send(Next())
         self.trial.outcomes[test] = [
-            outcome or worker.expect(Outcome) for worker, outcome in zip(self.workers, outcomes, strict=True)
+            outcome or worker.expect(Ended) for worker, outcome in zip(self.workers, outcomes, strict=True)
         ]
 
-    def _run_rounds(self, test: str, first: Row) -> list[Outcome | None]:
-        """The rounds of a test that every side is ready for; the outcomes of those that failed in one, and None of
-        the others. first: the round that each side is ready with."""
+    def _run_rounds(self, test: str, first: Row) -> list[Ended | None]:
+        """Run the rounds of a test that every side is ready for. first: the times that each side sent with Ready.
+
+        Returns how the test ended on each side where it ended within a round, and None for the other sides.
+        """
         rows = self.trial.rounds.setdefault(test, [])
         try:
             last, tokens_per_turn = self._warm_up(first)
@@ -134,7 +137,7 @@ class Coordinator:
         return [None] * len(self.workers)
 
     def _warm_up(self, row: Row) -> tuple[Row, int]:
-        """Run rounds that don't count, after those of `row`; the last one's times, and the tokens of a turn."""
+        """Run rounds that don't count, after those of `row`. Returns the last one's times, and the tokens of a turn."""
         tokens_per_turn = self.pace.tokens_per_turn(row)
         spent_s = [times.latency_s for times in row]
         while min(spent_s) < self.pace.warmup_s:
@@ -144,12 +147,12 @@ class Coordinator:
         return row, tokens_per_turn
 
     def _row(self, go: Go) -> Row:
-        """One round of each side, in random order, turn by turn; while one works the others wait.
+        """One round of each side, in turns of random order; while one side works the others wait.
 
-        Where a test ends in the middle of its round the others finish theirs, and wait for no turn any more.
+        If a test ends in the middle of a side's round, the other sides finish theirs.
         """
         order = self.coin.sample(range(len(self.workers)), len(self.workers))
-        ended: dict[int, Times | Outcome] = {}
+        ended: dict[int, Times | Ended] = {}
         message: Go | Resume = go
         while waiting := [index for index in order if index not in ended]:
             for index in waiting:
@@ -159,12 +162,12 @@ class Coordinator:
             message = Resume()
         times = {index: answer for index, answer in ended.items() if isinstance(answer, Times)}
         if len(times) < len(order):
-            raise _RoundFailed({index: answer for index, answer in ended.items() if isinstance(answer, Outcome)})
+            raise _RoundFailed({index: answer for index, answer in ended.items() if isinstance(answer, Ended)})
         return tuple(times[index] for index in range(len(order)))
 
-    def _turn(self, worker: Worker, message: Go | Resume) -> Times | Pause | Outcome:
-        worker.tell(message)
-        answer: Times | Pause | Outcome = self._answer(worker, Times, Pause, Outcome)
+    def _turn(self, worker: Worker, message: Go | Resume) -> Times | Pause | Ended:
+        worker.send(message)
+        answer: Times | Pause | Ended = self._answer(worker, Times, Pause, Ended)
         return answer
 
     def _answer(self, worker: Worker, *kinds: type) -> Any:
@@ -175,15 +178,15 @@ class Coordinator:
             )
         return answer
 
-    def _tell_all(self, message: Chosen) -> None:
+    def _send_all(self, message: Selected) -> None:
         for worker in self.workers:
-            worker.tell(message)
+            worker.send(message)
 
 
 class _RoundFailed(Exception):
-    """A test ended in the middle of its rounds, on the sides with these numbers; never leaves this module."""
+    """A test ended in the middle of a round, on the sides with these indices. It is caught in this module."""
 
-    def __init__(self, outcomes: Mapping[int, Outcome]) -> None:
+    def __init__(self, outcomes: Mapping[int, Ended]) -> None:
         self.outcomes = outcomes
 
 
@@ -197,15 +200,16 @@ def run_trial(
     *,
     observes: bool,
     into: Trial,
-    tell: Tell,
+    announce: Announce,
 ) -> None:
-    """Start a worker of each side, by label, and lead them through the tests that `choose` takes of those collected.
+    """Start a worker of each side, and lead them through the tests that `choose` takes of those collected.
 
-    Fills `into`. Raises SideFailed. folder: for what the workers write; made here.
+    sides: by label. folder: for what the workers write; it is made here. observes: whether the workers measure memory,
+    work and quality too. into: is filled. announce: is called with each test before it runs. Raises SideFailed.
     """
     began = time.monotonic()
     with started(sides, command, folder, coin) as workers:
-        Coordinator(workers, pace, coin, tell, into).run(choose, observes=observes, cores=command.cores)
+        Coordinator(workers, pace, coin, announce, into).run(choose, observes=observes, cores=command.cores)
         for worker in workers:
             worker.part()
     into.total_s = time.monotonic() - began

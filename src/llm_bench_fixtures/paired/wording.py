@@ -1,4 +1,4 @@
-"""Differences, durations and tests in the words of a paired run."""
+"""How differences, durations and tests are written in what a paired run shows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from llm_bench_fixtures.results.metrics import Direction
 DIRECTIONS = {metric.name: metric.direction for metric in JUDGED}
 
 
-def change_texts(measurand: Measurand, found: Estimate) -> tuple[str, str]:
-    """How HEAD's metric differs from BASE's, and the interval of that: higher throughputs are "+"."""
+def difference_texts(measurand: Measurand, found: Estimate) -> tuple[str, str]:
+    """How HEAD's metric differs from BASE's, and the interval of that; "+" if HEAD's value is higher."""
     sign = 1 if DIRECTIONS[measurand.metric] is Direction.LOWER_IS_BETTER else -1
     mean, *ends = (format_change(math.exp(sign * value)) for value in (found.mean, found.low, found.high))
     low, high = ends[::sign]
     return mean, f"{low} to {high}"
 
 
-def change_text(measurand: Measurand, found: Estimate) -> str:
-    """Both in one."""
-    mean, interval = change_texts(measurand, found)
+def difference_text(measurand: Measurand, found: Estimate) -> str:
+    """The difference with its interval in parentheses."""
+    mean, interval = difference_texts(measurand, found)
     return f"{mean} ({interval})"
 
 

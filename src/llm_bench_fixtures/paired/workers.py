@@ -1,4 +1,4 @@
-"""The processes that run the tests of a side: started, listened to, and ended whatever happens."""
+"""The processes that run the tests of the sides: starting them, talking to them, and ending them whatever happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer, SideFailed
-from llm_bench_fixtures.paired.protocol import DESCRIPTOR, PROTOCOL, Begin, Channel, Hello, Message
+from llm_bench_fixtures.models.processes import how_it_ended
+from llm_bench_fixtures.options.table import PAIR_SOCKET
+from llm_bench_fixtures.paired.protocol import PROTOCOL, Begin, Channel, Hello, Message
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.version import __version__
 
@@ -28,23 +30,23 @@ LAST_LINES = 12  # of a worker's output, in the message of its failure
 
 @dataclass(frozen=True)
 class Command:
-    """How each worker is started.
-
-    arguments: pytest's, as they were given. variables: of its environment. timeout_s: the longest silence while an
-    answer is waited for.
-    """
+    """How each worker is started and led."""
 
     arguments: tuple[str, ...]
+    """For pytest, as they were given."""
     variables: Mapping[str, str]
+    """Of the worker's environment."""
     cores: tuple[int, ...]
+    """For the rounds; empty if any will do."""
     timeout_s: float
+    """The longest silence before the worker is taken to hang."""
 
 
 class Worker:
-    """The coordinator's end of one worker. Every failure is a SideFailed that names the side and the test in hand."""
+    """The coordinator's handle on one worker. Every failure is a SideFailed with the side and the current test."""
 
     def __init__(self, label: str, side: Side, command: Command, folder: Path) -> None:
-        """Start it; label: what its side is called in messages. Raises SideFailed where it can't be started."""
+        """Start the process. label: its side's name in messages. Raises SideFailed if it can't be started."""
         self.label = label
         self.test = ""
         self._timeout_s = command.timeout_s
@@ -60,13 +62,12 @@ class Worker:
     ) -> subprocess.Popen[bytes]:
         variables = {
             **command.variables,
-            DESCRIPTOR: str(connection.fileno()),
             "TMPDIR": str(folder),
             "PYTHONUNBUFFERED": "1",  # the last words of one that is killed are wanted
         }
         try:
             return subprocess.Popen(  # noqa: S603  # the user's own interpreter and arguments
-                pytest_command(side, command.arguments, folder),
+                pytest_command(side, connection.fileno(), command.arguments, folder),
                 cwd=side.folder,
                 env=side.environment(variables),
                 stdin=subprocess.DEVNULL,
@@ -80,7 +81,7 @@ class Worker:
             raise SideFailed(self.label, f"{side.python} can't be started: {error}") from error
 
     def greet(self, *, observes: bool, cores: tuple[int, ...]) -> None:
-        """Agree on the version of the messages. Raises SideFailed where its package can't be used here."""
+        """Check that the worker speaks this version of the protocol, and let it begin. Raises SideFailed otherwise."""
         try:
             hello = self.expect(Hello)
         except SideFailed as error:
@@ -96,23 +97,26 @@ class Worker:
                 f"its llm-bench-fixtures {hello.version} speaks version {hello.protocol} of the paired protocol, this "
                 f"({__version__}) version {PROTOCOL}: compare versions that agree, or install one of both sides",
             )
-        self.tell(Begin(observes, cores))
+        self.send(Begin(observes, cores))
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._last_said = time.monotonic()
         try:
             self._channel.send(message)
         except ChannelClosed as error:
-            raise self._failure(self._obituary()) from error
+            raise self._closed() from error
 
     def expect(self, *kinds: type[T]) -> T:
-        """The next message, of one of the kinds; within the time limit since either side last said something."""
+        """The next message, which has to be of one of the kinds.
+
+        Raises SideFailed, also if it doesn't come within the time limit after the last message of either side.
+        """
         try:
             message = self._channel.receive(self._last_said + self._timeout_s)
         except NoAnswer:
             raise self._failure(f"no answer for {self._timeout_s:.0f} s (--timeout)") from None
         except ChannelClosed:
-            raise self._failure(self._obituary()) from None
+            raise self._closed() from None
         except MalformedMessage as error:
             raise self._failure(str(error)) from error
         self._last_said = time.monotonic()
@@ -121,41 +125,40 @@ class Worker:
         return message
 
     def kill(self) -> None:
-        """End it and its children at once, if it hasn't ended."""
+        """Kill the process and its children, if it hasn't ended."""
         self._channel.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def part(self) -> None:
-        """Wait for it to end by itself for a while."""
+        """Wait up to FAREWELL_S for the process to end by itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(FAREWELL_S)
 
     @property
     def last_words(self) -> str:
+        """The last lines of its output."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(line for line in lines[-LAST_LINES:] if line.strip())
 
     def _failure(self, reason: str) -> SideFailed:
         return SideFailed(self.label, reason, self.test, self.last_words)
 
-    def _obituary(self) -> str:
+    def _closed(self) -> SideFailed:
         self.part()
-        code = self._process.poll()
-        if code is None:
-            return "closed its connection"
-        if code < 0:
-            name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-            return f"was killed by {name}{', perhaps for lack of memory' if name == 'SIGKILL' else ''}"
-        return f"ended with status {code}"
+        return self._failure(how_it_ended(self._process.poll()))
 
 
-def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[str]:
-    """What a worker is: pytest on the side's tests, that leaves no report in the project and probes no limits."""
+def pytest_command(side: Side, connection: int, arguments: Sequence[str], folder: Path) -> list[str]:
+    """Runs pytest on the side's tests as a worker, which leaves no report in the project and probes no limits.
+
+    connection: number of the worker's socket. An option tells it, so that a package without `llm-bench pair` refuses to
+    start instead of running all its tests.
+    """
     return [
         side.python,
-        *("-m", "pytest", "-p", "llm_bench_fixtures.plugin.pair_worker"),
+        *("-m", "pytest", f"{PAIR_SOCKET}={connection}"),
         *arguments,
         *("-p", "no:cacheprovider"),
         "--llm-limits-time=0",
@@ -165,9 +168,9 @@ def pytest_command(side: Side, arguments: Sequence[str], folder: Path) -> list[s
 
 @contextmanager
 def started(sides: Mapping[str, Side], command: Command, folder: Path, coin: random.Random) -> Iterator[list[Worker]]:
-    """A worker of each side, by label, in their order; killed at the end, however it comes.
+    """A worker of each side, in the order of the sides; all are killed at the end, also after an error.
 
-    All are started at once, in an order that is drawn: which was first decides how their memory lies.
+    They start in random order, because the first one's memory is laid out differently.
     """
     workers: dict[str, Worker] = {}
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.options.table import RENAMED, flag_of, ini_of
+from llm_bench_fixtures.options.table import PAIR_SOCKET, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hookspecs
 from llm_bench_fixtures.plugin.finish import write_results
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
@@ -72,13 +72,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for old, new in RENAMED.items():
         group.addoption(flag_of(old), dest=ini_of(old), default=None, help=argparse.SUPPRESS)
         parser.addini(ini_of(old), f"is called {ini_of(new)}", default=None)
+    parser.addoption(PAIR_SOCKET, dest="llm_pair_socket", type=int, help=argparse.SUPPRESS)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """In a worker of `llm-bench pair`: decide which files to run."""
+    if early_config.known_args_namespace.llm_pair_socket is not None:
+        from llm_bench_fixtures.plugin import pair_worker
+
+        pair_worker.run_benchmarks_by_default(early_config, args)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("llm_pair_socket") is not None:
+        from llm_bench_fixtures.plugin import pair_worker
+
+        config.pluginmanager.register(pair_worker)  # which configures it at once
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     check_settings(config)

@@ -1,13 +1,13 @@
-"""A pytest plugin that makes a pytest run the worker of one side: it runs a round when it is told to, and waits else.
+"""The hooks that make a pytest run a worker of `llm-bench pair`: it runs a round when the coordinator asks for one.
 
-`python -m pytest -p llm_bench_fixtures.plugin.pair_worker`, with the number of an inherited socket in the environment.
-The messages are those of protocol.py. A worker whose coordinator is gone ends.
+hooks.py registers this module where the command line gives the number of an inherited socket (PAIR_SOCKET), so that no
+other program knows the module's path. The messages are those of paired/protocol.py. A worker ends when its coordinator
+is gone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,20 +18,19 @@ import pytest
 
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, first_line
 from llm_bench_fixtures.paired.protocol import (
-    DESCRIPTOR,
     PROTOCOL,
     Begin,
     Channel,
-    Chosen,
     Collected,
+    Ended,
     Finished,
     Go,
     Hello,
     Message,
-    Outcome,
     Pause,
     Ready,
     Resume,
+    Selected,
     Times,
 )
 from llm_bench_fixtures.plugin.internals import forget_whole_runs
@@ -51,10 +50,10 @@ BENCHMARKS = "benchmarks"
 
 
 class PausingClock:
-    """Seconds that stand still while it's the other side's turn: every so many readings it pauses, and waits.
+    """A clock that stands still while it's the other side's turn. Every so many readings it pauses the round.
 
-    A round reads its clock at each token, so the sides alternate within it, and what the machine does for some tenths
-    of a second strikes both of them.
+    A round reads its clock at each token, so the sides alternate within it, and a disturbance of the machine of some
+    tenths of a second slows down both of them.
     """
 
     def __init__(
@@ -77,41 +76,41 @@ class PausingClock:
 
 
 class Turns:
-    """The worker's end of the conversation: takes its turn when it is told to."""
+    """The worker's end of the conversation with the coordinator."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.tell(Hello(PROTOCOL, __version__))
-        begin = self._hear(Begin)
+        self.send(Hello(PROTOCOL, __version__))
+        begin = self._expect(Begin)
         self.observes = begin.observes
         self._cores = begin.cores
-        self._outcome: Outcome | None = None
+        self._ended: Ended | None = None
 
     def choose(self, tests: tuple[str, ...]) -> tuple[str, ...]:
-        """Of the tests that were collected those to run, in order."""
-        self.tell(Collected(tests))
-        return self._hear(Chosen).tests
+        """Those of the collected tests that are to run, in order."""
+        self.send(Collected(tests))
+        return self._expect(Selected).tests
 
     def take(self, test: str, model: Model, workload: Workload) -> list[Round]:
-        """The rounds that the coordinator counts; the last warmup round where it counts none, so never nothing."""
+        """The rounds that the coordinator counts; the last warmup round if it counts none."""
         from llm_bench_fixtures.paired.affinity import pin_thread
 
         batch_rows = tuple(map(len, workload.groups))
         last = self._run(model, workload)
         before = model.call(pin_thread, self._cores)
         try:
-            self.tell(Ready(test, workload.digest, times_of(last, batch_rows)))
+            self.send(Ready(test, workload.digest, times_of(last, batch_rows)))
             counted = []
-            while isinstance(order := self._listen(), Go):
+            while isinstance(order := self._receive(), Go):
                 last = self._run(model, workload, order.tokens_per_turn)
-                self.tell(times_of(last, batch_rows))
+                self.send(times_of(last, batch_rows))
                 counted += [last] if order.is_counted else []
             return counted or [last]
         finally:
             model.call(pin_thread, before)
 
     def _run(self, model: Model, workload: Workload, tokens_per_turn: int = 0) -> Round:
-        """One round; in one go where the model is in another process, which has no way to pause here."""
+        """One round; without pauses if the model is in another process, which can't pause here."""
         from llm_bench_fixtures.measure.timing import run_round
         from llm_bench_fixtures.models.loaded import LoadedModel
 
@@ -120,29 +119,32 @@ class Turns:
         return model.call(run_round, workload)
 
     def _pause(self) -> None:
-        self.tell(Pause())
-        self._hear(Resume)
+        self.send(Pause())
+        self._expect(Resume)
 
     def note(self, report: pytest.TestReport) -> None:
-        """Tell of the test's outcome when its last phase is over: the first phase that didn't pass decides."""
-        if self._outcome is None or self._outcome.status is Status.MEASURED:
-            self._outcome = Outcome(report.nodeid, _status(report), _reason(report))
+        """After the test's last phase, send how it ended; the first phase that didn't pass decides."""
+        if self._ended is None or self._ended.status is Status.MEASURED:
+            self._ended = Ended(report.nodeid, _status(report), _reason(report))
         if report.when == "teardown":
-            self.tell(self._outcome)
-            self._outcome = None
+            self.send(self._ended)
+            self._ended = None
 
-    def tell(self, message: Message) -> None:
-        with contextlib.suppress(ChannelClosed):  # the next message that is waited for shows it
+    def send(self, message: Message) -> None:
+        with contextlib.suppress(ChannelClosed):  # which ends the worker when it waits for the next message
             self._channel.send(message)
 
-    def _hear(self, kind: type[T]) -> T:
-        message = self._listen()
+    def close(self) -> None:
+        self._channel.close()
+
+    def _expect(self, kind: type[T]) -> T:
+        message = self._receive()
         if not isinstance(message, kind):
             raise MalformedMessage(repr(message).encode())
         return message
 
-    def _listen(self) -> Message:
-        """A worker without a coordinator has nothing to do: it ends."""
+    def _receive(self) -> Message:
+        """The next message. Ends pytest if the coordinator is gone."""
         try:
             return self._channel.receive()
         except ChannelClosed:
@@ -150,7 +152,7 @@ class Turns:
 
 
 def times_of(done: Round, batch_rows: Sequence[int]) -> Times:
-    """The round's metrics. batch_rows: the prompts of each of its batches."""
+    """The round's metrics. batch_rows: the number of prompts of each of its batches."""
     from llm_bench_fixtures.results import phases
 
     tokens_s = [batch.tokens_s for batch in done.batches]
@@ -179,27 +181,25 @@ def _reason(report: pytest.TestReport) -> str:
     return first_line(crash.message if crash else report.longreprtext)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Run `benchmarks/` where there is one and nobody says what to run; pytest knows which argument is an option's."""
+def run_benchmarks_by_default(early_config: pytest.Config, args: list[str]) -> None:
+    """Run `benchmarks/` if there is one and no path is given; pytest knows which arguments are an option's value."""
     paths = early_config.known_args_namespace.file_or_dir
     if not paths and Path(BENCHMARKS).is_dir():
         paths.append(BENCHMARKS)
         args.append(BENCHMARKS)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Before pytest-benchmark reads its options."""
+    """Runs before pytest-benchmark reads its options, which it does last."""
     if not is_timing(config):
         raise pytest.UsageError("rounds can't be timed in turn under xdist, --benchmark-disable or --benchmark-skip")
     forget_whole_runs(config)
-    config.stash[TURNS] = Turns(Channel(socket.socket(fileno=int(os.environ[DESCRIPTOR]))))
+    config.stash[TURNS] = Turns(Channel(socket.socket(fileno=config.getoption("llm_pair_socket"))))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """After all others have deselected and sorted: keep what the coordinator chooses, in its order."""
+    """After all other plugins have deselected and sorted: keep the tests that the coordinator selects, in its order."""
     yield
     comparable = {item.nodeid: item for item in items if "llm_benchmark" in getattr(item, "fixturenames", ())}
     chosen = [comparable[test] for test in config.stash[TURNS].choose(tuple(comparable))]
@@ -216,11 +216,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    session.config.stash[TURNS].tell(Finished(int(exitstatus), _observed_run(session.config)))
+    session.config.stash[TURNS].send(Finished(int(exitstatus), _observed_run(session.config)))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if TURNS in config.stash:
+        config.stash[TURNS].close()
 
 
 def _observed_run(config: pytest.Config) -> Mapping[str, Any] | None:
-    """Everything that this worker measured, where it was to look at more than times."""
+    """Everything that this worker measured, if it is one that observes."""
     if (
         not config.stash[TURNS].observes
         or SESSION not in config.stash

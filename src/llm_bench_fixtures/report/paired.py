@@ -1,6 +1,6 @@
-"""A paired result for people: only what moved is long, the rest is a count.
+"""A paired result for people: what moved is shown in detail, the rest as a count.
 
-Names, reasons and a worker's last words come from the code under test: control characters are taken out of all of them.
+Names, reasons and a worker's last words come from the code under test: control characters are removed from all of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from llm_bench_fixtures.gate.allowances import BY_TURNS
 from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
-from llm_bench_fixtures.paired.sequential import alpha_of_look
+from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Finding, Measurand
-from llm_bench_fixtures.paired.wording import change_texts, duration_text
+from llm_bench_fixtures.paired.wording import difference_texts, duration_text
 from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.comparison import regressions
 from llm_bench_fixtures.report.document import Table
@@ -29,21 +29,26 @@ from llm_bench_fixtures.text import printable, printable_lines
 HEADER = ("test", "metric", "change", "interval", "verdict", "pairs")
 NUMERIC = frozenset({2, 3, 5})
 MOVED = (Verdict.REGRESSED, Verdict.IMPROVED)
-MOST_INCONCLUSIVE = 5  # rows of the table; those that may be the worst
+MOST_INCONCLUSIVE = 5  # rows of the table, those that may be the worst
 MOST_NAMES = 5  # of tests in one sentence
 COLUMNS = {metric.name: metric.column for metric in JUDGED}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """warnings: what a reader must not miss. conclusion: the exit status and what it means."""
+    """The content of every format of the report."""
 
     title: str
     header: str
+    """How it was measured."""
     table: Table
+    """The comparisons that moved, and some of those that are inconclusive."""
     sentences: tuple[str, ...]
+    """What else there is to say."""
     warnings: tuple[str, ...]
+    """What a reader must not miss."""
     conclusion: str
+    """The exit status and what it means."""
 
 
 def summarize(result: PairedResult) -> Summary:
@@ -58,7 +63,7 @@ def summarize(result: PairedResult) -> Summary:
 
 
 def terminal_lines(summary: Summary, width: int) -> Iterator[str]:
-    """Lines of `width` characters, the table's as long as they have to be."""
+    """Lines of at most `width` characters, except those of the table."""
     yield from textwrap.wrap(summary.title, width)
     yield from textwrap.wrap(summary.header, width)
     if summary.table.rows:
@@ -70,13 +75,13 @@ def terminal_lines(summary: Summary, width: int) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """A message may have lines of its own, which stay apart."""
+    """Lines of at most `width` characters; line breaks of the text stay."""
     for line in text.splitlines():
         yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def markdown(summary: Summary) -> str:
-    """The same for a pull request's comment. Names and messages come from the code under test and are escaped."""
+    """The summary as a comment on a pull request. Names and messages come from the code under test and are escaped."""
     return "\n".join(_markdown_lines(summary)) + "\n"
 
 
@@ -92,7 +97,7 @@ def _markdown_lines(summary: Summary) -> Iterator[str]:
 def _header(result: PairedResult) -> str:
     return (
         f"{measured_how(result)}; threshold {format_share(result.threshold)}, intervals of "
-        f"{format_share(1 - alpha_of_look(1))} or more"
+        f"{format_share(1 - alpha_of_analysis(1))} or more"
     )
 
 
@@ -105,19 +110,19 @@ def measured_how(result: PairedResult) -> str:
 
 
 def _long(result: PairedResult) -> list[tuple[Measurand, Finding]]:
-    """What moved, then of what is inconclusive that which may have got worst."""
+    """The rows of the table: what moved, then the inconclusive comparisons that may have got worst."""
 
-    def may_be(item: tuple[Measurand, Finding]) -> float:
+    def worst_case(item: tuple[Measurand, Finding]) -> float:
         return item[1].estimate.high if item[1].estimate else math.inf
 
     moved = [item for verdict in MOVED for item in result.of(verdict)]
-    unknown = sorted(result.of(Verdict.INCONCLUSIVE), key=may_be, reverse=True)
+    unknown = sorted(result.of(Verdict.INCONCLUSIVE), key=worst_case, reverse=True)
     return [*moved, *unknown[:MOST_INCONCLUSIVE]]
 
 
 def _row(measurand: Measurand, finding: Finding) -> tuple[str, ...]:
     found = finding.estimate
-    change, interval = change_texts(measurand, found) if found else (MISSING, MISSING)
+    change, interval = difference_texts(measurand, found) if found else (MISSING, MISSING)
     pairs = str(found.pairs) if found else MISSING
     return printable(measurand.test), COLUMNS[measurand.metric], change, interval, finding.verdict, pairs
 
@@ -132,7 +137,7 @@ def _counts(result: PairedResult) -> Iterator[str]:
 
 
 def _carried(result: PairedResult) -> Iterator[str]:
-    """Exact counts, memory and quality: how many are what, and a sentence for each test or variant that is worse."""
+    """Exact counts, memory and quality: how many have which verdict, and a sentence for each subject that is worse."""
     if result.carried is None:
         if result.runs:
             why = "of different schemas" if len(result.runs) == 2 else "not those of both"
@@ -141,14 +146,14 @@ def _carried(result: PairedResult) -> Iterator[str]:
     blocking = [one for one in result.carried.judgements if one.is_blocking]
     counts = Counter(one.verdict for one in blocking)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    yield f"seen once on each side, {len(blocking)} exact counts, sizes of weights and figures of quality: {verdicts}."
-    for words, force in (("regressed", Force.BLOCKING), ("worse, which is only told", Force.ADVISORY)):
+    yield f"measured once on each side, {len(blocking)} exact counts, weight sizes and figures of quality: {verdicts}."
+    for words, force in (("regressed", Force.BLOCKING), ("worse, which is only reported", Force.ADVISORY)):
         for subject, sentences in regressions(result.carried, force).items():
             yield f"{words}, {subject}: {'; '.join(sentences)}"
 
 
 def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
-    """A sentence for each reason for which tests were not compared."""
+    """A sentence for each reason why tests were not compared."""
 
     def why(row: NotCompared) -> tuple[str, str, str]:
         return row.absence, row.side, row.reason
@@ -163,7 +168,7 @@ def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
 
 
 def endings(result: PairedResult) -> Iterator[str]:
-    """Why there are no more pairs, where that is no good reason."""
+    """Why the run ended early, if it did."""
     if result.failure:
         yield printable_lines(result.failure)
     if result.interrupted:
@@ -182,11 +187,11 @@ def conclusion(result: PairedResult) -> str:
 def _warnings(result: PairedResult) -> Iterator[str]:
     if not result.of(Verdict.INCONCLUSIVE):
         return
-    coarse = {name: share for name, share in result.resolvable().items() if share > result.threshold}
+    coarse = {name: share for name, share in result.minimum_detectable_effects().items() if share > result.threshold}
     if coarse:
         metric, share = max(coarse.items(), key=lambda item: item[1])
         yield (
-            f"a threshold of {format_share(result.threshold)} is finer than what {result.first_look} pairs resolve "
+            f"a threshold of {format_share(result.threshold)} is finer than what {result.first_analysis} pairs resolve "
             f"here in 95 % of cases: {format_share(share)} for {COLUMNS[metric]}. More pairs (--pairs, --max-time) or "
             "a quieter machine resolve more."
         )

@@ -33,12 +33,20 @@ def interval(values: Sequence[float]) -> Interval | None:
     """
     if len(values) < LEAST_FOR_INTERVAL:
         return None
-    from scipy.special import stdtrit
-
     logs = [math.log(value) for value in values]
-    margin = stdtrit(len(logs) - 1, (1 + CONFIDENCE) / 2) * statistics.stdev(logs) / math.sqrt(len(logs))
+    margin = student_half_width(statistics.stdev(logs) / math.sqrt(len(logs)), len(logs) - 1, CONFIDENCE)
     centre = statistics.fmean(logs)
     return Interval(math.exp(centre - margin), math.exp(centre + margin))
+
+
+def student_half_width(standard_error: float, freedom: float, confidence: float) -> float:
+    """Half the width of Student's two-sided t interval of a mean.
+
+    standard_error: of the mean. freedom: degrees of freedom, which needn't be whole. confidence: such as 0.95.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + confidence) / 2)) * standard_error
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float | None:

@@ -1,10 +1,10 @@
-"""The noise floor of a machine, in words and a table."""
+"""The resolution of a machine, in words and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llm_bench_fixtures.paired.noise_floor import Coarseness, Floor
+from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution
 from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.document import Table
@@ -15,7 +15,8 @@ from llm_bench_fixtures.text import printable
 HEADER = ("metric", "SD between pairs", "interval ±", "resolves")
 
 
-def floor_lines(found: tuple[Floor, ...], result: PairedResult, width: int) -> Iterator[str]:
+def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width: int) -> Iterator[str]:
+    """What `llm-bench aa` prints, in lines of `width` characters."""
     rows = [(COLUMNS[row.metric], *map(format_share, (row.deviation, row.half_width, row.resolvable))) for row in found]
     yield from wrapped(f"{printable(result.base)} against itself: {measured_how(result)}", width)
     yield ""
@@ -25,9 +26,9 @@ def floor_lines(found: tuple[Floor, ...], result: PairedResult, width: int) -> I
         yield from wrapped(text, width)
 
 
-def coarseness_warning(found: Coarseness, threshold: float, pairs: int) -> str:
+def resolution_warning(found: CoarseResolution, threshold: float, pairs: int) -> str:
     return (
         f"a threshold of {format_share(threshold)} is finer than what {pairs} pairs of a test resolve on this machine: "
-        f"{format_share(found.resolvable)} for {COLUMNS.get(found.metric, found.metric)}, by the noise floor that "
-        f"`llm-bench aa` measured on {found.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
+        f"{format_share(found.resolvable)} for {COLUMNS.get(found.metric, found.metric)}, as `llm-bench aa` measured "
+        f"on {found.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
     )
