@@ -1,4 +1,4 @@
-"""`llm-bench` and its commands, one module each: what works on saved runs or on two versions, without pytest.
+"""`llm-bench` and its commands, one module each. They work on saved runs or on two versions, without pytest.
 
-A command parses arguments and prints; what it prints is computed elsewhere.
+A command parses arguments and prints; other rooms compute what it prints.
 """

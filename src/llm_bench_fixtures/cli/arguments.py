@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 
 def add_storage(parser: argparse.ArgumentParser) -> None:
+    """Add --storage."""
     parser.add_argument(
         "--storage",
         metavar="DIR",
@@ -23,7 +24,10 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
 
 
 def storage_of(arguments: argparse.Namespace) -> Path | None:
-    """None where there is none and none was named; a file can be given all the same."""
+    """The storage; None where there is none and none was named, since a run can be named by its file all the same.
+
+    Raises StorageNotFound for a storage that was named, and InvalidSetting.
+    """
     try:
         return find_storage(arguments.storage, Path.cwd())
     except StorageNotFound:
@@ -33,7 +37,7 @@ def storage_of(arguments: argparse.Namespace) -> Path | None:
 
 
 def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T]) -> None:
-    """An option of pytest's under a shorter name: parsed alike, with the same help."""
+    """Add an option of the pytest plugin under a shorter name, with the same parser and help."""
     parser.add_argument(
         flag,
         type=checked(option.parse),
@@ -44,7 +48,7 @@ def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T]) ->
 
 
 def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """For argparse, which shows the message of its own class of error only."""
+    """The parser for argparse, which only shows the messages of its own class of errors."""
 
     def parse_argument(text: str) -> T:
         try:

@@ -1,4 +1,4 @@
-"""Show what differs between two saved runs: what moved, and how much of each could be compared. Nothing is run.
+"""Show what differs between two saved runs: the values that moved, and the tests without a verdict. Nothing is run.
 
 llm-bench compare 3 latest
 llm-bench compare main llm-bench-report/results.json --summary comparison.md

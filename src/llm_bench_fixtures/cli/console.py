@@ -1,4 +1,4 @@
-"""What a subcommand writes to its terminal: its answer to stdout, all else to stderr."""
+"""Writes to the terminal: the answer of a command to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ SHOW_AFTER_S = 2.0
 
 
 def say(lines: Iterable[str]) -> None:
-    """To stdout, fit for a terminal and for a forge's log."""
+    """Write the lines to stdout, made harmless for a terminal and for a forge's log."""
     for line in harmless(lines):
         sys.stdout.write(line + "\n")
 
 
 def warn(text: str) -> None:
-    """To stderr, likewise."""
+    """Write the text to stderr, made harmless likewise."""
     for line in harmless([text]):
         sys.stderr.write(line + "\n")
 
 
 def tell_passed_over(unreadable: Unreadable) -> None:
+    """Say on stderr that a file was not read, and why."""
     warn(f"passed over: {unreadable.reason}")
 
 
 def counted(paths: list[Path], doing: str) -> Iterator[Path]:
-    """The paths one by one; on a terminal, how many are done is shown once that takes over two seconds."""
+    """The paths one by one. A terminal shows how many are done, once that takes longer than two seconds."""
     from tqdm import tqdm
 
     return iter(tqdm(paths, doing, unit=" runs", delay=SHOW_AFTER_S, disable=None, leave=False))

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _format(given: ExportFormat | None, output: Path | None) -> ExportFormat:
-    """Raises InvalidSetting for what can't go to a terminal."""
+    """The format to write. Raises InvalidSetting for one that can't be written to a terminal."""
     kind = given or (SUFFIXES.get(output.suffix.lower()) if output else None) or ExportFormat.CSV
     if output is None and kind is not ExportFormat.CSV:
         raise InvalidSetting(f"{kind} is not text: name a file for it with -o FILE")
@@ -72,7 +72,7 @@ def _format(given: ExportFormat | None, output: Path | None) -> ExportFormat:
 
 
 def _with_each(tables: Iterator[pd.DataFrame], metrics: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Raise UnknownName after the last one where none has one of the metrics."""
+    """The tables. Raises UnknownName after the last one for a metric that none of them has."""
     unseen = set(metrics)
     for table in tables:
         unseen.difference_update(table["metric"])
@@ -83,7 +83,7 @@ def _with_each(tables: Iterator[pd.DataFrame], metrics: Sequence[str]) -> Iterat
 
 
 def _any(tables: Iterator[pd.DataFrame], storage: Path) -> Iterator[pd.DataFrame]:
-    """Raise NothingToShow where there is none."""
+    """The tables. Raises NothingToShow where there is none."""
     first = next(tables, None)
     if first is None:
         raise NothingToShow(f"none of the files in {storage} can be read")

@@ -1,7 +1,8 @@
 """Judge a saved run by another, as `pytest --llm-gate` judges the run that it makes. Nothing is run.
 
-The exit status says what came of it: 0 passed, 20 regressed, 21 no baseline, 22 not comparable with its baseline,
-23 other tests than in its baseline, 24 not measured, 4 can't be done as asked.
+The exit status says why it ended so: 0 passed, 20 regressed, 21 no baseline, 22 not comparable with its baseline,
+23 other tests than in its baseline, 24 not measured, 4 can't be done as asked. If several apply, it is the first of
+21, 24, 20, 22, 23.
 
   llm-bench gate                                  the newest run, by the newest complete one before it
   llm-bench gate llm-bench-report --baseline 3    the last report, by run 0003

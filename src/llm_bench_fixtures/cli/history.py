@@ -3,7 +3,7 @@
 llm-bench history
 llm-bench history --limit 0 --json
 
-What the first column says names the run in every other command.
+The name in the first column names the run in every other command.
 """
 
 from __future__ import annotations

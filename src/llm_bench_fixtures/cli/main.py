@@ -1,6 +1,6 @@
-"""`llm-bench`: what is done with saved runs, and what compares two versions of a project.
+"""`llm-bench`: works on saved runs, and compares two versions of a project.
 
-Each subcommand is a module of `commands` with a `HELP`, an `add_arguments` and a `run` that returns the exit status.
+Each command is a module of this package with a `HELP`, an `add_arguments` and a `run` that returns the exit status.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PASSES_ON = ("pair", "aa")  # to pytest, what stands behind "--"
 
 
 class _Parser(argparse.ArgumentParser):
-    """With pytest's exit status for what can't be used, because 2, argparse's own, is that of an interruption."""
+    """Ends with exit status 4 for arguments that can't be used, as pytest does; argparse's own 2 says interrupted."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; its exit status. An error of ours is one message on stderr."""
+    """Run a command and return its exit status. An error of ours becomes one message on stderr."""
     own, passed_on = _split(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(own, argparse.Namespace(passed_on=passed_on))
     try:
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command's own arguments, and those behind `--` for a command that passes them on.
+    """The command's own arguments, and those behind `--` for a command that passes them on to pytest.
 
-    argparse would take the latter for positional ones.
+    argparse would take the latter for positional arguments.
     """
     if arguments and arguments[0] in PASSES_ON and "--" in arguments:
         at = list(arguments).index("--")

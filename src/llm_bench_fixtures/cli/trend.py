@@ -1,11 +1,11 @@
-"""Draw what became of the numbers from run to run: a page with a line for each metric and variant, apart for each
+"""Draw how the numbers changed from run to run: a page with a line for each metric and variant, in a group for each
 machine, model, corpus and set of libraries, and with the places where a line steps.
 
 llm-bench trend
 llm-bench trend --branch main --metric latency_s,perplexity --variant fp32,bf16 -o trend.html
 llm-bench trend --test 'benchmarks/test_batch.py*'
 
-A step is advice, not a verdict: it tells between which commits to look.
+A step is advice, not a verdict: it says between which commits to look.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from llm_bench_fixtures.report.trend import Wording, build_page, render_trend, t
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.storage import write_whole
 
-HELP = "draw what became of the numbers from run to run"
+HELP = "draw how the numbers changed from run to run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(groups: Sequence[Group], chosen: TrendFilter, storage: Path) -> None:
-    """Raise NothingToShow, or UnknownName, where nothing was found of what was asked for."""
+    """Raise NothingToShow or UnknownName where something was asked for and nothing of it was found."""
     runs = list_runs(storage, lambda _: None) if not groups else []
     if runs:
         raise UnknownName("branch", chosen.branch, sorted({run.provenance.branch or "(none)" for run in runs}))

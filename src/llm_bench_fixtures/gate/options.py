@@ -1,4 +1,4 @@
-"""The gate's options."""
+"""The gate's options: rows as in options/table.py."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def parse_rules(text: str) -> tuple[NamedRule, ...]:
+    """As gate.rules.parse_rules."""
     from llm_bench_fixtures.gate import rules  # here, because every pytest run reads these rows
 
     return rules.parse_rules(text)
@@ -60,4 +61,4 @@ BASELINE = Option(
 )
 
 OPTIONS: tuple[Option[Any], ...] = (GATE, RULES, MISSING, SUMMARY, BASELINE)
-HOW = (RULES, MISSING, SUMMARY, BASELINE)  # that say how to judge, but not to
+HOW = (RULES, MISSING, SUMMARY, BASELINE)  # they say how to judge, and need GATE, which says that a run is judged

@@ -1,4 +1,4 @@
-"""What change for the worse each metric may show: the defaults, and rules `METRIC:CHANGE` that override them."""
+"""How much worse each metric may get: the defaults, and rules `METRIC:CHANGE` that override them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llm_bench_fixtures.results.metrics import Direction, Kind, Metric
 
 
 class Force(StrEnum):
-    """What a change beyond the tolerance does."""
+    """What a change beyond the tolerance does: fail the gate, or only be reported, or neither."""
 
     BLOCKING = "blocking"
     ADVISORY = "advisory"
@@ -22,16 +22,15 @@ class Force(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """A value passes while it is within `relative` (0.05: up to 1.05 times, or down to a 1.05th) or `absolute` (in the
-    metric's unit) of the baseline's.
-
-    floor: a relative change that no uncertainty excuses.
-    """
+    """How much worse than the baseline's a value may be. It passes where it is within one of the two tolerances."""
 
     relative: float = 0.0
+    """A share: 0.05 lets a value be up to 1.05 times, or down to a 1.05th, of the baseline's."""
     absolute: float = 0.0
+    """A difference in the metric's unit."""
     force: Force = Force.BLOCKING
     floor: float | None = None
+    """A share: a larger change is a regression even where noise could explain it. None where there is no such limit."""
 
     def describe(self, metric: Metric) -> str:
         """The tolerance in words."""
@@ -63,15 +62,17 @@ BY_METRIC: Mapping[str, Rule] = {
 
 @dataclass(frozen=True)
 class NamedRule:
-    """`[SCENARIO/]METRIC:CHANGE` as it was typed. target: a metric, or a kind of metrics. scenario: "" for all."""
+    """`[SCENARIO/]METRIC:CHANGE` as it was typed."""
 
     target: str
+    """A metric, or a kind of metrics."""
     change: str
     scenario: str = ""
+    """Empty for all scenarios."""
 
 
 def parse_rules(text: str) -> tuple[NamedRule, ...]:
-    """Raises InvalidSetting for one that isn't of that form, or whose change can't be used."""
+    """Rules separated by commas. Raises InvalidSetting for another form, and for a change that can't be used."""
     return tuple(_parse_rule(part.strip()) for part in text.split(",") if part.strip())
 
 
@@ -87,7 +88,8 @@ def _parse_rule(text: str) -> NamedRule:
 def changed(rule: Rule, change: str | float) -> Rule:
     """The rule with a CHANGE: 5% relative, 0.5 absolute in the metric's unit, `blocking`, `advisory` or `off`.
 
-    A tolerance that is asked for blocks. A rule's floor stays, unless more than it is asked for. Raises InvalidSetting.
+    A rule with a new tolerance is blocking. It keeps its floor, or gets the new tolerance as its floor where that is
+    larger. Raises InvalidSetting.
     """
     text = str(change).strip()
     if text in list(Force):
@@ -104,14 +106,17 @@ def changed(rule: Rule, change: str | float) -> Rule:
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a gate, over the defaults. The most specific applies: a test's own marker, then the scenario's, then
-    the metric's, then its kind's; among equals the last. A kind's says nothing of metrics that nobody judges (how far
-    rounds scatter), and its tolerance nothing of those that have one of their own (`weight_bytes`)."""
+    """The rules of a gate, which override the defaults.
+
+    The most specific rule applies: the test's own marker, then the scenario's, then the metric's, then its kind's.
+    Among equals the last applies. A kind's rule does not apply to metrics that are off by default (how far rounds
+    scatter), and its tolerance does not apply to metrics that have a default of their own (`weight_bytes`).
+    """
 
     named: tuple[NamedRule, ...] = ()
 
     def of(self, metric: Metric, scenario: str = "", mark: Mapping[str, str] = MappingProxyType({})) -> Rule:
-        """The rule for a test of that scenario. mark: what its own marker allows, by metric or kind."""
+        """The rule for a metric of a test of that scenario. mark: what the test's marker allows, by metric or kind."""
         rule = default_rule(metric)
         for where in dict.fromkeys(("", scenario)):
             for target in (metric.kind.value, metric.name):

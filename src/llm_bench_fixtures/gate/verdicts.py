@@ -1,4 +1,4 @@
-"""Whether one value is worse than another: the table of verdicts, in numbers only."""
+"""Whether one value is worse than another, in numbers only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-12  # relative: a change of exactly the tolerance passes
 
 
 class Verdict(StrEnum):
-    """What a value is, compared with the baseline's."""
+    """What is said of a value, compared with the baseline's."""
 
     REGRESSED = "regressed"
     IMPROVED = "improved"
@@ -28,10 +28,10 @@ class Verdict(StrEnum):
 
 
 def judge(direction: Direction, rule: Rule, base: float, head: float, margin: float = 0.0) -> Verdict:
-    """margin: a log ratio up to which the two can't be told apart.
+    """The verdict on two values that are both there. margin: a log ratio up to which they can't be told apart.
 
-    Swapping the two mirrors the verdict: changes are weighed as |log(head / base)| against log(1 + tolerance). Where
-    there is no better or worse, any change beyond the tolerance is a regression.
+    |log(head / base)| is compared with log(1 + tolerance), so that swapping the two values mirrors the verdict. Where a
+    metric has no better or worse, any change beyond the tolerance is a regression.
     """
     size = abs(log_ratio(base, head))
     if size <= math.log1p(rule.relative) + ROUNDING or abs(head - base) <= rule.absolute * (1 + ROUNDING):
@@ -45,12 +45,15 @@ def judge(direction: Direction, rule: Rule, base: float, head: float, margin: fl
 
 
 def is_worse(direction: Direction, base: float, head: float) -> bool:
+    """Whether `head` is worse than `base`. Where the direction is neither, less is taken for better."""
     return head < base if direction is Direction.HIGHER_IS_BETTER else head > base
 
 
 def log_ratio(base: float, head: float) -> float:
-    """log(head / base), of two negative values of their sizes with the sign of the change; 0 where they are equal,
-    infinite where one of them is 0 or has another sign."""
+    """log(head / base): 0 where the two are equal, infinite where one of them is 0 or only one is negative.
+
+    Of two negative values it is the log ratio of their sizes, with the sign of head - base.
+    """
     if base == head:
         return 0.0
     if base == 0 or head == 0 or (base < 0) != (head < 0):

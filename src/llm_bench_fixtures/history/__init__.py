@@ -1,4 +1,4 @@
-"""Saved runs: how they are kept, read, named and chosen, and what became of their metrics over time.
+"""Saved runs: how they are kept, read, named and chosen, and how their metrics changed from run to run.
 
-Whether one is worse than another is the gate's business.
+The gate tells whether one run is worse than another.
 """

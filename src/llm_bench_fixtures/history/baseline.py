@@ -1,4 +1,4 @@
-"""Which saved run to compare with: the newest that is fit for it, or the one that was asked for."""
+"""Chooses the saved run to compare with: the newest that is fit for it, or the one that was asked for."""
 
 from __future__ import annotations
 
@@ -18,38 +18,41 @@ MOST_ANCESTORS = 1000
 
 @dataclass(frozen=True)
 class Likeness:
-    """What the run to be judged is, as far as is known before it runs. Runs like it are preferred.
-
-    models: the candidates for the model. selection: as Run.selection.
-    """
+    """What is known of the run to be judged before it runs. A baseline that is like it is preferred."""
 
     models: tuple[str, ...]
+    """The candidates for the model."""
     random_weights: bool
     selection: tuple[str, ...]
+    """What of the command line narrows the tests, as in Run.selection."""
 
     def is_of_model(self, run: Heading) -> bool:
+        """Whether the saved run measured one of the candidates, with weights of the same kind."""
         return run.provenance.model in self.models and run.provenance.random_weights == self.random_weights
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """run: None where there is none, for the reason. passed_over: newer files that are not fit, and why."""
+    """The run to compare with, or why there is none."""
 
     run: JudgedRun | None
     reason: str = ""
+    """Why there is no run; empty where there is one."""
     passed_over: tuple[str, ...] = ()
+    """Newer files that are not fit, and files that can't be read, each with the reason."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Which runs may be the baseline. branch: only its. commits: only theirs, without uncommitted changes, the nearest
-    first. Neither: any."""
+    """Which runs may be the baseline: any, where neither field is given."""
 
     branch: str = ""
+    """Only runs of this branch."""
     commits: tuple[str, ...] = ()
+    """Only runs of these commits without uncommitted changes. The nearest commit comes first."""
 
     def refusal(self, run: Heading) -> str:
-        """Why the run isn't one of them; "" where it is."""
+        """Why the run may not be the baseline; "" where it may."""
         if self.branch and run.provenance.branch != self.branch:
             return f"of branch {run.provenance.branch or 'none'}"
         if self.commits and run.provenance.commit not in self.commits:
@@ -57,10 +60,12 @@ class Origin:
         return "with uncommitted changes" if self.commits and run.provenance.dirty else ""
 
     def nearness(self, run: Heading) -> int:
+        """0 for a run of the nearest commit, less for every commit farther away."""
         return -self.commits.index(run.provenance.commit) if self.commits else 0
 
     @property
     def words(self) -> str:
+        """The origin in a message, behind "run"."""
         if self.branch:
             return f" of branch {self.branch}"
         return f" of commit {self.commits[0][:12]} or one before it" if self.commits else ""
@@ -71,9 +76,9 @@ def find_baseline(
 ) -> Baseline:
     """The baseline that `wanted` names: `branch:NAME`, `merge-base:REF`, a run, or "" for the newest.
 
-    root: a folder of the git repository. judged: the run to be judged, where it is saved: only older ones are looked
-    at. Raises GitFailed, and for a named run RunNotFound, AmbiguousRun and UnreadableResults; InvalidSetting where that
-    is the run itself.
+    root: a folder of the git repository. judged: the run to be judged, where it is saved already; the newest run is
+    then sought among those that started before it. Raises GitFailed, and for a run that is named RunNotFound,
+    AmbiguousRun and UnreadableResults, and InvalidSetting where that is the run to be judged itself.
     """
     kind, name = _split(wanted)
     if name and not kind:
@@ -91,8 +96,11 @@ def find_baseline(
 def choose_baseline(
     oldest_first: Sequence[Heading], likeness: Likeness, origin: Origin = Origin(), unreadable: Sequence[str] = ()
 ) -> Baseline:
-    """The newest complete or blessed run of the model, if there is any: of an origin with commits that of the nearest
-    commit, and among several one of the same selection of tests. A file that turns out to be damaged is passed over."""
+    """The best of the runs that are complete or blessed and of the origin.
+
+    A run of the model is preferred to others; then one of a nearer commit, where the origin has commits; then one of
+    the same selection of tests; then a newer one. A file that turns out to be damaged is passed over.
+    """
     refusals = [_unfit(run) or origin.refusal(run) for run in oldest_first]
     ranks = {
         index: (likeness.is_of_model(run), origin.nearness(run), run.selection == likeness.selection, index)
@@ -112,7 +120,7 @@ def choose_baseline(
 
 
 def _passed_over(runs: Sequence[Heading], refusals: Sequence[str]) -> list[str]:
-    """The newest first, with why."""
+    """The files that were refused, the newest first, each with the reason."""
     pairs = zip(reversed(runs), reversed(refusals), strict=True)
     return [f"{run.path.name}: {refusal}" for run, refusal in pairs if refusal]
 
@@ -126,6 +134,7 @@ def _named(path: Path, judged: JudgedRun | None) -> Baseline:
 
 
 def _unfit(run: Heading) -> str:
+    """Why the run can't be a baseline unless it is named; "" where it can."""
     return "" if run.is_baseline else run.state.value
 
 
@@ -136,13 +145,16 @@ def _nothing(origin: Origin, passed_over: Sequence[str]) -> str:
 
 
 def _ancestors(folder: Path, ref: str) -> tuple[str, ...]:
-    """The commit where the folder's HEAD left `ref`, and its first parents, nearest first. Raises GitFailed."""
+    """The commit where the folder's HEAD left `ref`, then its first parents, nearest first. Raises GitFailed."""
     commit = git(folder, "merge-base", "HEAD", ref)
     return tuple(git(folder, "rev-list", "--first-parent", f"--max-count={MOST_ANCESTORS}", commit).split())
 
 
 def _split(text: str) -> tuple[str, str]:
-    """`merge-base:main` and `branch:main` as their two parts; another text is a run's name, with no first part."""
+    """The two parts of `merge-base:main` or `branch:main`. Another text names a run; its first part is empty.
+
+    Raises InvalidSetting where the second part is missing.
+    """
     kind, separator, name = text.partition(":")
     if not separator or kind not in (MERGE_BASE, BRANCH):
         return "", text

@@ -1,4 +1,4 @@
-"""Accepting a run as a baseline on purpose."""
+"""Accepts a saved run as a baseline, whatever its state."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from llm_bench_fixtures.results.storage import decode, read_bytes, replacing
 
 
 def bless(path: Path, reason: str) -> JudgedRun:
-    """Write into the file that its run is a baseline, and why; the run as it was before.
+    """Write into the file that its run is a baseline, and why. Returns the run as it was before.
 
-    The file is replaced whole, or not at all. Raises InvalidSetting without a reason, and UnreadableResults.
+    The file is replaced whole or not at all. Raises InvalidSetting where there is no reason, UnreadableResults and
+    UnwritableFile.
     """
     if not reason.strip():
         raise InvalidSetting("a run is blessed for a reason: say which")

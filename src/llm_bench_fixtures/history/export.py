@@ -1,5 +1,6 @@
-"""The formats in which the long table of saved runs is written, run by run, so that a thousand need no more memory than
-one.
+"""Writes the long table of saved runs as CSV, Parquet or SQLite.
+
+The runs are written one by one, so that a thousand of them need no more memory than one.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for the beginning of 
 
 
 class ExportFormat(StrEnum):
+    """The formats of `llm-bench export`."""
+
     CSV = "csv"
     PARQUET = "parquet"
     SQLITE = "sqlite"
 
 
 def write_csv(tables: Tables, output: TextIO) -> None:
-    """With every text made safe for spreadsheets and terminals, where it may be shown."""
+    """Write one CSV. Every text is made safe for the spreadsheets and terminals that may show it."""
     for index, table in enumerate(tables):
         safe = table.assign(**{name: _safe(table[name]) for name in TEXT_COLUMNS})
         safe.to_csv(output, index=False, header=index == 0)
@@ -48,12 +51,13 @@ def csv_text(text: str) -> str:
 
 
 def write_csv_file(tables: Tables, path: Path) -> None:
+    """Write the CSV into a file."""
     with path.open("w", encoding="utf-8", newline="", errors="replace") as output:
         write_csv(tables, output)
 
 
 def write_sqlite(tables: Tables, path: Path) -> None:
-    """One table, `measurements`."""
+    """Write a database of one table, `measurements`."""
     import sqlite3
 
     with closing(sqlite3.connect(path)) as connection:
@@ -63,7 +67,7 @@ def write_sqlite(tables: Tables, path: Path) -> None:
 
 
 def write_parquet(tables: Tables, path: Path) -> None:
-    """Raises MissingLibrary where pyarrow isn't installed."""
+    """Write one Parquet file. Raises MissingLibrary where pyarrow isn't installed."""
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
@@ -90,6 +94,6 @@ WRITERS: Mapping[ExportFormat, Callable[[Tables, Path], None]] = {
 
 
 def write_export(tables: Tables, kind: ExportFormat, path: Path) -> None:
-    """Write the file whole, or leave what is there. Raises UnwritableFile and MissingLibrary."""
+    """Write the file whole, or leave the file that is there as it is. Raises UnwritableFile and MissingLibrary."""
     with replacing(path) as scratch:
         WRITERS[kind](tables, scratch)

@@ -1,4 +1,4 @@
-"""What two runs must share for their numbers to be comparable, and in what of it they differ."""
+"""What two runs must share for their numbers to be comparable, and the parts in which they differ."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.record import Provenance
 
-# Those that run models. llm-bench-fixtures is not among them: a commit that changes it is to be judged too.
+# The libraries that run models. llm-bench-fixtures is not among them: a commit that changes it is to be judged too.
 LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "bitsandbytes")
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Each field is a text for people, the same for two runs exactly where they agree in it."""
+    """Each field is a text for people. Two runs agree in a part where they have the same text."""
 
     machine: str
+    """The processor, the number of threads and the operating system."""
     process: str
+    """The device, and whether each variant had a process of its own."""
     libraries: str
+    """The versions of Python and of LIBRARIES."""
     model: str
+    """The model, and whether its weights are random."""
     corpus: str
 
     @property
     def digest(self) -> str:
-        """Eight hex digits: a short name for it."""
+        """A short name for the fingerprint: eight hex digits."""
         return hashlib.sha256("\0".join(astuple(self)).encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def fingerprint_of(provenance: Provenance) -> Fingerprint:
+    """The fingerprint of a run."""
     versions = {**provenance.libraries, "python": provenance.python}
     return Fingerprint(
         machine=f"{provenance.hardware}, {count(provenance.threads, 'thread')}, {provenance.platform}",
@@ -43,12 +48,16 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
 
 @dataclass(frozen=True)
 class Difference:
-    """A part of the fingerprint in which two runs differ. unjudged: the kinds of metrics that it makes incomparable."""
+    """A part of the fingerprint in which two runs differ."""
 
     part: str
+    """The part's name in a sentence."""
     base: str
+    """The baseline's text."""
     head: str
+    """The text of the run that is compared with it."""
     unjudged: frozenset[Kind]
+    """The kinds of metrics that the difference makes incomparable."""
 
     def __str__(self) -> str:
         return f"another {self.part}: {self.head}; the baseline's: {self.base}"
@@ -64,7 +73,7 @@ _UNJUDGED = {
 
 
 def differences(base: Fingerprint, head: Fingerprint) -> Iterator[Difference]:
-    """The parts that differ; of the libraries only those that do."""
+    """The parts that differ. Of the libraries, a difference names only those whose versions differ."""
     for part, unjudged in _UNJUDGED.items():
         attribute = "libraries" if part == "set of libraries" else part
         ours, theirs = getattr(head, attribute), getattr(base, attribute)

@@ -1,4 +1,4 @@
-"""What is asked of git."""
+"""Calls git."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llm_bench_fixtures.errors import GitFailed, first_line
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints when it is called in the folder. Raises GitFailed."""
+    """Run git in the folder and return what it prints. Raises GitFailed."""
     program = shutil.which("git")
     if program is None:
         raise GitFailed("there is no git on the PATH")
@@ -21,7 +21,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def git_output(folder: Path, *arguments: str) -> str | None:
-    """What git prints; None where it fails or prints nothing."""
+    """Run git in the folder and return what it prints; None where it fails or prints nothing."""
     try:
         return git(folder, *arguments) or None
     except GitFailed:

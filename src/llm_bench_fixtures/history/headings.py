@@ -1,6 +1,7 @@
-"""What a saved run says of itself: read without its figures, so that a folder of a thousand is looked through at once.
+"""The heading of a saved run: where it comes from, and its state.
 
-A file that can't be read never stops those that can: it is a row with the reason.
+A heading is read without the run's figures, so that a folder of a thousand runs is listed at once. A file that can't be
+read does not stop the others: it becomes an `Unreadable` with the reason.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ PassOver = Callable[[Unreadable], None]
 
 
 def read_heading(path: Path) -> Heading:
-    """Raises UnreadableResults."""
+    """Read the heading of the run in a file. Raises UnreadableResults."""
     return heading_of(path, read_run_of(path, StatusOnly))
 
 

@@ -44,7 +44,7 @@ RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only 
 
 @dataclass(frozen=True)
 class Blessing:
-    """That a run is accepted as a baseline whatever its state."""
+    """Says that a run is accepted as a baseline, whatever its state."""
 
     reason: str
     when: str
@@ -110,7 +110,7 @@ def read_saved_run(path: Path) -> JudgedRun:
 
 
 def _impossible(run: JudgedRun) -> Iterator[str]:
-    """Values of the right type that no run has: nothing that follows has to reckon with them."""
+    """What is wrong with values of the right type that no run can have, so that no later code has to check for them."""
     for record in run.measured():
         if not record.rounds_s or min(record.rounds_s) <= 0:
             yield f"{printable(record.test)} was measured in no time"
@@ -162,7 +162,7 @@ def _check_kind(data: bytes, path: Path) -> None:
 def to_stored(output_json: dict[str, Any], run: Run) -> None:
     """Put the run into what pytest-benchmark is about to write, each record once.
 
-    Its own rule says whether raw data is kept: in --benchmark-json, and with --benchmark-save-data.
+    Raw data is kept where pytest-benchmark keeps its own: in --benchmark-json, and with --benchmark-save-data.
     """
     rest = {record.test: record_to_json(record, run.variant(record.variant)) for record in run.records}
     for benchmark in output_json["benchmarks"]:
@@ -179,7 +179,7 @@ class _Unread(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct):
-    """What tells whether the rest can be read."""
+    """The fields that tell whether the rest can be read."""
 
     schema: Any = None
     llm_bench: Schema | None = None

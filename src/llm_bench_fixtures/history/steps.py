@@ -1,8 +1,8 @@
-"""Where a series of runs steps from one level to another.
+"""Finds where a series of runs steps from one level to another.
 
-Advice for the reader of a page, never a verdict: nobody measured the runs side by side, so a machine that became
-slower looks like a commit that made it so. tools/measure_steps.py tells how often noise alone gives a step, and which
-steps are found; docs/history.md has its figures.
+A step is advice for the reader of a page, never a verdict: the runs were not measured side by side, so a machine that
+became slower looks like a commit that became slower. tools/measure_steps.py measures how often noise alone gives a
+step, and which steps are found; docs/history.md has its figures.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
 
 
 def _scatter(logs: Floats) -> float:
-    """Of a run around its level, from the differences of neighbours, nearly all of which have no step between them.
+    """The standard deviation of a run around its level, in logarithms.
 
-    0 where at least half of the neighbours are the same.
+    It is computed from the differences of neighbours, since nearly all of them have no step between them. 0 where at
+    least half of the neighbours are the same.
     """
     import numpy as np
 
@@ -79,6 +80,7 @@ def _scatter(logs: Floats) -> float:
 
 
 def _without_outliers(logs: Floats, scatter: float) -> Floats:
+    """The series with each run moved to within OUTLIER × scatter of the median of the runs around it."""
     import numpy as np
 
     half = MEDIAN_RUNS // 2
@@ -105,7 +107,7 @@ def _segment(logs: Floats, penalty: float, least_runs: int) -> list[int]:
 
 
 def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:
-    """The variance around the levels, and as much more as neighbours that resemble each other make a mean uncertain."""
+    """The variance around the levels, made larger by the factor by which autocorrelation makes a mean less certain."""
     levels = len(steps) + 1
     residuals = logs - _levels(logs, steps)
     squares = float((residuals**2).sum())
@@ -118,7 +120,7 @@ def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:
 
 
 def _levels(logs: Floats, steps: Sequence[int]) -> Floats:
-    """For each run the mean of the level that it is in."""
+    """For each run, the mean of the level that it is in."""
     import numpy as np
 
     parts = [logs[start:end] for start, end in pairwise((0, *steps, len(logs)))]
@@ -126,5 +128,6 @@ def _levels(logs: Floats, steps: Sequence[int]) -> Floats:
 
 
 def _worth_telling(logs: Floats, steps: Sequence[int]) -> list[int]:
+    """The steps that are at least as large as LEAST_STEP."""
     levels = _levels(logs, steps)
     return [step for step in steps if abs(levels[step] - levels[step - 1]) >= LEAST_STEP]

@@ -52,7 +52,7 @@ def _given_storage(given: str) -> Path:
 
 
 def run_files(storage: Path) -> list[Path]:
-    """The files that runs may be in, by machine and there by number; none of them is opened."""
+    """The files that runs may be in, sorted by machine, then by number. No file is opened."""
     found = (*storage.glob("*.json"), *storage.glob("*/*.json"))
     return sorted((path for path in found if path.is_file()), key=_order)
 
@@ -63,10 +63,11 @@ def _order(path: Path) -> tuple[str, int, str]:
 
 
 def select_run(storage: Path | None, text: str, pass_over: PassOver = lambda _: None) -> Path:
-    """The file of the run that `text` names as RUN_HELP says. The first of these ways that finds any decides.
+    """The file of the run that `text` names as RUN_HELP says.
 
-    storage: None where there is none; only files can then be named. pass_over: told of each file that can't be read,
-    where they have to be. Raises RunNotFound, AmbiguousRun, and InvalidSetting for an empty name.
+    The ways to name a run are tried in order; the first that finds any decides. storage: None where there is none, so
+    that only a file can be named. pass_over: called with each file that can't be read, where files have to be read.
+    Raises RunNotFound, AmbiguousRun, and InvalidSetting for an empty name.
     """
     if not text:
         raise InvalidSetting("the name of a run can't be empty")
@@ -89,17 +90,17 @@ def select_run(storage: Path | None, text: str, pass_over: PassOver = lambda _: 
 
 
 def list_runs(storage: Path, pass_over: PassOver) -> list[Heading]:
-    """Those that can be read, oldest first."""
+    """The headings of the runs that can be read, oldest first."""
     return oldest_first(headings(run_files(storage), pass_over))
 
 
 def _given_file(path: Path) -> Path | None:
-    """The file itself, or the results of the report in a folder."""
+    """The file itself, or the results in the folder of a report; None where there is neither."""
     return next((file for file in (path, path / RESULTS_FILE) if file.is_file()), None)
 
 
 def _numbered(files: Sequence[Path], text: str) -> list[Path]:
-    """pytest-benchmark's number, with or without its zeros."""
+    """The files of that number, which pytest-benchmark gives, with or without its zeros."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         return []
     numbers = ((path, NUMBERED.match(path.name)) for path in files)
@@ -107,7 +108,7 @@ def _numbered(files: Sequence[Path], text: str) -> list[Path]:
 
 
 def _called(files: Sequence[Path], text: str) -> list[Path]:
-    """By the file's name, or by what --benchmark-save was given."""
+    """The files of that name, or that --benchmark-save gave that name."""
     return [path for path in files if text in (path.name, path.stem, NUMBERED.sub("", path.stem, count=1))]
 
 
@@ -125,6 +126,7 @@ def _newest(pass_over: PassOver, files: Sequence[Path], text: str) -> list[Path]
 
 
 def _containing(storage: Path, files: Sequence[Path], text: str) -> list[Path]:
+    """The files whose name has the text in it."""
     return [path for path in files if text in name_in(storage, path)]
 
 
@@ -133,5 +135,5 @@ def _names(files: Sequence[Path], storage: Path) -> list[str]:
 
 
 def name_in(storage: Path, path: Path) -> str:
-    """MACHINE/FILE, as text also where the file system has other bytes for it."""
+    """MACHINE/FILE. Bytes of a file's name that are no text are replaced."""
     return path.relative_to(storage).as_posix().encode(errors="replace").decode()

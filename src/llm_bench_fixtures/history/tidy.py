@@ -1,6 +1,6 @@
-"""Saved runs as one long table: a row a run, benchmark and metric.
+"""Saved runs as one long table, with a row for each run, benchmark and metric.
 
-A benchmark without metrics, as one that was skipped, has one row with no metric, so that none is lost.
+A benchmark without metrics, such as one that was skipped, has one row without a metric, so that no benchmark is lost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def tidy_tables(
 ) -> Iterator[pd.DataFrame]:
     """A table of COLUMNS for each run that can be read.
 
-    wanted: the names of metrics; empty for all. metrics: what is known of them. value: float64, NaN in a row without a
-    metric.
+    wanted: the names of metrics; empty for all. metrics: those that are known, by name. The column `value` is float64,
+    NaN in a row without a metric.
     """
     for path in paths:
         try:
@@ -46,7 +46,7 @@ def tidy_tables(
 
 
 def tidy_table(run: JudgedRun, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
-    """Of one run; what isn't in the registry has no unit, direction and kind."""
+    """The table of one run. A metric that is not known has no unit, direction and kind."""
     import pandas as pd
 
     rows = [(*_identity(record), *values) for record in run.records for values in _values(record, wanted, metrics)]
@@ -71,7 +71,7 @@ def _identity(record: JudgedRecord) -> tuple[str, ...]:
 def _values(
     record: JudgedRecord, wanted: Collection[str], metrics: Mapping[str, Metric]
 ) -> Iterator[tuple[str, float | None, str, str, str]]:
-    """A row without a metric where there is none of those that are wanted, so that no record is lost."""
+    """The metric's columns of each of the record's rows: one row without a metric where it has none that is wanted."""
     chosen = {name: value for name, value in record.metrics.items() if not wanted or name in wanted}
     for name, value in chosen.items():
         metric = metrics.get(name)

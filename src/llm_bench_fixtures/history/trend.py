@@ -1,7 +1,7 @@
-"""What became of the metrics from run to run: a line a variant and metric, apart for each fingerprint.
+"""How the metrics changed from run to run: a line for each variant and metric, in a group for each fingerprint.
 
-A line is what a geometric mean over the variant's tests would be if every run had run all of them. Taken over the tests
-that a run did run, it would jump whenever a slow test is added. So each value is split into its test's level and its
+A line is the geometric mean over the variant's tests, as it would be if every run had run all of them. A mean over the
+tests that a run did run would jump whenever a slow test is added. So each value is split into its test's level and its
 run's: log(value) = test + run, by least squares. Where every run has every test, that is the geometric mean.
 """
 
@@ -42,51 +42,58 @@ DEFAULT_METRICS = (
     "weight_bytes",
     "perplexity",
 )
-CLOSE = 1e-9  # between two rounds of the fit, in logarithms: nothing that a page shows moves any more
+CLOSE = 1e-9  # in logarithms: a round of the fit that changes less than this changes nothing that a page shows
 MOST_ROUNDS = 200
 
 
 @dataclass(frozen=True)
 class TrendFilter:
-    """What of the runs is followed. Empty: all of it. tests: as for the shell (`*batch*`), or a part of a test's id."""
+    """What of the runs is followed. An empty field stands for everything."""
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
     tests: str = ""
+    """A pattern as in a shell (`*batch*`), or a part of a test's id."""
     variants: tuple[str, ...] = ()
     branch: str = ""
 
     def has(self, test: str, variant: str) -> bool:
+        """Whether this test on this variant is followed."""
         named = not self.tests or self.tests in test or fnmatchcase(test, self.tests)
         return named and (not self.variants or variant in self.variants)
 
 
 @dataclass(frozen=True)
 class Level:
-    """A stretch of runs of a line in which it doesn't step. first, last: positions in its group's runs."""
+    """A stretch of a line without a step."""
 
     first: int
+    """The position of its first run among its group's runs."""
     last: int
+    """The position of its last run among its group's runs."""
     runs: int
+    """How many runs of the stretch have the metric."""
     value: float
+    """The geometric mean over these runs, in the metric's unit."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One metric of one variant. positions: of the runs that have it, among its group's; values: in the metric's unit.
-
-    tests: over how many of them the geometric mean goes.
-    """
+    """One metric of one variant."""
 
     metric: str
     variant: str
     tests: int
+    """How many tests the geometric mean is over."""
     positions: tuple[int, ...]
+    """The positions of the runs that have the metric, among its group's runs."""
     values: tuple[float, ...]
+    """The value of each of these runs, in the metric's unit."""
     levels: tuple[Level, ...]
+    """The stretches of the line between its steps, in their order."""
 
     @property
     def steps(self) -> Iterator[tuple[Level, Level]]:
-        """The levels before and after each."""
+        """For each step, the levels before and after it."""
         return pairwise(self.levels)
 
 
@@ -100,7 +107,10 @@ class Group:
 
 
 def read_trend(paths: Iterable[Path], chosen: TrendFilter, pass_over: PassOver) -> list[Group]:
-    """A group for each fingerprint, the one that was measured last first."""
+    """A group for each fingerprint. The group with the newest run comes first.
+
+    pass_over: called with each file that can't be read.
+    """
     rows = _Rows(chosen)
     found: list[_Measured] = []
     for path in paths:
@@ -122,7 +132,7 @@ def _last_started(group: tuple[Fingerprint, list[_Measured]]) -> datetime:
 
 
 class _Rows:
-    """A number for each test and variant that is followed."""
+    """Numbers each test and variant that is followed."""
 
     def __init__(self, chosen: TrendFilter) -> None:
         self.chosen = chosen
@@ -131,7 +141,7 @@ class _Rows:
         self._numbers: dict[tuple[str, str], int | None] = {}
 
     def number(self, test: str, variant: str) -> int | None:
-        """None where it isn't followed."""
+        """The number of the test on the variant; None where it isn't followed."""
         name = (test, variant)
         if name not in self._numbers:
             has = self.chosen.has(test, variant)
@@ -141,7 +151,7 @@ class _Rows:
 
 
 def _metrics_type(metrics: tuple[str, ...]) -> type[msgspec.Struct]:
-    """With no more of them than are followed: the rest are most of the file."""
+    """A type of only those metrics that are followed, since the others are most of the file."""
     names = {f"metric_{index}": name for index, name in enumerate(metrics)}
     return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)
 
@@ -154,12 +164,13 @@ class _Record(StatusOnly, Generic[MetricsT], gc=False):
 
 @dataclass(frozen=True)
 class _Measured:
-    """A run's values as numbers alone, since a long history has millions. rows: (N,); values: (N, metrics), NaN for
-    what there is none of."""
+    """A run's values as arrays, since a long history has millions of them."""
 
     heading: Heading
     rows: NDArray[np.int64]
+    """(N,): the number that `_Rows` gave to each test and variant."""
     values: Floats
+    """(N, metrics): the values, NaN where there is none."""
 
 
 def _read(path: Path, rows: _Rows) -> _Measured:
@@ -197,8 +208,11 @@ def _group(fingerprint: Fingerprint, measured: Sequence[_Measured], rows: _Rows)
 
 
 def _line(metric: str, variant: str, values: Floats) -> Line | None:
-    """values: (tests, runs). Those that have no logarithm, or that no measurement gives, are left out; so are runs that
-    nothing links to the newest."""
+    """The line of one variant and metric; None where no run has it.
+
+    values: (tests, runs), NaN where there is none. Values that have no logarithm, or that no measurement gives, are
+    left out, and so are runs that no test links to the newest.
+    """
     import numpy as np
 
     values = np.where((values > 1 / LARGEST) & (values < LARGEST), values, np.nan)
@@ -218,8 +232,10 @@ def _line(metric: str, variant: str, values: Floats) -> Line | None:
 
 
 def _linked_to_newest(known: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The runs that share a test with the newest one, or with one that does, and so on: where no test says how two runs
-    compare, they have no common level. known: (tests, runs), whether a run has a test."""
+    """The positions of the runs that share a test with the newest run, or with a run that does, and so on.
+
+    Where no test says how two runs compare, they have no common level. known: (tests, runs), whether a run has a test.
+    """
     import numpy as np
 
     having = np.flatnonzero(known.any(axis=0))
@@ -230,8 +246,10 @@ def _linked_to_newest(known: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _run_levels(logs: Floats) -> Floats:
-    """Of each run, as if it had run every test. logs: (tests, runs), NaN where a run lacks a test; no row or column
-    lacks all."""
+    """The level of each run, in logarithms, as if it had run every test.
+
+    logs: (tests, runs), NaN where a run lacks a test. No row and no column is all NaN.
+    """
     import numpy as np
 
     known = ~np.isnan(logs)

@@ -1,4 +1,4 @@
-"""The gate within a pytest run: its baseline is chosen before the tests, and the run is judged before it is saved."""
+"""The gate in a pytest run. It chooses the baseline before the tests, and judges the run before it is saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from llm_bench_fixtures.plugin.internals import compare_with, compared_run, juni
 from llm_bench_fixtures.plugin.stash import (
     TURNS,
     is_timing,
-    is_xdist_worker,
     metrics_of,
     or_usage_error,
     selection_of,
@@ -37,8 +36,11 @@ DECISION: pytest.StashKey[Decision] = pytest.StashKey()
 
 
 def choose_baseline(config: pytest.Config) -> None:
-    """Choose the run to judge by, and have pytest-benchmark compare with that one too: by itself it would read every
-    file there is. UsageError for a run that was named and can't be had, and for a rule on an unknown metric."""
+    """Choose the run to judge by, and have pytest-benchmark compare with that one too.
+
+    pytest-benchmark by itself would read every file in the storage. Raises UsageError for a run that was named and
+    can't be read, and for a rule on an unknown metric.
+    """
     rules_of(config)
     try:
         baseline = _find_baseline(config)
@@ -50,28 +52,30 @@ def choose_baseline(config: pytest.Config) -> None:
 
 
 def _name_in_storage(path: Path, storage: Path | None) -> str:
-    """As pytest-benchmark takes it: machine and name, which it shows shorter; a file from elsewhere by its path."""
+    """The run's name for pytest-benchmark: machine and file name, or the path of a file outside the storage."""
     if storage is None or path.parent.parent.resolve() != storage.resolve():
         return str(path)
     return f"{glob.escape(path.parent.name)}/{glob.escape(path.stem)}"
 
 
 def check_is_gated(config: pytest.Config) -> None:
-    """UsageError where the command line says how to judge, but not to."""
+    """Raise UsageError where the command line says how to judge, but not --llm-gate."""
     given = [option.flag for option in options.HOW if config.getoption(option.ini)]
     if given and not settings_of(config).of(options.GATE):
         raise pytest.UsageError(f"{', '.join(given)}: say --llm-gate too, or nothing is judged")
 
 
 def is_gated(config: pytest.Config) -> bool:
-    """Whether this process is to judge the run: not one that only collects, and no worker of pytest-xdist's or of a
-    paired run."""
+    """Whether this process is to judge the run.
+
+    A process that only collects does not, nor does a worker of pytest-xdist's or of a paired run.
+    """
     idle = config.getoption("collectonly") or is_xdist_worker(config) or TURNS in config.stash
     return settings_of(config).of(options.GATE) and not idle
 
 
 def rules_of(config: pytest.Config) -> Rules:
-    """The rules of the options. UsageError for an unknown metric."""
+    """The rules that the options name. Raises UsageError for an unknown metric."""
     from llm_bench_fixtures.gate.rules import Rules, check_targets
 
     named = settings_of(config).of(options.RULES)
@@ -91,7 +95,7 @@ def _find_baseline(config: pytest.Config) -> Baseline:
 
 
 def _storage(config: pytest.Config) -> Path | None:
-    """None where nothing was ever saved. Raises InvalidSetting where runs aren't kept in files."""
+    """The folder of the saved runs; None where none was ever saved. Raises InvalidSetting where it is no folder."""
     from llm_bench_fixtures.plugin.storage import storage_folder
 
     if "://" in storage_option(config).removeprefix("file://"):
@@ -101,7 +105,7 @@ def _storage(config: pytest.Config) -> Path | None:
 
 
 def judge_run(config: pytest.Config, run: Run) -> Run:
-    """Keep the decision, and return the run marked where it didn't pass, so that it is no baseline by itself."""
+    """Judge the run and keep the decision. Returns the run, marked where it did not pass, so that it is no baseline."""
     from llm_bench_fixtures.gate.exit_status import ExitStatus
 
     decision = _judge(config, run)
@@ -127,9 +131,9 @@ def _judge(config: pytest.Config, run: Run) -> Decision:
 
 
 def finish_gate(session: pytest.Session) -> None:
-    """Give the session its exit status, unless it has failed already, and write the summary that was asked for.
+    """Give the session its exit status, unless it failed already, and write the summary that was asked for.
 
-    Where an ini file asks for the gate, a run without benchmarks is none of its business.
+    Where an ini file asks for the gate, a run without benchmarks is not judged.
     """
     from llm_bench_fixtures.gate.decision import nothing_measured
     from llm_bench_fixtures.report.comparison import gate_markdown, gate_report
@@ -159,7 +163,7 @@ def _why_nothing(config: pytest.Config) -> str:
 
 
 def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
-    """A failed test case in --junit-xml for each test and variant that regressed, or one for another decision."""
+    """Add a failed test case to --junit-xml for each test and variant that regressed, or one for another failure."""
     from llm_bench_fixtures.report.comparison import failures
 
     xml = junit_log(config)
@@ -174,7 +178,7 @@ def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
 
 
 def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
-    """The gate's part of the terminal summary; on GitHub's runners with annotations."""
+    """The lines of the gate in the terminal summary. On GitHub's runners, annotations follow."""
     from llm_bench_fixtures.report.comparison import gate_lines, gate_report, github_annotations
     from llm_bench_fixtures.text import harmless
 

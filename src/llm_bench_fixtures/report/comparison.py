@@ -1,7 +1,7 @@
-"""What a gate says, for people: in the terminal, in Markdown, as annotations, and as entries of a JUnit file.
+"""The gate's report for people: in the terminal, in Markdown, as annotations, and as entries of a JUnit file.
 
-Only what moved is long; the rest is a count. Names and reasons come from saved files, which may be anybody's: control
-characters are taken out of all of them, and Markdown's and the annotations' own characters are escaped.
+Values that moved are listed; the others are counted. Names and reasons come from saved files, which anybody may have
+written: control characters are taken out, and characters that mean something in Markdown or annotations are escaped.
 """
 
 from __future__ import annotations
@@ -35,15 +35,19 @@ HEADER = ("what", "metric", "baseline", "now", "change", "allowed")
 
 @dataclass(frozen=True)
 class GateReport:
-    """title: the exit status' words. sentences: what was compared, and what it came to. lists: what moved."""
+    """The parts of a report, from top to bottom."""
 
     title: str
+    """The words of the exit status."""
     sentences: tuple[str, ...]
+    """What was compared, and with which result."""
     lists: tuple[Section, ...]
+    """The values that moved, and the tests without a verdict."""
     footnotes: tuple[str, ...]
 
 
 def gate_report(decision: Decision) -> GateReport:
+    """The report of a decision."""
     comparison = decision.comparison
     title = f"llm-gate: {decision.status.words}"
     reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}." if decision.reason else ""
@@ -58,7 +62,7 @@ def gate_report(decision: Decision) -> GateReport:
 
 
 def comparison_report(comparison: Comparison) -> GateReport:
-    """What moved between two runs, without a verdict on the whole."""
+    """The report of a comparison without a decision."""
     return GateReport(
         "llm-bench compare",
         (_baseline(comparison.base), f"Compared: {_describe(comparison.head)}", _counts(comparison)),
@@ -74,7 +78,6 @@ def _baseline(run: JudgedRun) -> str:
 
 
 def _describe(run: JudgedRun) -> str:
-
     provenance = run.provenance
     commit = f" of commit {provenance.commit[:12]}" if provenance.commit else ""
     branch = f" on {provenance.branch}" if provenance.branch else ""
@@ -83,7 +86,7 @@ def _describe(run: JudgedRun) -> str:
 
 
 def _counts(comparison: Comparison) -> str:
-    """How much was judged: the tests, and the values that block by their verdicts."""
+    """How many tests were judged, and how many values that block have each verdict."""
     others = Counter(one.coverage for one in comparison.uncovered)
     not_selected = others.pop(Coverage.NOT_SELECTED, 0)
     total = comparison.judged_tests + sum(others.values()) + _other_workloads(comparison)
@@ -123,7 +126,7 @@ def _lists(comparison: Comparison) -> Iterator[Section]:
 def _cut(
     header: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int, numeric: frozenset[int] = frozenset()
 ) -> Table:
-    """The first rows, and how many there are besides."""
+    """A table of the first rows, and a row that says how many more there are."""
     if len(rows) > most:
         more = (f"... and {len(rows) - most} more", *[""] * (len(header) - 1))
         rows = (*rows[:most], more)
@@ -131,8 +134,11 @@ def _cut(
 
 
 def _grouped(found: Sequence[Judgement]) -> Iterator[tuple[Judgement, int]]:
-    """Timings of a test move together: its first in the registry stands for them, with the number of the others. The
-    test that moved furthest comes first."""
+    """Each judgement to be shown, with the number of others that it stands for.
+
+    Timings of a test move together, so that the first in the registry stands for all of them. The test whose timings
+    moved furthest comes first.
+    """
     timings: dict[str, list[Judgement]] = defaultdict(list)
     for one in found:
         if one.metric.kind is Kind.TIMING:
@@ -144,7 +150,7 @@ def _grouped(found: Sequence[Judgement]) -> Iterator[tuple[Judgement, int]]:
 
 
 def _size(one: Judgement) -> float:
-    """How many times as large, or as small."""
+    """How many times as large, or as small, the value became."""
     ratio = one.ratio
     return max(ratio, 1 / ratio) if ratio else math.inf
 
@@ -162,7 +168,7 @@ def _row(one: Judgement, others: int) -> tuple[str, ...]:
 
 
 def change_text(one: Judgement) -> str:
-    """Signed and relative; where the probe was slower or faster, also the change before that was taken out."""
+    """The relative change with its sign. Where the probe was slower or faster, the change without the probe too."""
     if one.ratio is None or one.raw_ratio is None:
         return MISSING
     if one.slowdown == 1.0:
@@ -207,7 +213,7 @@ def _footnotes(comparison: Comparison) -> Iterator[str]:
 
 
 def gate_lines(report: GateReport, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters where names allow."""
+    """The report as lines of at most `width` characters. A longer name is not broken."""
     return harmless(_lines(report, width))
 
 
@@ -244,7 +250,7 @@ def _is_fine(one: Judgement, comparison: Comparison) -> bool:
 
 
 def gate_markdown(report: GateReport) -> str:
-    """For a pull request's comment or a step's summary."""
+    """The report as Markdown, for a pull request's comment or a CI step's summary."""
     lines = [f"## {escape(report.title)}", "", *(f"{escape(sentence)}  " for sentence in report.sentences)]
     for section in report.lists:
         lines += ["", f"### {escape(section.title)}", "", *markdown_table(section.table)]
@@ -253,7 +259,7 @@ def gate_markdown(report: GateReport) -> str:
 
 
 def github_annotations(decision: Decision) -> Iterator[str]:
-    """GitHub's workflow commands: an error for each failure."""
+    """GitHub's workflow commands that show an error for each failure."""
     title = _property(f"llm-gate: {decision.status.words}")
     for subject, message in failures(decision):
         file = f"file={_property(subject.partition('::')[0])}," if "::" in subject else ""
@@ -261,7 +267,7 @@ def github_annotations(decision: Decision) -> Iterator[str]:
 
 
 def failures(decision: Decision) -> Iterator[tuple[str, str]]:
-    """Each test or variant that regressed, with its values; where the gate failed otherwise, its words and why."""
+    """Each test or variant that regressed, with its values. Of another failure, its words and the reason."""
     if decision.status is ExitStatus.REGRESSED and decision.comparison is not None:
         for subject, sentences in regressions(decision.comparison).items():
             yield subject, "; ".join(sentences)
@@ -270,7 +276,7 @@ def failures(decision: Decision) -> Iterator[tuple[str, str]]:
 
 
 def regressions(comparison: Comparison, force: Force = Force.BLOCKING) -> dict[str, list[str]]:
-    """By test or variant, a sentence for each value of that force that regressed."""
+    """By test or variant, a sentence for each value that regressed by a rule of that force."""
     found: dict[str, list[str]] = defaultdict(list)
     for one in comparison.with_verdict(Verdict.REGRESSED, force):
         _, metric, base, now, change, allowed = _row(one, 0)

@@ -23,7 +23,7 @@ DISPENSABLE = ("machine", "model", "fingerprint", "measured")
 
 
 def history_table(runs: Sequence[Heading], storage: Path, most: int) -> Table:
-    """A row a run, in their order, of the last `most`; named so that the name tells it from all of them."""
+    """A row for each of the last `most` runs, in their order, with a name that tells it from all the runs."""
     one_machine = len({run.path.parent for run in runs}) < 2
     rows = tuple(_row(run, run.path.name if one_machine else name_in(storage, run.path)) for run in runs[-most:])
     return Table(HEADER, rows, frozenset({HEADER.index("measured")}))
@@ -45,27 +45,30 @@ def _row(run: Heading, file: str) -> tuple[str, ...]:
 
 
 def run_name(file: str) -> str:
-    """As one would type it to name the run: the number alone where --benchmark-autosave gave the rest of the name."""
+    """The name that a user types for the run: the number alone where --benchmark-autosave gave the rest of the name."""
     folder, slash, name = file.removesuffix(".json").rpartition("/")
     autosaved = AUTOSAVED.fullmatch(name)
     return folder + slash + (autosaved[1] if autosaved else name)
 
 
 def time_cell(run: Heading) -> str:
+    """When the run started, in UTC."""
     return MISSING if run.started == LONG_AGO else f"{run.started:%Y-%m-%d %H:%M}"
 
 
 def commit_cell(provenance: Provenance) -> str:
-    """Marked where what was measured isn't quite that commit."""
+    """The commit's id, shortened, with a mark where there were uncommitted changes."""
     short = provenance.commit[:COMMIT_DIGITS] or MISSING
     return short + DIRTY if provenance.dirty else short
 
 
 def state_cell(run: Heading) -> str:
+    """The run's state, and why it was blessed."""
     return f"{run.state}, blessed: {run.blessing.reason}" if run.blessing else str(run.state)
 
 
 def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Path) -> dict[str, Any]:
+    """The list for programs."""
     return {
         "storage": str(storage),
         "runs": [_entry(run, storage) for run in runs],

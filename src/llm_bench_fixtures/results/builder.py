@@ -1,4 +1,4 @@
-"""Gathers a run's results while it goes on, so that whatever has finished is there when it ends early."""
+"""Gathers a run's results while it goes on, so that what has finished is kept when the run ends early."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RunBuilder:
-    """Variants and records in the order in which they came. A variant or test that comes again replaces the first."""
+    """Keeps variants and records in the order in which they came. One that comes again replaces the first."""
 
     def __init__(self, reference: str) -> None:
         self.reference = reference
@@ -26,7 +26,7 @@ class RunBuilder:
 
     @property
     def has_variants(self) -> bool:
-        """Whether the run came so far as to load, or try to load, a model."""
+        """Whether the run loaded a model, or tried to."""
         return bool(self._variants)
 
     def variant(self, identifier: str) -> VariantResult:
@@ -34,22 +34,24 @@ class RunBuilder:
         return self._variants[identifier]
 
     def add_variant(self, variant: VariantResult) -> None:
+        """Keep the variant in place of one of the same id."""
         self._variants[variant.id] = variant
 
     def add_equivalence(self, identifier: str, found: Equivalence) -> None:
-        """What became of one way to run the variant. Raises KeyError for one that never began to load."""
+        """Add the result of one way to run the variant. Raises KeyError for a variant that never began to load."""
         variant = self._variants[identifier]
         self.add_variant(replace(variant, equivalence=(*variant.equivalence, found)))
 
     def add_instrumentation(self, identifier: str, ratios: tuple[float, ...]) -> None:
-        """What taking the tokens' times costs the variant."""
+        """Keep what taking the tokens' times costs the variant, as in Run.instrumentation_ratios."""
         self._instrumentation_ratios[identifier] = ratios
 
     def add_record(self, record: Record) -> None:
+        """Keep the record in place of one of the same test."""
         self._records[record.test] = record
 
     def add_outcome(self, record: Record) -> None:
-        """A skip or an error. What was measured before a test failed is kept, and marked."""
+        """Keep a skip or an error. What was measured before a test failed stays, with the new status and reason."""
         measured = self._records.get(record.test)
         if measured is not None:
             record = replace(measured, status=record.status, reason=record.reason)

@@ -1,4 +1,4 @@
-"""Runs as JSON: schema version 3, described in docs/results.md. No NaN, no infinity."""
+"""Runs as JSON of schema version 3, which docs/results.md describes. It holds no NaN and no infinity."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def write_run(run: Run, path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the file, so that a reader never sees half of it. Raises UnwritableFile."""
+    """Write the file in one step, so that a reader never sees half of it. Raises UnwritableFile."""
     with replacing(path) as scratch:
         scratch.write_text(text, encoding="utf-8", errors="replace")  # the name of a file may be no text at all
 
 
 def append_text(path: Path, text: str) -> None:
-    """Add to the file: what others wrote to a CI step's summary stays. Raises UnwritableFile."""
+    """Add to the file, because others write to a CI step's summary too. Raises UnwritableFile."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8", errors="replace") as file:
@@ -77,8 +77,10 @@ def append_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """An empty file beside `path`, to be written, which then takes its place. Where the block raises, `path` is as it
-    was. Its name can't be foreseen, so that no link and no half of an earlier one lies there. Raises UnwritableFile.
+    """Yields the path of an empty file beside `path`, which takes the place of `path` after the block.
+
+    Where the block raises, `path` stays as it was. The file's name is random, so that no link that others made and no
+    rest of an earlier file lies there. Raises UnwritableFile.
     """
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -105,7 +107,7 @@ def read_run(path: str | Path) -> Run:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Raises UnreadableResults."""
+    """The content of a file. Raises UnreadableResults."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -113,7 +115,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def check_schema(data: bytes, path: str | Path) -> None:
-    """Raise UnreadableResults unless this is the JSON of a run of the schema version that this reads."""
+    """Raise UnreadableResults unless the JSON is a run's, of the schema version that this program reads."""
     try:
         found = decode(data, Schema, path)
     except DamagedResults:  # a list, say
@@ -124,15 +126,15 @@ def check_schema(data: bytes, path: str | Path) -> None:
 
 
 def check_version(version: object, path: str | Path) -> None:
-    """Raise UnreadableResults for another schema version than this reads."""
+    """Raise UnreadableResults unless this program reads the schema version."""
     if version != SCHEMA_VERSION:
         raise UnreadableResults(f"{path} is of schema version {version!r}; this reads {SCHEMA_VERSION}")
 
 
 def decode(data: bytes, kind: type[T], path: str | Path) -> T:
-    """The value in the JSON, its types checked; fields that the type doesn't know are for other readers.
+    """The value in the JSON, with its types checked. Fields that the type doesn't have are skipped.
 
-    Raises UnreadableResults that names the file, and DamagedResults with the place where it is JSON of another shape.
+    Raises UnreadableResults that names the file, or DamagedResults with the place where the JSON has another shape.
     """
     try:
         return msgspec.json.decode(data, type=kind)
@@ -144,12 +146,12 @@ def decode(data: bytes, kind: type[T], path: str | Path) -> T:
 
 @dataclass(frozen=True)
 class Schema:
-    """By what a file says which form it has."""
+    """The fields by which a file says what it holds."""
 
     schema: Any = None
     version: Any = None
 
 
 def read_results(path: str | Path) -> pd.DataFrame:
-    """The table of a `results.json`: the same DataFrame that its run had. Raises UnreadableResults."""
+    """The table of a `results.json`: the DataFrame that its run had. Raises UnreadableResults."""
     return run_table(read_run(path))
