@@ -20,10 +20,10 @@ from llm_bench_fixtures.gate.comparison import (
     compare_runs,
     leaves_out,
 )
-from llm_bench_fixtures.gate.rules import Force, Rules, parse_rules
+from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import saved_run
-from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, registry
+from llm_bench_fixtures.results.metrics import METRICS, Direction, Force, Kind, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, Status
 
 TEST = "benchmarks/test_precision.py::test_precision[-fp32]"

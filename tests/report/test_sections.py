@@ -193,7 +193,7 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
     own = make_record(scenario="my_chat")
     titles = [item.title for item in document_of(make_run([own, *full_run().records], full_run().variants)).sections]
     assert titles == [
-        "Phases and limits",
+        "Prefill and decode",
         "Steadiness",
         "Memory and exact counts",
         "Quality",

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from llm_bench_fixtures.gate.rules import Force, Rule, Rules
+from llm_bench_fixtures.gate.rules import Rule, Rules
 from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio, paired_margin
 from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of
 from llm_bench_fixtures.history.saved import SavedRecord, SavedRun
-from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
+from llm_bench_fixtures.results.metrics import Direction, Force, Kind, Metric, Unit
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
 from llm_bench_fixtures.results.probe import machine_slowdown
 from llm_bench_fixtures.results.record import Status, VariantResult

@@ -9,9 +9,9 @@ from enum import StrEnum
 from llm_bench_fixtures.errors import UnknownName
 from llm_bench_fixtures.gate.comparison import Comparison, Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.metrics import Force
 from llm_bench_fixtures.results.record import RunState
 
 

@@ -65,7 +65,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Times:
-    """One round. The metrics of results/phases.py; None where the workload has no such value."""
+    """One round. The metrics of results/prefill_decode.py; None where the workload has no such value."""
 
     latency_s: float
     ttft_s: float | None

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 from llm_bench_fixtures.errors import UnknownName
 from llm_bench_fixtures.gate.comparison import Comparison, Judgement
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.paired.carried import compare_carried
 from llm_bench_fixtures.paired.sequential import alpha_of_look
 from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation, resolvable
 from llm_bench_fixtures.paired.trial import Trial
+from llm_bench_fixtures.results.metrics import Force
 
 SCHEMA = "llm-bench-fixtures/pair"
 VERSION = 1

@@ -16,13 +16,12 @@ from pathlib import Path
 from llm_bench_fixtures.gate.comparison import Comparison, Coverage, Judgement, Uncovered
 from llm_bench_fixtures.gate.decision import Outcome
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import SavedRun
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_share, with_unit
-from llm_bench_fixtures.results.metrics import Kind
+from llm_bench_fixtures.results.metrics import Force, Kind
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.text import harmless, printable
 

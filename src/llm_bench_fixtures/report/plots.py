@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.results import phases
+from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.spread import quartiles
@@ -170,7 +170,7 @@ def _error(record: Record, name: str, value: float) -> tuple[float, float]:
     """Distances from the median, drawn as `value`, to the rounds' quartiles."""
     if name != "ttft_s":
         return _relative_error(record, value)
-    low, median, high = quartiles(phases.per_round(record, phases.ttft_s))
+    low, median, high = quartiles(prefill_decode.per_round(record, prefill_decode.ttft_s))
     return value * (1 - low / median), value * (high / median - 1)
 
 

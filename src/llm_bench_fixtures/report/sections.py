@@ -19,7 +19,7 @@ from llm_bench_fixtures.report.flags import flags
 from llm_bench_fixtures.report.takeaways import takeaways
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
-from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, noise_floor
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 from llm_bench_fixtures.results.table import common_workload
@@ -56,18 +56,6 @@ SCENARIOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "edge_prompts": ("Edge prompts", ("ttft_s", "tpot_s", "output_tokens_per_s", "prompt_tokens")),
 }
-BASELINE = (
-    "latency_mean_s",
-    "ttft_s",
-    "tpot_s",
-    "output_tokens_per_s",
-    "ms_per_token",
-    "new_tokens",
-    "prompt_tokens",
-    "load_s",
-    "weight_bytes",
-    "peak_rss_bytes",
-)
 OTHER_COLUMNS = ("ttft_s", "tpot_s", "output_tokens_per_s", "prompt_tokens", "new_tokens")
 
 
@@ -146,8 +134,8 @@ def _baseline(run: Run, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, st
     yield "Variant", _name(variant)
     yield "Workload", describe_workload(record)
     yield "Latency", latency_cell(record)
-    for name in BASELINE:
-        yield metrics[name].title, with_unit(metrics[name].of(record, variant), metrics[name])
+    for metric in shown_in(ReportTable.REFERENCE, metrics):
+        yield metric.title, with_unit(metric.of(record, variant), metric)
     if variant.quality_note:
         yield "Quality", variant.quality_note
     for name, metric in metrics.items():

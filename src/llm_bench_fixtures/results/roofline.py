@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from llm_bench_fixtures.measure.work import roofline_s
-from llm_bench_fixtures.results import phases
+from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.record import Record, VariantResult
 
-_prefill_s = phases.median_of_rounds(phases.prefill_s)
-_decode_s = phases.median_of_rounds(phases.decode_s)
+_prefill_s = prefill_decode.median_of_rounds(prefill_decode.prefill_s)
+_decode_s = prefill_decode.median_of_rounds(prefill_decode.decode_s)
 
 
 def mbu(record: Record, variant: VariantResult) -> float | None:

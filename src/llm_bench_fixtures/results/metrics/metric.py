@@ -1,0 +1,123 @@
+"""What a metric is: `Metric` and the choices that its row is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from llm_bench_fixtures.results.record import Record, VariantResult
+
+
+class Direction(StrEnum):
+    HIGHER_IS_BETTER = "higher is better"
+    LOWER_IS_BETTER = "lower is better"
+    NEITHER = "neither"
+
+
+class Kind(StrEnum):
+    TIMING = "timing"
+    MEMORY = "memory"
+    QUALITY = "quality"
+    EXACT = "exact"
+
+
+class Unit(StrEnum):
+    """Base units. How they are shown is the formatter's business."""
+
+    SECONDS = "s"
+    MILLISECONDS_PER_TOKEN = "ms/token"
+    TOKENS_PER_SECOND = "tokens/s"
+    TOKENS = "tokens"
+    BYTES = "bytes"
+    NATS_PER_TOKEN = "nats/token"
+    JOULES = "J"
+    TOKENS_PER_JOULE = "tokens/J"
+    FLOPS = "FLOP"
+    SHARE = "share"
+    COUNT = "count"
+    NONE = ""
+
+
+class ReportTable(StrEnum):
+    """The report's tables whose columns are metrics, the scenarios' tables aside."""
+
+    SUMMARY = "summary"
+    REFERENCE = "reference"
+    PREFILL_DECODE = "prefill and decode"
+    STEADINESS = "steadiness"
+    MEMORY = "memory and exact counts"
+    TEXTS = "generated texts"  # within the table of quality, which has every metric of that kind
+
+
+class Force(StrEnum):
+    """What a change beyond the tolerance does."""
+
+    BLOCKING = "blocking"
+    ADVISORY = "advisory"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How finely a metric is compared.
+
+    A value passes while it is within `relative` (0.05: up to 1.05 times, or down to a 1.05th) or `absolute` (in the
+    metric's unit) of the baseline's. floor: a relative change that no uncertainty excuses.
+    """
+
+    relative: float = 0.0
+    absolute: float = 0.0
+    force: Force = Force.BLOCKING
+    floor: float | None = None
+
+
+NEVER_JUDGED = Tolerance(force=Force.OFF)
+MLPERF_FLOOR = 1 / 0.99 - 1  # of MLPerf's inference rules: at least 99 % of the reference's quality
+
+BY_KIND: Mapping[Kind, Tolerance] = {
+    Kind.EXACT: Tolerance(),
+    Kind.MEMORY: Tolerance(relative=0.10, absolute=16e6),
+    Kind.QUALITY: Tolerance(relative=0.01, force=Force.ADVISORY),
+    Kind.TIMING: Tolerance(relative=0.10, force=Force.ADVISORY),
+}
+
+Value: TypeAlias = Callable[[Record, VariantResult], float | None]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One reported quantity: a row that says everything about it.
+
+    column: its short title in tables.
+    value: computes it from what was stored; None means that it is looked up by name in the record's extra values, then
+    in the variant's quality values.
+    tables: the report's tables that it stands in, with its place there; the columns of a table are in the order of
+    these numbers.
+    tolerance: how finely it is compared; None means as the others of its kind.
+    """
+
+    name: str
+    title: str
+    column: str
+    unit: Unit
+    direction: Direction
+    kind: Kind
+    formula: str
+    source: str = ""
+    value: Value | None = None
+    tables: Mapping[ReportTable, float] = field(default_factory=dict, hash=False)
+    tolerance: Tolerance | None = None
+
+    def of(self, record: Record, variant: VariantResult) -> float | None:
+        if self.value is not None:
+            return self.value(record, variant)
+        return record.extra.get(self.name, variant.quality.get(self.name))
+
+    @property
+    def default_tolerance(self) -> Tolerance:
+        """Its own, else its kind's. What has no better direction is never judged, unless it is exact."""
+        if self.direction is Direction.NEITHER and self.kind is not Kind.EXACT:
+            return NEVER_JUDGED
+        return self.tolerance or BY_KIND[self.kind]
