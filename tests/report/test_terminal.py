@@ -18,7 +18,7 @@ from run_factory import (
 )
 
 from llm_bench_fixtures.report.terminal import summary_lines
-from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
 
 WIDTHS = (60, 80, 120, 200)
@@ -72,6 +72,19 @@ def test_on_a_narrow_terminal_columns_go_the_least_needed_first() -> None:
     header = next(line for line in lines_of(full_run(), 80) if line.startswith("variant"))
     assert "top-1" not in header.split()
     assert "tokens/s" in header
+
+
+def test_a_projects_own_columns_give_way_before_ours() -> None:
+    own = Metric("mine", "Mine", "my own column", Unit.NONE, Direction.NEITHER, Kind.QUALITY, "mine")
+    variant = make_variant(quality={"perplexity": 20.0, "mine": 1.0})
+    run = make_run([make_record()], [variant])
+    wide, narrow = (
+        next(line for line in summary_lines(run, registry([own]), FOLDER, width) if line.startswith("variant"))
+        for width in (200, 105)
+    )
+    assert "my own column" in wide
+    assert "my own" not in narrow
+    assert "TTFT" in narrow  # the next of ours to give way
 
 
 @pytest.mark.parametrize("width", WIDTHS)

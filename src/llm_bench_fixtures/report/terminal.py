@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from llm_bench_fixtures.report.cells import instrumentation_sentences
@@ -14,9 +14,10 @@ from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Run
 
-# Columns that give way first on a narrow terminal, the least needed first.
-DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT", "speed-up")
 LABEL = "what ran"
+ESSENTIAL = ("variant", LABEL, "latency", "tokens/s", "perplexity")  # shown however narrow the terminal
+# The others give way there: first those that aren't named here, then these, the least needed first.
+DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT", "speed-up")
 
 
 def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: int) -> Iterator[str]:
@@ -29,7 +30,7 @@ def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: 
     section = summary_section(run, metrics)
     yield from _wrap(section.note, width)
     yield ""
-    yield from (line[:width] for line in columns(section.table, width, DISPENSABLE, LABEL))
+    yield from (line[:width] for line in columns(section.table, width, _dispensable(section.table.header), LABEL))
     sentences = takeaways(run)
     if sentences:
         yield ""
@@ -40,6 +41,10 @@ def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: 
         yield from _wrap(cost, width)
     yield ""
     yield f"Report: {folder / 'report.html'}"
+
+
+def _dispensable(header: Sequence[str]) -> tuple[str, ...]:
+    return (*(name for name in header if name not in (*ESSENTIAL, *DISPENSABLE)), *DISPENSABLE)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
