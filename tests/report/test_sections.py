@@ -22,7 +22,7 @@ from llm_bench_fixtures.report.document import Document, Section
 from llm_bench_fixtures.report.sections import build_document, header_line
 from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
-from llm_bench_fixtures.results.record import MemoryFacts, Run, Status
+from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 
 
 def document_of(run: Run) -> Document:
@@ -208,6 +208,38 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
         "Generated texts",
         "Skipped and failed",
     ]
+
+
+def test_a_scenario_says_how_it_is_shown() -> None:
+    """Its title and its columns, in the run's order of scenarios, which is not that of the records."""
+    shown = (
+        Scenario("second", "The second", ("peak_rss_bytes", "ttft_s")),
+        Scenario("first"),
+        Scenario("idle", "Never ran"),
+    )
+    records = [make_record(scenario=name) for name in ("my_first", "first", "second")]
+    sections = document_of(make_run(records, scenarios=shown)).sections
+    tables = {item.scenario: item for item in sections if item.scenario}
+    assert [(item.scenario, item.title) for item in tables.values()] == [
+        ("second", "The second"),
+        ("first", "First"),
+        ("my_first", "My first"),
+    ]
+    assert tables["second"].table.header == ("variant", "what ran", "latency", "peak memory", "TTFT", "remarks")
+    usual = ("variant", "what ran", "latency", "TTFT", "TPOT", "tokens/s", "prompt tokens", "new tokens", "remarks")
+    assert tables["first"].table.header == tables["my_first"].table.header == usual
+
+
+def test_a_scenario_without_a_workload_that_ran_has_no_table() -> None:
+    bare = replace(skipped_record("fp32", "why", scenario="batch"), workload=None)
+    assert "Batch size" not in [item.title for item in document_of(make_run([bare])).sections]
+
+
+def test_an_own_metric_among_a_scenarios_columns_stands_there_once() -> None:
+    own = Metric("mine", "Mine", "own column", Unit.NONE, Direction.NEITHER, Kind.EXACT, "mine")
+    run = make_run([make_record(extra={"mine": 1.0})], scenarios=(Scenario("precision", "", ("mine", "ttft_s")),))
+    header = section(build_document(run, registry([own])), "Precision").table.header
+    assert header == ("variant", "what ran", "latency", "own column", "TTFT", "remarks")
 
 
 def test_a_sweep_has_its_cases_together_and_a_column_for_them() -> None:

@@ -279,6 +279,7 @@ def test_directions_that_readers_rely_on() -> None:
                 "cuda_max_reserved_bytes forward_passes prefill_flops decode_flops"
             ),
         ),
+        (ReportTable.SCENARIO, "ttft_s tpot_s output_tokens_per_s prompt_tokens new_tokens"),
         (ReportTable.TEXTS, "first_divergent_token divergent_share"),
     ],
 )

@@ -20,7 +20,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
-from llm_bench_fixtures.plugin.items import identify, variant_of
+from llm_bench_fixtures.plugin.items import identify, scenarios_of, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
     HAS_BENCHMARKS,
@@ -34,11 +34,13 @@ from llm_bench_fixtures.plugin.judging import (
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     RUN,
+    SCENARIOS,
     SESSION,
     any_given,
     bench_session,
     check_settings,
     metrics_of,
+    or_usage_error,
     selected_variants,
     settings_of,
 )
@@ -52,7 +54,11 @@ if TYPE_CHECKING:
 MARKERS = (
     "llm_variants(*names): run the test on these variants only: ids, or the groups precision, quantization, reference",
     "llm_gate(METRIC=CHANGE, ...): what may change for the worse in this test, over all rules: perplexity='0.5%'",
-    "llm_scenario(name): the scenario that the test belongs to in the report; default: its file's name",
+    (
+        "llm_scenario(name, *, title, columns, order): the scenario that the test belongs to in the report, by default "
+        "its file's name; its section's title, the metrics that its table shows beside the latency, and its place "
+        "among the scenarios, the least first"
+    ),
 )
 
 
@@ -114,6 +120,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from llm_bench_fixtures.plugin.storage import keep_with_project
 
         keep_with_project(config)
+        config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
         order = [variant.id for variant in selected_variants(config)]
         items.sort(key=lambda item: order.index(variant.id) if (variant := variant_of(item)) else -1)
 

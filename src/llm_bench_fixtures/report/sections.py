@@ -21,42 +21,8 @@ from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, noise_floor
-from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
 from llm_bench_fixtures.results.table import common_workload
-
-# The scenarios of the suite in the order of the report: title, and the metrics that its table shows beside the latency.
-SCENARIOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "precision": (
-        "Precision",
-        ("ttft_s", "tpot_s", "output_tokens_per_s", "weight_bytes", "peak_rss_bytes", "perplexity"),
-    ),
-    "quantization": (
-        "Quantization",
-        ("ttft_s", "tpot_s", "output_tokens_per_s", "weight_bytes", "perplexity", "first_divergent_token"),
-    ),
-    "cache": ("KV cache", ("ttft_s", "tpot_s", "output_tokens_per_s", "cache_bytes", "peak_rss_bytes")),
-    "padding": (
-        "Padding",
-        (
-            "output_tokens_per_s",
-            "prefill_tokens_per_s",
-            "prefill_positions_per_s",
-            "prompt_tokens",
-            "padded_tokens",
-            "padding_share",
-        ),
-    ),
-    "batch": (
-        "Batch size",
-        ("output_tokens_per_s", "per_sample_latency_s", "ttft_s", "tpot_s", "padded_tokens", "peak_rss_bytes"),
-    ),
-    "prompt_length": (
-        "Prompt length",
-        ("ttft_s", "tpot_s", "prefill_tokens_per_s", "output_tokens_per_s", "cache_bytes", "peak_rss_bytes"),
-    ),
-    "edge_prompts": ("Edge prompts", ("ttft_s", "tpot_s", "output_tokens_per_s", "prompt_tokens")),
-}
-OTHER_COLUMNS = ("ttft_s", "tpot_s", "output_tokens_per_s", "prompt_tokens", "new_tokens")
 
 
 def build_document(run: Run, metrics: Mapping[str, Metric]) -> Document:
@@ -149,17 +115,22 @@ def _name(variant: VariantResult) -> str:
 
 
 def _scenario_sections(run: Run, metrics: Mapping[str, Metric]) -> Iterator[Section]:
-    """A table for each scenario that measured something, the suite's own first."""
-    found = dict.fromkeys(record.scenario for record in run.records)
-    for scenario in [
-        *(name for name in SCENARIOS if name in found),
-        *(name for name in found if name not in SCENARIOS),
-    ]:
-        title, columns = SCENARIOS.get(scenario, (scenario.replace("_", " ").capitalize(), OTHER_COLUMNS))
-        records = [record for record in run.records if record.scenario == scenario and record.workload is not None]
+    """A table for each scenario that measured something, in the run's order of them; then any that it doesn't name."""
+    named = {scenario.name: scenario for scenario in run.scenarios}
+    met = dict.fromkeys(record.scenario for record in run.records)
+    for scenario in {**named, **{name: Scenario(name) for name in met if name not in named}}.values():
+        records = [record for record in run.records if record.scenario == scenario.name and record.workload is not None]
         if records:
-            shown = [metrics[name] for name in columns] + added_metrics(run, metrics)
-            yield Section(title, _scenario_table(run, records, shown), scenario=scenario)
+            title = scenario.title or scenario.name.replace("_", " ").capitalize()
+            columns = _columns_of(scenario, metrics, added_metrics(run, metrics))
+            yield Section(title, _scenario_table(run, records, columns), scenario=scenario.name)
+
+
+def _columns_of(scenario: Scenario, metrics: Mapping[str, Metric], added: Sequence[Metric]) -> list[Metric]:
+    """Its own columns, or the usual ones; then the project's own metrics that aren't among them."""
+    own = [metrics[name] for name in scenario.columns if name in metrics]
+    columns = own or shown_in(ReportTable.SCENARIO, metrics)
+    return [*columns, *(metric for metric in added if metric not in columns)]
 
 
 def _scenario_table(run: Run, records: Sequence[Record], metrics: Sequence[Metric]) -> Table:

@@ -8,17 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.results.record import Provenance, Record, Run, VariantResult
+from llm_bench_fixtures.results.record import Provenance, Record, Run, Scenario, VariantResult
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence
 
 
 class RunBuilder:
-    """Variants and records in the order in which they came. A variant or test that comes again replaces the first."""
+    """Variants and records in the order in which they came. A variant or test that comes again replaces the first.
+
+    scenarios: how the report shows them, in its order.
+    """
 
     def __init__(self, reference: str) -> None:
         self.reference = reference
+        self.scenarios: tuple[Scenario, ...] = ()
         self._started = time.perf_counter()
         self._variants: dict[str, VariantResult] = {}
         self._records: dict[str, Record] = {}
@@ -66,4 +70,5 @@ class RunBuilder:
             {phase.value: seconds for phase, seconds in phase_s.items()},
             interrupted,
             dict(self._instrumentation_ratios),
+            scenarios=self.scenarios,
         )

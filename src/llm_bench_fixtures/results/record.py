@@ -189,13 +189,26 @@ class Provenance:
 
 
 @dataclass(frozen=True)
+class Scenario:
+    """How a family of benchmarks stands in the report.
+
+    title: of its section; empty for one that is made of the name. columns: the metrics by name that its table shows
+    beside the latency; empty for those that every table of the kind shows.
+    """
+
+    name: str
+    title: str = ""
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Run:
     """The records of one session.
 
     phase_s: seconds by what the session spent them on. instrumentation_ratios: by variant, of pairs of the same
     `generate`, seconds with its tokens' times taken / without. selection: what of the command line narrowed the tests.
     failed_tests: how many failed, measured or not. regressed: a gate found it worse than its baseline. refused: for
-    what else a gate turned it down.
+    what else a gate turned it down. scenarios: how those that were collected are shown, in the order of the report.
     """
 
     provenance: Provenance
@@ -210,6 +223,7 @@ class Run:
     failed_tests: int = 0
     regressed: bool = False
     refused: str = ""
+    scenarios: tuple[Scenario, ...] = ()
 
     @property
     def state(self) -> RunState:

@@ -41,9 +41,10 @@ class Unit(StrEnum):
 
 
 class ReportTable(StrEnum):
-    """The report's tables whose columns are metrics, the scenarios' tables aside."""
+    """The report's tables whose columns are metrics."""
 
     SUMMARY = "summary"
+    SCENARIO = "scenario"  # of one whose marker names no columns
     REFERENCE = "reference"
     PREFILL_DECODE = "prefill and decode"
     STEADINESS = "steadiness"
