@@ -17,8 +17,13 @@ from run_factory import (
     skipped_record,
 )
 
-from llm_bench_fixtures.report.takeaways import takeaways
+from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
+
+
+def takeaways(run: Run) -> list[str]:
+    return list(findings_of(run, registry()).takeaways)
 
 
 def only(sentences: list[str], word: str) -> str:

@@ -17,6 +17,7 @@ from run_factory import (
     skipped_record,
 )
 
+from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
@@ -26,7 +27,7 @@ FOLDER = Path("llm-bench-report")
 
 
 def lines_of(run: Run, width: int) -> list[str]:
-    return list(summary_lines(run, registry(), FOLDER, width))
+    return list(summary_lines(findings_of(run, registry()), FOLDER, width))
 
 
 def long_run() -> Run:
@@ -79,7 +80,11 @@ def test_a_projects_own_columns_give_way_before_ours() -> None:
     variant = make_variant(quality={"perplexity": 20.0, "mine": 1.0})
     run = make_run([make_record()], [variant])
     wide, narrow = (
-        next(line for line in summary_lines(run, registry([own]), FOLDER, width) if line.startswith("variant"))
+        next(
+            line
+            for line in summary_lines(findings_of(run, registry([own])), FOLDER, width)
+            if line.startswith("variant")
+        )
         for width in (200, 105)
     )
     assert "my own column" in wide

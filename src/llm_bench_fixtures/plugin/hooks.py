@@ -33,6 +33,7 @@ from llm_bench_fixtures.plugin.judging import (
 )
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
+    FINDINGS,
     RUN,
     SCENARIOS,
     SESSION,
@@ -177,15 +178,14 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 
 def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    if RUN in config.stash:
+    width = terminalreporter._tw.fullwidth
+    if FINDINGS in config.stash:
         from llm_bench_fixtures.report.terminal import summary_lines
 
-        for line in summary_lines(
-            config.stash[RUN], metrics_of(config), settings_of(config).report, terminalreporter._tw.fullwidth
-        ):
+        for line in summary_lines(config.stash[FINDINGS], settings_of(config).report, width):
             terminalreporter.write_line(line)
     if OUTCOME in config.stash:
-        for line in gate_summary(config, terminalreporter._tw.fullwidth):
+        for line in gate_summary(config, width):
             terminalreporter.write_line(line)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.plugin.session import BenchSession, Scorer
+    from llm_bench_fixtures.report.findings import Findings
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run, Scenario
 
@@ -31,6 +32,7 @@ SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
 SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # of the benchmarks that were collected
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once the report is written
+FINDINGS: pytest.StashKey[Findings] = pytest.StashKey()  # what the report says of it
 TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.report.cells import instrumentation_sentences
 from llm_bench_fixtures.report.columns import columns
-from llm_bench_fixtures.report.sections import header_line
-from llm_bench_fixtures.report.takeaways import takeaways
+from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.variants import summary_section
-from llm_bench_fixtures.results.metrics import Metric
-from llm_bench_fixtures.results.record import Run
 
 LABEL = "what ran"
 ESSENTIAL = ("variant", LABEL, "latency", "tokens/s", "perplexity")  # shown however narrow the terminal
@@ -20,23 +16,23 @@ ESSENTIAL = ("variant", LABEL, "latency", "tokens/s", "perplexity")  # shown how
 DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT", "speed-up")
 
 
-def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: int) -> Iterator[str]:
+def summary_lines(findings: Findings, folder: Path, width: int) -> Iterator[str]:
     """Lines of at most `width` characters."""
+    provenance = findings.run.provenance
     yield ""
-    yield f" llm-bench: {run.provenance.model} "[:width].center(width, "=")
-    yield from _wrap(header_line(run), width)
-    for candidate in run.provenance.passed_over:
+    yield f" llm-bench: {provenance.model} "[:width].center(width, "=")
+    yield from _wrap(findings.header, width)
+    for candidate in provenance.passed_over:
         yield from _wrap(f"Not used: {candidate}", width, indent="  ")
-    section = summary_section(run, metrics)
+    section = summary_section(findings)
     yield from _wrap(section.note, width)
     yield ""
     yield from (line[:width] for line in columns(section.table, width, _dispensable(section.table.header), LABEL))
-    sentences = takeaways(run)
-    if sentences:
+    if findings.takeaways:
         yield ""
-        for sentence in sentences:
-            yield from _wrap(f"- {sentence}", width, indent="  ")
-    for cost in instrumentation_sentences(run):
+    for sentence in findings.takeaways:
+        yield from _wrap(f"- {sentence}", width, indent="  ")
+    for cost in findings.instrumentation:
         yield ""
         yield from _wrap(cost, width)
     yield ""
