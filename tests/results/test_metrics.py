@@ -312,3 +312,11 @@ def test_an_own_metric_is_looked_up_in_the_record_then_in_the_variant() -> None:
     assert own_metric("mine").of(make_record(extra={"mine": 1.0}), variant) == 1.0
     assert own_metric("mine").of(make_record(), variant) == 2.0
     assert own_metric("mine").of(make_record(), make_variant()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("roofline_ttft_s", "roofline TTFT"), ("roofline_tpot_s", "roofline TPOT")]
+)
+def test_a_bound_from_the_machines_limits_is_called_its_roofline(name: str, column: str) -> None:
+    assert BY_NAME[name].column == column
+    assert BY_NAME[name].title.startswith("Roofline time ")

@@ -269,6 +269,6 @@ def decode_sentence(record: Record, variant: VariantResult | None) -> str:
         )
     per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
     return (
-        f"Decode of {record.variant} runs at {format_share(share)} of this machine's memory bandwidth; a perfect "
-        f"decoder would take {format_seconds(roofline_s)} {per}."
+        f"Decode of {record.variant} runs at {format_share(share)} of this machine's memory bandwidth; the "
+        f"roofline is {format_seconds(roofline_s)} {per}."
     )

@@ -62,8 +62,8 @@ MACHINE: tuple[Metric, ...] = (
     ),
     Metric(
         name="roofline_ttft_s",
-        title="Perfect time to first token",
-        column="perfect TTFT",
+        title="Roofline time to first token",
+        column="roofline TTFT",
         unit=Unit.SECONDS,
         direction=Direction.NEITHER,
         kind=Kind.TIMING,
@@ -74,8 +74,8 @@ MACHINE: tuple[Metric, ...] = (
     ),
     Metric(
         name="roofline_tpot_s",
-        title="Perfect time per output token",
-        column="perfect TPOT",
+        title="Roofline time per output token",
+        column="roofline TPOT",
         unit=Unit.SECONDS,
         direction=Direction.NEITHER,
         kind=Kind.TIMING,
