@@ -7,7 +7,6 @@ characters are taken out of all of them, and Markdown's and the annotations' own
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from llm_bench_fixtures.gate.decision import Outcome
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import SavedRun
+from llm_bench_fixtures.report.columns import title_line, wrapped
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_share, with_unit
@@ -204,13 +204,13 @@ def _footnotes(comparison: Comparison) -> Iterator[str]:
 
 
 def gate_lines(report: GateReport, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters where names allow."""
+    """Lines of at most `width` cells where names allow."""
     return harmless(_lines(report, width))
 
 
 def _lines(report: GateReport, width: int) -> Iterator[str]:
     yield ""
-    yield f" {report.title} "[:width].center(width, "=")
+    yield title_line(report.title, width)
     for sentence in report.sentences:
         yield from _wrap(sentence, width)
     for section in report.lists:
@@ -230,9 +230,7 @@ def _as_sentence(header: tuple[str, ...], row: tuple[str, ...]) -> str:
 
 
 def _wrap(text: str, width: int, indent: str = "", first: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-    )
+    return wrapped(text, width, indent, first, break_words=False)
 
 
 def _is_fine(one: Judgement, comparison: Comparison) -> bool:

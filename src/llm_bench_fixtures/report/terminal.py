@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.report.columns import columns
+from wcwidth import clip
+
+from llm_bench_fixtures.report.columns import columns, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.variants import summary_section
 
@@ -17,31 +18,28 @@ DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT
 
 
 def summary_lines(findings: Findings, folder: Path, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters."""
+    """Lines of at most `width` cells."""
     provenance = findings.run.provenance
     yield ""
-    yield f" llm-bench: {provenance.model} "[:width].center(width, "=")
-    yield from _wrap(findings.header, width)
+    yield title_line(f"llm-bench: {provenance.model}", width)
+    yield from wrapped(findings.header, width)
     for candidate in provenance.passed_over:
-        yield from _wrap(f"Not used: {candidate}", width, indent="  ")
+        yield from wrapped(f"Not used: {candidate}", width, indent="  ")
     section = summary_section(findings)
-    yield from _wrap(section.note, width)
+    yield from wrapped(section.note, width)
     yield ""
-    yield from (line[:width] for line in columns(section.table, width, _dispensable(section.table.header), LABEL))
+    dispensable = _dispensable(section.table.header)
+    yield from (clip(line, 0, width) for line in columns(section.table, width, dispensable, LABEL))
     if findings.takeaways:
         yield ""
     for sentence in findings.takeaways:
-        yield from _wrap(f"- {sentence}", width, indent="  ")
+        yield from wrapped(f"- {sentence}", width, indent="  ")
     for cost in findings.instrumentation:
         yield ""
-        yield from _wrap(cost, width)
+        yield from wrapped(cost, width)
     yield ""
     yield f"Report: {folder / 'report.html'}"
 
 
 def _dispensable(header: Sequence[str]) -> tuple[str, ...]:
     return (*(name for name in header if name not in (*ESSENTIAL, *DISPENSABLE)), *DISPENSABLE)
-
-
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
