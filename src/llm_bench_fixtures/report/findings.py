@@ -18,34 +18,37 @@ from llm_bench_fixtures.results.table import common_workload
 
 @dataclass(frozen=True)
 class SkippedOrFailed:
-    """Benchmarks of a variant that were skipped, or that failed, for the same reason. reason: its first line."""
+    """Benchmarks of a variant that were skipped, or that failed, for the same reason."""
 
     variant: str
     status: Status
     reason: str
+    """Its first line."""
     benchmarks: int
+    """How many."""
 
 
 @dataclass(frozen=True)
 class Findings(Evidence):
-    """Everything that the report says of a run beyond its numbers.
-
-    metrics: the registry with the project's own; added: those of the project that the run has values for.
-    header: the line that says what was loaded. warnings: what a reader must not miss.
-    takeaways: what follows from the records, the most useful first.
-    flags: what is unusual about a record, by its test; variant_flags: about a variant, by its id.
-    instrumentation: what taking the tokens' times costs, a sentence a variant.
-    """
+    """Everything that the report says of a run beyond its numbers."""
 
     metrics: Mapping[str, Metric]
+    """The registry with the project's own, by name."""
     added: tuple[Metric, ...]
+    """The project's own metrics that the run has values for."""
     header: str
+    """What was loaded, and where it ran."""
     warnings: tuple[str, ...]
+    """What a reader must not miss."""
     takeaways: tuple[str, ...]
+    """What follows from the records, the most useful first."""
     flags: Mapping[str, tuple[str, ...]]
+    """What is unusual about a record, by its test."""
     variant_flags: Mapping[str, tuple[str, ...]]
+    """What is unusual about a variant, by its id."""
     skipped_or_failed: tuple[SkippedOrFailed, ...]
     instrumentation: tuple[str, ...]
+    """What taking the tokens' times costs, a sentence a variant."""
 
 
 def findings_of(run: Run, metrics: Mapping[str, Metric]) -> Findings:

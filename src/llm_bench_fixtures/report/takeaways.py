@@ -24,17 +24,15 @@ _METRIC = {metric.name: metric for metric in METRICS}
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the sentences rest on.
-
-    common: by variant, in the run's order, its record of the workload that most variants ran.
-    noise: how far apart identical work comes out.
-    decode: `decode_sentence` of the reference's record.
-    """
+    """What the sentences rest on."""
 
     run: Run
     common: Mapping[str, Record]
+    """By variant, in the run's order: its record of the workload that most variants ran."""
     noise: NoiseFloor
+    """How far apart identical work comes out."""
     decode: str
+    """How near the reference's decode comes to the machine's limits; empty where that isn't known."""
 
     @property
     def reference(self) -> Record | None:

@@ -190,15 +190,13 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Scenario:
-    """How a family of benchmarks stands in the report.
-
-    title: of its section; empty for one that is made of the name. columns: the metrics by name that its table shows
-    beside the latency; empty for those that every table of the kind shows.
-    """
+    """How the report shows a scenario."""
 
     name: str
     title: str = ""
+    """Of its section; empty for one that is made of the name."""
     columns: tuple[str, ...] = ()
+    """The metrics, by name, that its table shows beside the latency; empty for the usual ones."""
 
 
 @dataclass(frozen=True)

@@ -62,16 +62,15 @@ class Force(StrEnum):
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How finely a metric is compared.
-
-    A value passes while it is within `relative` (0.05: up to 1.05 times, or down to a 1.05th) or `absolute` (in the
-    metric's unit) of the baseline's. floor: a relative change that no uncertainty excuses.
-    """
+    """How finely a metric is compared: a value passes while it is within `relative` or `absolute` of the baseline's."""
 
     relative: float = 0.0
+    """0.05 allows up to 1.05 times the baseline's value, or down to a 1.05th of it."""
     absolute: float = 0.0
+    """In the metric's unit."""
     force: Force = Force.BLOCKING
     floor: float | None = None
+    """A relative change that no uncertainty excuses."""
 
 
 NEVER_JUDGED = Tolerance(force=Force.OFF)
@@ -89,27 +88,28 @@ Value: TypeAlias = Callable[[Record, VariantResult], float | None]
 
 @dataclass(frozen=True)
 class Metric:
-    """One reported quantity: a row that says everything about it.
-
-    column: its short title in tables.
-    value: computes it from what was stored; None means that it is looked up by name in the record's extra values, then
-    in the variant's quality values.
-    tables: the report's tables that it stands in, with its place there; the columns of a table are in the order of
-    these numbers.
-    tolerance: how finely it is compared; None means as the others of its kind.
-    """
+    """One reported quantity: a row that says everything about it."""
 
     name: str
+    """By which it is stored, and named in options."""
     title: str
+    """In a sentence or a list."""
     column: str
+    """In the header of a table: short."""
     unit: Unit
     direction: Direction
     kind: Kind
     formula: str
+    """In words."""
     source: str = ""
+    """The publication or the tool that the formula is from."""
     value: Value | None = None
+    """Computes it from what was stored. None: it is looked up by name in the record's extra values, then in the
+    variant's quality values."""
     tables: Mapping[ReportTable, float] = field(default_factory=dict, hash=False)
+    """The report's tables that show it. A table's columns are in the order of these numbers."""
     tolerance: Tolerance | None = None
+    """How finely it is compared. None: as its kind is."""
 
     def of(self, record: Record, variant: VariantResult) -> float | None:
         if self.value is not None:
