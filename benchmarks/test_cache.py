@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures import CacheKind
 
 pytestmark = pytest.mark.llm_scenario(
     "cache",

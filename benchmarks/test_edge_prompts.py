@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_bench_fixtures.workloads import EDGE_PROMPTS
+from llm_bench_fixtures import EDGE_PROMPTS
 
 pytestmark = pytest.mark.llm_scenario(
     "edge_prompts", title="Edge prompts", order=70, columns=("ttft_s", "tpot_s", "output_tokens_per_s", "prompt_tokens")

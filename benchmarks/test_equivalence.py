@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_bench_fixtures.measure.equivalence import Way
+from llm_bench_fixtures import Way
 
 PROMPTS = 2
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_bench_fixtures.workloads import Padding, Side
+from llm_bench_fixtures import Padding, Side
 
 pytestmark = pytest.mark.llm_scenario(
     "padding",

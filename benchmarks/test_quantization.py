@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_bench_fixtures.workloads import STANDARD_PROMPTS
+from llm_bench_fixtures import STANDARD_PROMPTS
 
 pytestmark = pytest.mark.llm_scenario(
     "quantization",

@@ -6,8 +6,10 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test may reach the network
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small gain nothing from threads, and lose to busy cores
+os.environ.pop("PYTEST_XDIST_WORKER", None)  # the runs that the tests start are nobody's workers, and do time
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -59,9 +61,16 @@ def cpu() -> Device:
 
 
 @pytest.fixture(scope="session")
-def session_store(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
+def shared_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this test session, the same in all processes that pytest-xdist runs it in."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if hasattr(request.config, "workerinput") else own
+
+
+@pytest.fixture(scope="session")
+def session_store(shared_folder: Path) -> ArtifactStore:
     """Exports and quantized models of this test session."""
-    return ArtifactStore(tmp_path_factory.mktemp("artifacts"))
+    return ArtifactStore(shared_folder / "artifacts")
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ INI = """[pytest]
 llm_variants = fp32
 llm_new_tokens = 2
 llm_rounds = 2
-llm_precision = 0
+llm_max_noise = 0
 llm_limits_time = 0
 llm_corpus = corpus.txt
 """

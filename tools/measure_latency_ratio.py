@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
         report = f"--llm-report={folder}/report"
         options = [
             f"--llm-rounds={ROUNDS}",
-            "--llm-precision=0",
+            "--llm-max-noise=0",
             "--llm-variants=fp32",
             "--rootdir",
             folder,

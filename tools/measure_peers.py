@@ -99,7 +99,7 @@ def measure_ours(model: str, rounds: int) -> Times:
         options = [
             f"--llm-model={model}",
             f"--llm-rounds={rounds}",
-            "--llm-precision=0",
+            "--llm-max-noise=0",
             f"--llm-warmup-rounds={WARMUP_ROUNDS}",
             "--llm-variants=fp32",
             "--llm-device=cpu",

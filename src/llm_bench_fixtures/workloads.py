@@ -43,6 +43,8 @@ class CacheKind(StrEnum):
 
 
 class Side(StrEnum):
+    """Where padding goes."""
+
     LEFT = "left"
     RIGHT = "right"
 

@@ -9,29 +9,22 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from run_factory import full_run, make_provenance, make_record, make_run, make_variant, make_workload, skipped_record
+from run_factory import full_run, make_provenance, make_record, make_run, make_variant, make_workload
 
-from llm_bench_fixtures.gate.comparison import (
-    CLOCKED,
-    Comparison,
-    Coverage,
-    Judgement,
-    at_base_speed,
-    compare_runs,
-    leaves_out,
-)
+from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
+from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import saved_run
-from llm_bench_fixtures.results.metrics import METRICS, Direction, Force, Kind, registry
-from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, Status
+from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.results.metrics import METRICS, Force, Kind, registry
+from llm_bench_fixtures.results.record import MemoryFacts, Run
 
 TEST = "benchmarks/test_precision.py::test_precision[-fp32]"
 METRIC = {metric.name: metric for metric in METRICS}
 
 
 def compared(base: Run, head: Run, rules: str = "") -> Comparison:
-    return compare_runs(saved_run(base), saved_run(head), Rules(parse_rules(rules)), registry())
+    return compare_runs(judged_run(base), judged_run(head), Rules(parse_rules(rules)), registry())
 
 
 def verdict(comparison: Comparison, metric: str, subject: str = TEST) -> Judgement:
@@ -197,48 +190,6 @@ def test_another_workload_is_named_and_not_judged() -> None:
     assert comparison.judged_tests == 0
 
 
-def coverage(base: list[Record], head: list[Record], **changes: Any) -> dict[str, tuple[Coverage, str]]:
-    comparison = compared(make_run(base), make_run(head, **changes))
-    return {one.test: (one.coverage, one.reason) for one in comparison.uncovered}
-
-
-def test_each_test_that_has_no_verdict_is_named() -> None:
-    kept, other = make_record(), make_record(scenario="cache", case="off")
-    name = other.test
-    too_long = skipped_record("fp32", "too long", scenario="cache", case="off")
-    failed = replace(too_long, status=Status.ERROR, reason="OutOfMemory")
-    idle = replace(too_long, status=Status.NOT_MEASURED, reason="--benchmark-disable")
-    assert coverage([kept], [kept, other]) == {name: (Coverage.NEW, "")}
-    assert coverage([kept, other], [kept]) == {name: (Coverage.VANISHED, "")}
-    assert coverage([kept, other], [kept, too_long]) == {name: (Coverage.SKIPPED, "too long")}
-    assert coverage([kept, other], [kept, failed]) == {name: (Coverage.ERRORED, "OutOfMemory")}
-    assert coverage([kept, other], [kept, idle]) == {name: (Coverage.NOT_MEASURED, "--benchmark-disable")}
-    assert coverage([kept, too_long], [kept, other]) == {name: (Coverage.NEW, "the baseline says: too long")}
-    assert coverage([kept, too_long], [kept, too_long]) == {}
-    assert coverage([kept, other], [kept], selection=("-k precision",)) == {name: (Coverage.NOT_SELECTED, "")}
-
-
-@pytest.mark.parametrize(
-    ("selection", "is_left_out"),
-    [
-        (("benchmarks",), False),
-        (("benchmarks/test_cache.py",), True),
-        (("benchmarks/test_precision.py",), False),
-        (("benchmarks/test_precision.py::test_precision",), False),
-        ((".",), False),
-        (("bench",), True),
-        (("benchmarks", "-k cache"), True),
-        (("benchmarks", "--llm-variants fp32,bf16"), False),
-        (("benchmarks", "--llm-variants bf16"), True),
-    ],
-)
-def test_a_test_is_left_out_only_where_the_command_line_explains_it(
-    selection: tuple[str, ...], is_left_out: bool
-) -> None:
-    (record,) = saved_run(one_record()).records
-    assert leaves_out(selection, record) is is_left_out
-
-
 def test_peak_memory_blocks_only_where_the_same_ran_before_in_the_process() -> None:
     """Bug: a benchmark that was added raised the peak of those after it, and turned them red."""
     first, second = make_record(scenario="a", memory=MemoryFacts(10**8)), make_record(memory=MemoryFacts(10**8))
@@ -295,17 +246,24 @@ def test_a_run_whose_times_fly_apart_does_not_excuse_itself() -> None:
     assert [one.metric.name for one in found] == ["latency_s"]
 
 
+def same_work(*medians_s: float) -> Run:
+    """As many tests of one workload."""
+    return make_run([make_record(median_s=median_s, scenario=f"s{n}") for n, median_s in enumerate(medians_s)])
+
+
+def test_the_smaller_of_the_two_noise_floors_counts() -> None:
+    """Five tests make ten pairs, of which four differ: by 1.02 in the baseline, by 1.3 in the run. The fifth test takes
+    1.3 / 1.02 = 1.27 times as long: more than 1.02, less than 1.3."""
+    base, head = same_work(1, 1, 1, 1, 1.02), same_work(1, 1, 1, 1, 1.3)
+    comparison = compared(base, head, "latency_s:10%")
+    assert (comparison.floor.pairs, comparison.floor.log_ratio) == (10, pytest.approx(math.log(1.02)))
+    (regressed,) = comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
+    assert regressed.ratio == pytest.approx(1.3 / 1.02)
+    assert compared(head, base).floor == comparison.floor
+
+
 def test_another_thing_that_ran_is_noted() -> None:
     fell_back = make_run([make_record()], [make_variant(label="float32 (float16 requested; CPU)")])
     assert compared(one_record(), fell_back).notes == (
         "fp32 ran as float32 (float16 requested; CPU); in the baseline as float32",
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("latency_s", 2.0), ("ms_per_token", 2.0), ("decode_tokens_per_s", 8.0), ("energy_j", 4.0), ("mbu", 4.0)],
-)
-def test_only_what_a_clock_measured_is_taken_to_the_baselines_speed(name: str, expected: float) -> None:
-    assert at_base_speed(4.0, METRIC[name], slowdown=2.0) == expected
-    assert METRIC[name].direction is not Direction.NEITHER

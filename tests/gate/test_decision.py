@@ -1,19 +1,18 @@
-"""The gate's outcome: every exit status once, and which comes before which."""
+"""The gate's decision: every exit status once, and which comes before which."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload, skipped_record
 
-from llm_bench_fixtures.errors import UnknownName
+from llm_bench_fixtures.gate.allowances import parse_missing
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.decision import Missing, Outcome, decide, no_baseline, parse_missing
+from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.history.saved import saved_run
+from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run, Status
 
@@ -27,8 +26,8 @@ SLOWER = replace(BASE, records=(make_record(median_s=2.0), BASE.records[1]))
 IDLE = replace(BASE, records=tuple(replace(one, status=Status.NOT_MEASURED, rounds_s=()) for one in BASE.records))
 
 
-def outcome(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail") -> Outcome:
-    comparison = compare_runs(saved_run(base), saved_run(head), Rules(parse_rules(rules)), registry())
+def decision(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail") -> Decision:
+    comparison = compare_runs(judged_run(base), judged_run(head), Rules(parse_rules(rules)), registry())
     return decide(comparison, parse_missing(missing))
 
 
@@ -46,13 +45,13 @@ def outcome(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail")
         (ONE_TEST, BASE, "", ExitStatus.COVERAGE, "not the baseline's tests: 1 vanished"),
         (replace(ONE_TEST, selection=("-k precision",)), BASE, "", ExitStatus.PASSED, ""),
         (replace(BASE, records=(BASE.records[0], TOO_LONG)), BASE, "", ExitStatus.COVERAGE, "1 skipped"),
-        (replace(BASE, interrupted=True), BASE, "", ExitStatus.COVERAGE, "this run is no whole one: interrupted"),
-        (replace(BASE, failed_tests=1), BASE, "", ExitStatus.COVERAGE, "this run is no whole one: failed"),
+        (replace(BASE, interrupted=True), BASE, "", ExitStatus.COVERAGE, "this run is not complete: interrupted"),
+        (replace(BASE, failed_tests=1), BASE, "", ExitStatus.COVERAGE, "this run is not complete: failed"),
         (IDLE, BASE, "", ExitStatus.NOT_MEASURED, "nothing was timed in this run"),
     ],
 )
-def test_every_outcome(head: Run, base: Run, rules: str, status: ExitStatus, reason: str) -> None:
-    found = outcome(head, base, rules)
+def test_every_decision(head: Run, base: Run, rules: str, status: ExitStatus, reason: str) -> None:
+    found = decision(head, base, rules)
     assert found.status is status
     assert reason in found.reason
     assert bool(found.advice) == (status is not ExitStatus.PASSED)
@@ -60,20 +59,20 @@ def test_every_outcome(head: Run, base: Run, rules: str, status: ExitStatus, rea
 
 def test_a_run_of_which_nothing_can_be_judged_is_not_green() -> None:
     renamed = tuple(replace(one, test=one.test.replace("benchmarks/", "bench/")) for one in BASE.records)
-    assert outcome(replace(BASE, records=renamed, selection=("bench",)), missing="pass").status is ExitStatus.COVERAGE
+    assert decision(replace(BASE, records=renamed, selection=("bench",)), missing="pass").status is ExitStatus.COVERAGE
     other_model = replace(BASE, provenance=make_provenance(model="gpt2"))
-    assert outcome(other_model).status is ExitStatus.NOT_COMPARABLE
-    assert outcome(other_model, missing="fingerprint").status is ExitStatus.COVERAGE
+    assert decision(other_model).status is ExitStatus.NOT_COMPARABLE
+    assert decision(other_model, missing="fingerprint").status is ExitStatus.COVERAGE
 
 
 def test_a_regression_outweighs_what_could_not_be_judged() -> None:
     both = replace(HEAVIER, records=ONE_TEST.records, provenance=ELSEWHERE.provenance)
-    assert outcome(both, rules="timing:10%").status is ExitStatus.REGRESSED
+    assert decision(both, rules="timing:10%").status is ExitStatus.REGRESSED
 
 
 def test_a_lost_quality_is_not_green() -> None:
     lost = replace(BASE, variants=(make_variant(quality={}),))
-    found = outcome(lost)
+    found = decision(lost)
     assert found.status is ExitStatus.COVERAGE
     assert found.reason == "1 value of the baseline vanished, such as perplexity of fp32"
 
@@ -89,7 +88,7 @@ def test_a_lost_quality_is_not_green() -> None:
     ],
 )
 def test_what_may_be_missing_passes(head: Run, base: Run, rules: str, missing: str) -> None:
-    assert outcome(head, base, rules, missing).status is ExitStatus.PASSED
+    assert decision(head, base, rules, missing).status is ExitStatus.PASSED
 
 
 def test_without_a_baseline_it_fails_unless_that_is_allowed() -> None:
@@ -97,19 +96,6 @@ def test_without_a_baseline_it_fails_unless_that_is_allowed() -> None:
     for missing in ("pass", "baseline", "new,baseline"):
         assert no_baseline("no run is saved", parse_missing(missing)).status is ExitStatus.PASSED
     assert no_baseline("no run is saved", parse_missing("new")).status is ExitStatus.NO_BASELINE
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("fail", set()), ("pass", {Missing.BASELINE, Missing.NEW}), ("vanished, skipped", {"vanished", "skipped"})],
-)
-def test_what_may_be_missing_is_read(text: str, expected: set[Any]) -> None:
-    assert parse_missing(text) == expected
-
-
-def test_an_unknown_thing_that_may_be_missing_is_refused() -> None:
-    with pytest.raises(UnknownName, match=r"'tests'\. Known: fail, pass, baseline, new, vanished"):
-        parse_missing("tests")
 
 
 def test_each_exit_status_is_a_number_of_its_own_beside_pytests() -> None:

@@ -14,7 +14,7 @@ from saved_factory import store
 from llm_bench_fixtures.errors import GitFailed, InvalidSetting, RunNotFound
 from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
 from llm_bench_fixtures.history.blessing import bless
-from llm_bench_fixtures.history.saved import saved_run
+from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.record import Run
 
 SELECTION = ("benchmarks",)
@@ -111,10 +111,10 @@ def test_of_a_branch_the_newest(tmp_path: Path) -> None:
 def test_only_runs_that_started_before_the_one_to_be_judged(tmp_path: Path) -> None:
     """Bug: a report was judged by the copy of itself in the storage, and passed."""
     storage = stored(tmp_path, run(1), run(2), run(3))
-    assert chosen(storage, judged=saved_run(run(2))) == "0001"
-    assert chosen(storage, judged=saved_run(run(1))) == "none: no run is saved"
+    assert chosen(storage, judged=judged_run(run(2))) == "0001"
+    assert chosen(storage, judged=judged_run(run(1))) == "none: no run is saved"
     with pytest.raises(InvalidSetting, match="is the run that is to be judged"):
-        find_baseline(storage, "2", LIKENESS, tmp_path, saved_run(run(2)))
+        find_baseline(storage, "2", LIKENESS, tmp_path, judged_run(run(2)))
 
 
 def test_a_run_that_turns_out_to_be_damaged_is_passed_over(tmp_path: Path) -> None:

@@ -14,22 +14,22 @@ from run_factory import full_run, make_record, make_run
 from saved_factory import store, stored_json
 
 from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.saved import Blessing, read_saved_run, saved_run
+from llm_bench_fixtures.history.saved import Blessing, judged_run, read_saved_run
 from llm_bench_fixtures.results.record import RunState, Status
-from llm_bench_fixtures.results.storage import write_run
+from llm_bench_fixtures.results.storage import read_run, write_run
 
 
 def test_results_json_gives_what_the_run_gives(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     write_run(full_run(), path)
-    assert read_saved_run(path) == replace(saved_run(full_run()), source=str(path))
+    assert read_saved_run(path) == replace(judged_run(full_run()), source=str(path))
 
 
 def test_pytest_benchmarks_file_gives_what_the_run_gives(tmp_path: Path) -> None:
     """Its benchmarks first, then what was skipped or failed."""
     run = full_run(failed_tests=1, selection=("benchmarks",))
     found = read_saved_run(store(run, tmp_path / "0001_a.json"))
-    expected = saved_run(run)
+    expected = judged_run(run)
     assert sorted(found.records, key=lambda record: record.test) == sorted(
         expected.records, key=lambda record: record.test
     )
@@ -37,13 +37,32 @@ def test_pytest_benchmarks_file_gives_what_the_run_gives(tmp_path: Path) -> None
 
 
 def test_what_is_compared_is_read() -> None:
-    (record,) = saved_run(make_run([make_record(median_s=0.5, probe_s=((0.001, 0.002),))])).records
+    (record,) = judged_run(make_run([make_record(median_s=0.5, probe_s=((0.001, 0.002),))])).records
     assert (record.status, record.variant) == (Status.MEASURED, "fp32")
     assert record.workload is not None
     assert record.workload.digest == "one prompt"
     assert record.metrics["latency_s"] == 0.5
     assert record.metrics["perplexity"] == 20
     assert record.probe_s == ((0.001, 0.002),)
+
+
+def test_a_metric_that_the_reader_does_not_know_is_kept(tmp_path: Path) -> None:
+    path = store(make_run([make_record(extra={"mine": 7.0})]), tmp_path / "0001_a.json")
+    (record,) = read_saved_run(path).records
+    assert record.metrics["mine"] == 7
+
+
+def test_times_of_tokens_are_skipped_unread_where_a_run_is_judged(tmp_path: Path) -> None:
+    """Text in their place is refused only where the whole run is read."""
+    path = tmp_path / "results.json"
+    write_run(make_run([make_record()]), path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["records"][0] |= {"tokens_s": "no times", "batches_s": "none", "outputs": 3}
+    path.write_text(json.dumps(data), encoding="utf-8")
+    (record,) = read_saved_run(path).records
+    assert record.median_s == record.metrics["latency_s"] == 1
+    with pytest.raises(UnreadableResults, match="is damaged"):
+        read_run(path)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +76,7 @@ def test_what_is_compared_is_read() -> None:
     ],
 )
 def test_only_a_complete_run_is_a_baseline_by_itself(changes: dict[str, object], state: RunState) -> None:
-    run = replace(saved_run(make_run([make_record()])), **changes)  # type: ignore[arg-type]
+    run = replace(judged_run(make_run([make_record()])), **changes)  # type: ignore[arg-type]
     assert run.state is state
     assert run.is_baseline == (state is RunState.COMPLETE)
     assert replace(run, blessing=Blessing("it is slower on purpose", "2026-01-02T03:04:05+00:00")).is_baseline

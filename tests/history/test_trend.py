@@ -11,11 +11,11 @@ from run_factory import make_provenance, make_record, make_run, make_variant, sk
 from saved_factory import store
 
 from llm_bench_fixtures.history.headings import Unreadable
-from llm_bench_fixtures.history.trend import Chosen, Group, Level, Line, read_trend
+from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter, read_trend
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.storage import write_run
 
-LATENCY = Chosen(metrics=("latency_s",))
+LATENCY = TrendFilter(metrics=("latency_s",))
 
 
 class History:
@@ -31,10 +31,10 @@ class History:
         run = make_run(records, variants, provenance=where)
         self.paths.append(store(run, self.folder / f"{number:04}_x.json"))
 
-    def groups(self, chosen: Chosen = LATENCY) -> list[Group]:
+    def groups(self, chosen: TrendFilter = LATENCY) -> list[Group]:
         return read_trend(self.paths, chosen, pytest.fail)
 
-    def lines(self, chosen: Chosen = LATENCY) -> tuple[Line, ...]:
+    def lines(self, chosen: TrendFilter = LATENCY) -> tuple[Line, ...]:
         (group,) = self.groups(chosen)
         return group.lines
 
@@ -100,7 +100,7 @@ def test_what_belongs_to_the_variant_is_its_own_value(history: History) -> None:
     for weight_bytes in (4_000_000, 2_000_000):
         variant = make_variant(weight_bytes=weight_bytes, quality={"perplexity": 20.0})
         history.keep([case("a", 1), case("b", 9)], [variant])
-    weights, perplexity = history.lines(Chosen(metrics=("weight_bytes", "perplexity")))
+    weights, perplexity = history.lines(TrendFilter(metrics=("weight_bytes", "perplexity")))
     assert weights.values == pytest.approx((4_000_000, 2_000_000))
     assert perplexity.values == pytest.approx((20, 20))
     assert [level.value for level in weights.levels] == pytest.approx([4_000_000, 2_000_000])
@@ -153,22 +153,22 @@ def test_the_order_is_that_of_the_time(history: History) -> None:
 )
 def test_what_is_followed_can_be_chosen(history: History, chosen: dict[str, Any], found: set[str]) -> None:
     history.keep([case("a", 1), case("b", 1, "bf16")])
-    assert {line.variant for line in history.lines(Chosen(("latency_s",), **chosen))} == found
+    assert {line.variant for line in history.lines(TrendFilter(("latency_s",), **chosen))} == found
 
 
 def test_runs_of_a_branch_can_be_chosen(history: History) -> None:
     history.keep([case("a", 1)], branch="main")
     history.keep([case("a", 2)], branch="topic")
-    (group,) = history.groups(Chosen(("latency_s",), branch="topic"))
+    (group,) = history.groups(TrendFilter(("latency_s",), branch="topic"))
     assert [run.provenance.branch for run in group.runs] == ["topic"]
-    assert history.groups(Chosen(branch="nothing")) == []
+    assert history.groups(TrendFilter(branch="nothing")) == []
 
 
 def test_a_metric_of_the_projects_own_can_be_followed(history: History) -> None:
     """Whatever its name; nothing needs to know it."""
     for value in (3.0, 6.0):
         history.keep([make_record(extra={"my-own metric": value})])
-    (line,) = history.lines(Chosen(metrics=("my-own metric",)))
+    (line,) = history.lines(TrendFilter(metrics=("my-own metric",)))
     assert line.values == pytest.approx((3, 6))
 
 
@@ -176,7 +176,7 @@ def test_a_metric_of_the_projects_own_can_be_followed(history: History) -> None:
 def test_what_has_no_logarithm_is_left_out(history: History, value: float) -> None:
     history.keep([make_record(extra={"mine": value})])
     history.keep([make_record(extra={"mine": 1.0})])
-    (line,) = history.lines(Chosen(metrics=("mine",)))
+    (line,) = history.lines(TrendFilter(metrics=("mine",)))
     assert line.positions == (1,)
 
 

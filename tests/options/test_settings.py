@@ -6,7 +6,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
-from llm_bench_fixtures.gate.decision import Missing
+from llm_bench_fixtures.gate.allowances import Allowance
 from llm_bench_fixtures.gate.rules import NamedRule
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models import options as model_options
@@ -27,7 +27,7 @@ def test_nothing_given_means_every_default() -> None:
         new_tokens=16,
         rounds=3,
         warmup_rounds=1,
-        precision=0.05,
+        max_noise=0.05,
         max_time=0.5,
         probe=False,
         isolate=False,
@@ -38,6 +38,7 @@ def test_nothing_given_means_every_default() -> None:
         windows=WindowScheme.STRIDED,
         window=0,
         stride=0,
+        overhead=False,
         seed=0,
         report=Path("llm-bench-report"),
         cache_dir=None,
@@ -65,8 +66,8 @@ def test_none_is_as_good_as_absent() -> None:
         ("corpus", "texts/a.txt", Path("texts/a.txt")),
         ("corpus", "~/a.txt", Path.home() / "a.txt"),
         ("cache_dir", "~/cache", Path.home() / "cache"),
-        ("precision", "2%", 0.02),
-        ("precision", "0.05", 0.05),
+        ("max_noise", "2%", 0.02),
+        ("max_noise", "0.05", 0.05),
         ("max_time", "1.5", 1.5),
         ("isolate", "yes", True),
         ("limits_time", "0", 0.0),
@@ -87,7 +88,7 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("precision", "a%", "--llm-precision: expected a share such as 5% or 0.05, got 'a%'"),
+        ("max_noise", "a%", "--llm-max-noise: expected a share such as 5% or 0.05, got 'a%'"),
         ("max_time", "-1", "--llm-max-time: expected seconds, got '-1'"),
         ("limits_time", "inf", "--llm-limits-time: expected seconds, got 'inf'"),
         ("model", " , ", "--llm-model: expected at least one name"),
@@ -166,6 +167,7 @@ def test_the_switches_are_the_truth_values() -> None:
         "trust_remote_code",
         "probe",
         "isolate",
+        "overhead",
     }
 
 
@@ -184,7 +186,7 @@ def test_every_row_has_a_field_and_every_field_a_row() -> None:
         (gate_options.RULES, None, ()),
         (gate_options.RULES, "latency_s:5%", (NamedRule("latency_s", "5%"),)),
         (gate_options.MISSING, None, frozenset()),
-        (gate_options.MISSING, "new", frozenset({Missing.NEW})),
+        (gate_options.MISSING, "new", frozenset({Allowance.NEW})),
         (gate_options.SUMMARY, None, None),
         (gate_options.BASELINE, "branch:main", "branch:main"),
     ],

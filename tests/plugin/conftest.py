@@ -17,7 +17,7 @@ CORPUS = "The keeper climbed the stairs at dusk. She lit the lamp, and the ships
 
 WARM_UP = """
 import pytest
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures import CacheKind
 
 @pytest.mark.parametrize("cache", list(CacheKind), ids=str)
 def test_warm_up(llm_benchmark, cache):
@@ -60,7 +60,7 @@ class Bench:
         return (
             *self.isolated,
             "--llm-rounds=2",
-            "--llm-precision=0",
+            "--llm-max-noise=0",
             "--llm-new-tokens=2",
             "--llm-variants=fp32",
             f"--llm-corpus={self.corpus}",
@@ -105,8 +105,8 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def bench_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("llm-cache")
+def bench_cache(shared_folder: Path) -> Path:
+    return shared_folder / "llm-cache"
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def test_the_libraries_say_nothing(bench: Bench) -> None:
     bench.write(
         test_own="""
         import pytest
-        from llm_bench_fixtures.workloads import Padding, Side
+        from llm_bench_fixtures import Padding, Side
 
         def test_padding(llm_benchmark, llm_prompts):
             llm_benchmark(llm_prompts.varied(3), padding=Padding(Side.RIGHT))

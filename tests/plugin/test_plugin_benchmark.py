@@ -144,7 +144,7 @@ def test_a_slowdown_fails_the_comparison_that_was_asked_for(bench: Bench) -> Non
 
 
 def test_profiled_rounds_are_not_among_the_timed_ones(own_suite: Bench) -> None:
-    result = own_suite.run("--benchmark-cprofile=tottime", "--llm-rounds=2", "--llm-precision=0")
+    result = own_suite.run("--benchmark-cprofile=tottime", "--llm-rounds=2", "--llm-max-noise=0")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*ncalls*tottime*"])
     assert [len(record["rounds_s"]) for record in own_suite.records()] == [2]
@@ -173,7 +173,7 @@ def test_the_suites_own_benchmarks(bench: Bench) -> None:
     shutil.copytree(BENCHMARKS, bench.pytester.path / "benchmarks")
     result = bench.run("benchmarks", "--benchmark-disable", "-q", "--import-mode=importlib")
     assert result.ret == 0
-    assert result.parseoutcomes() == {"passed": 28, "skipped": 4}  # nothing is quantized, nor timed
+    assert result.parseoutcomes() == {"passed": 28, "skipped": 3, "deselected": 1}  # nothing is quantized
     assert {record["scenario"] for record in bench.records()} == {
         "precision",
         "cache",
@@ -181,5 +181,4 @@ def test_the_suites_own_benchmarks(bench: Bench) -> None:
         "batch",
         "prompt_length",
         "edge_prompts",
-        "overhead",
     }

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SUITE = """
 import pytest
-from llm_bench_fixtures.measure.equivalence import Way
+from llm_bench_fixtures import Way
 
 @pytest.mark.parametrize("way", list(Way), ids=str)
 def test_mine(llm_equivalence, llm_prompts, way):
@@ -64,7 +64,7 @@ def test_a_way_that_the_model_does_not_have_is_skipped_with_its_reason(bench: Be
         test_own=SUITE,
         conftest="""
         import pytest
-        from llm_bench_fixtures.workloads import CacheKind
+        from llm_bench_fixtures import CacheKind
 
         @pytest.fixture(scope="session", autouse=True)
         def no_static_cache(llm_model):

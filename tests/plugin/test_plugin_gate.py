@@ -179,7 +179,7 @@ def test_tests_that_fail_keep_pytests_own_exit_status(saved: Bench) -> None:
     result = saved.run(*GATE)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["*= llm-gate: other tests than in its baseline =*", "This run is no whole one: failed."]
+        ["*= llm-gate: other tests than in its baseline =*", "This run is not complete: failed."]
     )
 
 

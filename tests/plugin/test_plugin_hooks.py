@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from conftest import Bench
 
 METRICS_CONFTEST = """
-    from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
+    from llm_bench_fixtures import Direction, Kind, Metric, Unit
 
     def pytest_llm_bench_metrics():
         return [
@@ -59,7 +59,7 @@ def test_own_metrics_become_columns(own_suite: Bench) -> None:
 def test_a_metric_of_a_name_that_is_taken_is_refused_before_anything_runs(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
+        from llm_bench_fixtures import Direction, Kind, Metric, Unit
 
         def pytest_llm_bench_metrics():
             return [Metric("latency_s", "Mine", "mine", Unit.NONE, Direction.NEITHER, Kind.EXACT, "...")]
@@ -75,7 +75,7 @@ def test_a_metric_of_a_name_that_is_taken_is_refused_before_anything_runs(own_su
 def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.models.variants import Precision, Variant
+        from llm_bench_fixtures import Precision, Variant
 
         def pytest_llm_bench_variants(config):
             assert config.getoption("llm_rounds") == "2"
@@ -100,7 +100,7 @@ def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
 def test_an_own_variant_can_be_the_reference(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.models.variants import Precision, Variant
+        from llm_bench_fixtures import Precision, Variant
 
         def pytest_llm_bench_variants():
             return [Variant("mine", "torch", "mine", Precision.BFLOAT16)]
@@ -116,7 +116,7 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
     their backend does were "identical work", so their difference went into the noise floor."""
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.models.variants import Variant
+        from llm_bench_fixtures import Variant
 
         def pytest_llm_bench_variants():
             return [Variant(name, "my_backend", name) for name in ("mine-quick", "mine-slow")]

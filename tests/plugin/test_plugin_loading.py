@@ -11,7 +11,7 @@ LOGGING_CONFTEST = """
     from pathlib import Path
 
     import pytest
-    from llm_bench_fixtures.plugin import session
+    from llm_bench_fixtures.plugin import loader
 
     LOG = Path(__file__).with_name("loads.txt")
 
@@ -21,7 +21,7 @@ LOGGING_CONFTEST = """
 
     @pytest.fixture(scope="session", autouse=True)
     def logged_loads():
-        load_variant = session.load_variant
+        load_variant = loader.load_variant
 
         def load(request):
             log("load", request.variant.id)
@@ -36,7 +36,7 @@ LOGGING_CONFTEST = """
             return model
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(session, "load_variant", load)
+            patch.setattr(loader, "load_variant", load)
             yield
 """
 
@@ -145,7 +145,7 @@ def test_a_run_in_which_all_is_skipped_has_a_report(own_suite: Bench) -> None:
 
 
 FAILING_CONFTEST = """
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures import Variant
 
     def pytest_llm_bench_variants():
         return [Variant(name, "failing_backend", "fails") for name in ("too-big", "no-memory", "broken")]

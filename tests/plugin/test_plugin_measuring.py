@@ -60,7 +60,7 @@ def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench) -> N
             assert len(llm_benchmark("Hello").rounds_s) == 3
         """
     )
-    assert bench.run("--llm-precision=10000%").ret == 0
+    assert bench.run("--llm-max-noise=10000%").ret == 0
 
 
 def test_no_round_is_added_once_the_time_is_spent(bench: Bench) -> None:
@@ -70,7 +70,7 @@ def test_no_round_is_added_once_the_time_is_spent(bench: Bench) -> None:
             assert len(llm_benchmark("Hello").rounds_s) == 2
         """
     )
-    assert bench.run("--llm-precision=0.0001%", "--llm-max-time=0.000001").ret == 0
+    assert bench.run("--llm-max-noise=0.0001%", "--llm-max-time=0.000001").ret == 0
 
 
 def test_the_machines_limits_reach_every_record_and_the_report(own_suite: Bench) -> None:
@@ -114,7 +114,7 @@ def test_no_probe_is_run_unless_asked_for(bench: Bench) -> None:
 
 def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(own_suite: Bench) -> None:
     """Two rounds have no interval, so a third is added (see below); profiled ones run twice on one probe."""
-    options = ("--llm-precision=10000%", "--benchmark-cprofile=tottime", "--benchmark-cprofile-loops=2")
+    options = ("--llm-max-noise=10000%", "--benchmark-cprofile=tottime", "--benchmark-cprofile-loops=2")
     assert own_suite.run("--llm-probe", *options).ret == 0
     (record,) = own_suite.records()
     assert len(record["probe_s"]) == len(record["rounds_s"]) == 3
@@ -157,7 +157,7 @@ def test_no_latency_holds_the_probes_time(bench: Bench) -> None:
             llm_benchmark("Hello")
         """
     )
-    assert bench.run("--llm-probe", "--llm-precision=10000%", "--benchmark-json=out.json").ret == 0
+    assert bench.run("--llm-probe", "--llm-max-noise=10000%", "--benchmark-json=out.json").ret == 0
     (record,) = bench.records()
     assert record["probe_s"] == [[0.25, 0.25]] * 3
     assert record["metrics"]["latency_s"] < 0.5
@@ -174,7 +174,7 @@ def test_what_taking_the_times_costs_is_told(bench: Bench) -> None:
             assert len(llm_overhead(llm_prompts.exact(8), pairs=4)) == 4
         """
     )
-    result = bench.run()
+    result = bench.run("--llm-overhead")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["Taking each token's time changed the latency of fp32 by *"])
     assert list(map(len, bench.results()["instrumentation_ratios"].values())) == [4]
@@ -187,13 +187,20 @@ def test_one_pair_is_too_few_to_tell_what_the_times_cost(bench: Bench) -> None:
             llm_overhead(llm_prompts.exact(8), pairs=1)
         """
     )
-    result = bench.run()
+    result = bench.run("--llm-overhead")
     result.stdout.fnmatch_lines(["What taking each token's time costs fp32 is not known from 1 pair."])
 
 
 def test_what_it_costs_is_not_measured_where_nothing_is_timed(bench: Bench) -> None:
     bench.write(test_own="def test_overhead(llm_overhead): raise AssertionError")
-    bench.run("--benchmark-disable").assert_outcomes(skipped=1)
+    bench.run("--llm-overhead", "--benchmark-disable").assert_outcomes(skipped=1)
+
+
+def test_the_tool_itself_is_measured_only_when_asked_for(bench: Bench) -> None:
+    bench.write(test_own="def test_overhead(llm_overhead): raise AssertionError\ndef test_else(): pass")
+    result = bench.run()
+    result.assert_outcomes(passed=1, deselected=1)
+    assert result.ret == 0
 
 
 def test_the_continuations_are_compared_with_the_references(own_suite: Bench) -> None:

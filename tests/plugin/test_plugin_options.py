@@ -196,7 +196,7 @@ def test_ini_values_work_and_the_command_line_wins(own_suite: Bench) -> None:
         [pytest]
         llm_variants = bf16
         llm_rounds = 4
-        llm_precision = 0
+        llm_max_noise = 0
         llm_new_tokens = 3
         llm_report = from-ini
         llm_corpus = {own_suite.corpus}
@@ -215,6 +215,18 @@ def test_a_bad_ini_value_is_refused_too(own_suite: Bench) -> None:
     result = own_suite.run_with(*own_suite.isolated)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --llm-rounds: expected at least 1, got 0"])
+
+
+@pytest.mark.parametrize("where", ["command line", "ini"])
+def test_an_options_old_name_is_refused_with_its_new_one(own_suite: Bench, where: str) -> None:
+    """Precision is a dtype to everyone; what --llm-precision asked for is how much noise is let pass."""
+    if where == "ini":
+        own_suite.pytester.makeini("[pytest]\nllm_precision = 2%\n")
+    result = own_suite.run_with(*own_suite.isolated, *(["--llm-precision=2%"] if where != "ini" else []))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --llm-precision (ini: llm_precision) is called --llm-max-noise (llm_max_noise) now"]
+    )
 
 
 def test_help_shows_every_option(bench: Bench) -> None:

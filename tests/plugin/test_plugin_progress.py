@@ -61,7 +61,7 @@ def test_on_a_terminal_it_is_one_line_that_counts(bench: Bench) -> None:
 def test_a_load_of_more_than_two_seconds_is_shown(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""
-        from llm_bench_fixtures.models.variants import Variant
+        from llm_bench_fixtures import Variant
 
         def pytest_llm_bench_variants():
             return [Variant("slow", "slow_backend", "slow to load")]

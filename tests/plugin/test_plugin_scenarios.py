@@ -69,7 +69,7 @@ def test_a_scenario_says_itself_how_it_is_shown(bench: Bench) -> None:
             llm_benchmark("Hello?")
         """,
         conftest="""
-        from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
+        from llm_bench_fixtures import Direction, Kind, Metric, Unit
 
         def pytest_llm_bench_metrics():
             return [Metric("letters", "Letters", "letters", Unit.COUNT, Direction.NEITHER, Kind.EXACT, "their number")]

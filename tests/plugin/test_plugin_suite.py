@@ -86,7 +86,7 @@ def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
         import pytest
         from llm_bench_fixtures.models.device import Device
         from llm_bench_fixtures.models.loaded import LoadedModel
-        from llm_bench_fixtures.results.record import Record, Status
+        from llm_bench_fixtures import Record, Status
 
         def test_device(llm_device):
             assert isinstance(llm_device, Device)

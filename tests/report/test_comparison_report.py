@@ -7,10 +7,10 @@ from dataclasses import replace
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.decision import Outcome, decide, no_baseline
+from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.history.saved import Blessing, saved_run
+from llm_bench_fixtures.history.saved import Blessing, judged_run
 from llm_bench_fixtures.report.comparison import (
     MOST_ADVISORY,
     MOST_ROWS,
@@ -41,18 +41,18 @@ def many(count: int, peak: int, median_s: float = 1.0) -> Run:
     )
 
 
-def judged(base: Run, head: Run, rules: str = "") -> Outcome:
-    comparison = compare_runs(saved_run(base, "0001_a.json"), saved_run(head), Rules(parse_rules(rules)), registry())
+def judged(base: Run, head: Run, rules: str = "") -> Decision:
+    comparison = compare_runs(judged_run(base, "0001_a.json"), judged_run(head), Rules(parse_rules(rules)), registry())
     return decide(comparison)
 
 
-def text_of(outcome: Outcome, width: int = 100) -> str:
-    return "\n".join(gate_lines(gate_report(outcome), width))
+def text_of(decision: Decision, width: int = 100) -> str:
+    return "\n".join(gate_lines(gate_report(decision), width))
 
 
 def test_where_nothing_moved_it_is_short() -> None:
-    outcome = judged(many(150, 1000), many(150, 1000))
-    lines = list(gate_lines(gate_report(outcome), 100))
+    decision = judged(many(150, 1000), many(150, 1000))
+    lines = list(gate_lines(gate_report(decision), 100))
     assert "Gated 150 of 150 tests; values that block: " in "\n".join(lines)
     assert len(lines) < 12
 
@@ -108,15 +108,15 @@ def test_nothing_of_a_saved_run_is_obeyed() -> None:
     provenance = make_provenance(branch=HOSTILE, hardware=HOSTILE)
     base = make_run([make_record(case=HOSTILE, memory=MemoryFacts(10**8))], provenance=provenance)
     head = make_run([make_record(case=HOSTILE, memory=MemoryFacts(2 * 10**8))], [make_variant(label=HOSTILE)])
-    outcome = judged(base, head)
-    assert outcome.status is ExitStatus.REGRESSED
-    text, markdown = text_of(outcome), gate_markdown(gate_report(outcome))
+    decision = judged(base, head)
+    assert decision.status is ExitStatus.REGRESSED
+    text, markdown = text_of(decision), gate_markdown(gate_report(decision))
     for shown in (text, markdown):
         assert "\x1b" not in shown
         assert not any(line.lstrip().startswith("::error") for line in shown.splitlines())
     assert "<img" not in markdown
     assert "@everyone" not in markdown
-    (annotation,) = github_annotations(outcome)
+    (annotation,) = github_annotations(decision)
     assert "\n" not in annotation
     assert annotation.count("::error") == 2  # the command, and the test's name within its message
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_factory import make_record, make_run
 
-from llm_bench_fixtures.history.saved import saved_run
+from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.probe import machine_slowdown, medians_s, probe_level_s
 
 Probes: TypeAlias = "tuple[tuple[float, float], ...]"
@@ -64,5 +64,5 @@ def test_swapping_the_runs_turns_it_around(head: Probes, base: Probes) -> None:
 
 def test_a_saved_record_serves_as_well() -> None:
     record = make_record(probe_s=PROBES)
-    (saved,) = saved_run(make_run([record])).records
+    (saved,) = judged_run(make_run([record])).records
     assert machine_slowdown(record.probe_s, saved.probe_s) == 1.0

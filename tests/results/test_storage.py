@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from run_factory import FALLBACK, full_run, make_record, make_run, skipped_record
@@ -100,6 +101,19 @@ def test_a_skipped_record_has_no_metrics_in_the_json_either() -> None:
 def test_a_failed_test_keeps_what_it_measured_in_the_json() -> None:
     run = make_run([make_record(median_s=0.5, status=Status.ERROR, reason="AssertionError: no")])
     assert run_to_json(run)["records"][0]["metrics"]["latency_s"] == 0.5
+
+
+def test_a_float_of_numpys_is_written_as_a_float(tmp_path: Path) -> None:
+    """A project's own metric may be one."""
+    run = make_run([make_record(extra={"mine": np.float64(0.25)})])
+    (record,) = read_run(written(run, tmp_path)).records
+    assert record.extra == {"mine": 0.25}
+
+
+def test_what_no_file_can_hold_is_refused() -> None:
+    run = make_run([make_record(extra={"mine": object()})])  # type: ignore[dict-item]
+    with pytest.raises(NotImplementedError, match=r"^object: no value of this type"):
+        run_to_json(run)
 
 
 def test_no_nan_or_infinity_can_be_written(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
 from llm_bench_fixtures.cli.console import say
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.decision import Outcome, decide, no_baseline
+from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
-from llm_bench_fixtures.history.saved import SavedRun, read_saved_run
+from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
 from llm_bench_fixtures.report.comparison import gate_lines, gate_markdown, gate_report
 from llm_bench_fixtures.results.metrics import registry
@@ -43,15 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
-    outcome = _judge(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
-    report = gate_report(outcome)
+    decision = _judge(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
+    report = gate_report(decision)
     say(gate_lines(report, shutil.get_terminal_size().columns))
     if arguments.summary is not None:
         append_text(arguments.summary, gate_markdown(report))
-    return outcome.status
+    return decision.status
 
 
-def _judge(head: SavedRun, storage: Path | None, arguments: argparse.Namespace) -> Outcome:
+def _judge(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, Path.cwd(), head)
     say(f"Not a baseline: {reason}" for reason in baseline.passed_over[:MOST_PASSED_OVER])

@@ -15,11 +15,12 @@ from typing import Any, NoReturn
 
 from llm_bench_fixtures.cli.arguments import checked
 from llm_bench_fixtures.errors import PlatformUnsupported
+from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.paired.affinity import choose_cores, steady_environment
 from llm_bench_fixtures.paired.control import PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
-from llm_bench_fixtures.paired.result import Allowed, PairedResult
+from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.paired.sides import open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.trial import Pace
@@ -79,7 +80,7 @@ def run_sides(
     *,
     threshold: float,
     grows: bool,
-    allowed: frozenset[Allowed] = frozenset(),
+    allowed: frozenset[Allowance] = NOTHING,
 ) -> PairedResult:
     """Open the sides and run their pairs. Raises what opening them raises; all else is in the result.
 

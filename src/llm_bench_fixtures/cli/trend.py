@@ -19,7 +19,7 @@ from llm_bench_fixtures.cli.console import counted, say, tell_passed_over
 from llm_bench_fixtures.errors import NothingToShow, UnknownName
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
-from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Chosen, Group, read_trend
+from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.report.trend import Wording, build_page, render_trend, trend_lines
 from llm_bench_fixtures.results.metrics import registry
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     storage = find_storage(arguments.storage, Path.cwd())
     metrics = tuple(dict.fromkeys(arguments.metric))
-    chosen = Chosen(metrics, arguments.test, arguments.variant, arguments.branch)
+    chosen = TrendFilter(metrics, arguments.test, arguments.variant, arguments.branch)
     unreadable: list[Unreadable] = []
     groups = read_trend(counted(run_files(storage), "reading"), chosen, unreadable.append)
     for item in unreadable:
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(groups: Sequence[Group], chosen: Chosen, storage: Path) -> None:
+def _check(groups: Sequence[Group], chosen: TrendFilter, storage: Path) -> None:
     """Raise NothingToShow, or UnknownName, where nothing was found of what was asked for."""
     runs = list_runs(storage, lambda _: None) if not groups else []
     if runs:

@@ -1,120 +1,125 @@
-"""From a comparison to an exit status. It fails closed: what should have been judged and could not be is not green."""
+"""From a comparison to an exit status. The gate fails closed: what should have been judged and was not, fails."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from enum import StrEnum
 
-from llm_bench_fixtures.errors import UnknownName
-from llm_bench_fixtures.gate.comparison import Comparison, Coverage
+from llm_bench_fixtures.gate.allowances import BY_SAVED_RUN, NOTHING, Allowance
+from llm_bench_fixtures.gate.comparison import Comparison
+from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Force
 from llm_bench_fixtures.results.record import RunState
 
-
-class Missing(StrEnum):
-    """What may be missing for a judgement."""
-
-    BASELINE = "baseline"
-    NEW = "new"
-    VANISHED = "vanished"
-    SKIPPED = "skipped"
-    ERRORED = "errored"
-    FINGERPRINT = "fingerprint"
-
-
-FAIL, PASS = "fail", "pass"
-ALLOWED_BY_PASS = frozenset({Missing.BASELINE, Missing.NEW})
-_MISSING_OF = {
-    Coverage.NEW: Missing.NEW,
-    Coverage.VANISHED: Missing.VANISHED,
-    Coverage.SKIPPED: Missing.SKIPPED,
-    Coverage.ERRORED: Missing.ERRORED,
-    Coverage.NOT_MEASURED: Missing.ERRORED,
+_ALLOWED_BY = {
+    Coverage.NEW: Allowance.NEW,
+    Coverage.VANISHED: Allowance.VANISHED,
+    Coverage.SKIPPED: Allowance.SKIPPED,
+    Coverage.ERRORED: Allowance.ERRORED,
+    Coverage.NOT_MEASURED: Allowance.ERRORED,
 }
 
 
-def parse_missing(text: str) -> frozenset[Missing]:
-    """`fail`, `pass` or what passes, by name. Raises UnknownName."""
-    if text in (FAIL, PASS):
-        return ALLOWED_BY_PASS if text == PASS else frozenset()
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in list(Missing):
-            raise UnknownName("thing that may be missing", name, [FAIL, PASS, *Missing])
-    return frozenset(map(Missing, names))
-
-
 @dataclass(frozen=True)
-class Outcome:
-    """What the gate says. comparison: None where there was no baseline, or nothing to judge. reason: why, in a
-    sentence. advice: what to do about it."""
+class Decision:
+    """What the gate says of a run."""
 
     status: ExitStatus
     comparison: Comparison | None
+    """None where there was no baseline, or nothing to judge."""
     reason: str = ""
+    """Why, in a clause; empty where it passed."""
     advice: str = ""
+    """What to do about it, in a sentence; empty where it passed."""
 
 
-def decide(comparison: Comparison, allowed: frozenset[Missing] = frozenset()) -> Outcome:
-    """The worst that is true of the comparison."""
-    if not comparison.head.measured():
-        return nothing_measured("nothing was timed in this run")
+def decide(comparison: Comparison, allowed: frozenset[Allowance] = NOTHING) -> Decision:
+    """The first that applies: not measured (24), regressed (20), not comparable (22), other tests (23), passed (0)."""
+    checks = (_not_measured, _regressed, _not_comparable, _nothing_judged, _not_complete, _vanished, _uncovered)
+    failures = (check(comparison, allowed) for check in checks)
+    return next(filter(None, failures), Decision(ExitStatus.PASSED, comparison))
+
+
+def _not_measured(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
+    return None if comparison.head.measured() else nothing_measured("nothing was timed in this run")
+
+
+def _regressed(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
     regressed = comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
-    if regressed:
-        subjects = count(len({one.subject for one in regressed}), "test or variant", "tests and variants")
-        return Outcome(
-            ExitStatus.REGRESSED,
-            comparison,
-            f"{count(len(regressed), 'value')} of {subjects} regressed",
-            "Where that is meant: llm-bench bless RUN --reason WHY makes a saved run the baseline.",
-        )
+    if not regressed:
+        return None
+    subjects = count(len({one.subject for one in regressed}), "test or variant", "tests and variants")
+    return Decision(
+        ExitStatus.REGRESSED,
+        comparison,
+        f"{count(len(regressed), 'value')} of {subjects} regressed",
+        "Where that is meant: llm-bench bless RUN --reason WHY makes a saved run the baseline.",
+    )
+
+
+def _not_comparable(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
     unjudged = comparison.with_verdict(Verdict.NOT_MEASURED, Force.BLOCKING)
-    if unjudged and Missing.FINGERPRINT not in allowed:
-        return Outcome(
-            ExitStatus.NOT_COMPARABLE,
-            comparison,
-            f"{count(len(unjudged), 'value')} could not be judged: {unjudged[0].reason}",
-            "Compare with a run of the same kind, or allow it: --llm-gate-missing=fingerprint.",
-        )
-    if not comparison.judged_tests:
-        return Outcome(
-            ExitStatus.COVERAGE,
-            comparison,
-            "no test of this run can be judged by the baseline",
-            "Compare with a run of the same model, tests and workloads: --llm-baseline.",
-        )
-    return _coverage(comparison, allowed)
+    if not unjudged or Allowance.FINGERPRINT in allowed:
+        return None
+    return Decision(
+        ExitStatus.NOT_COMPARABLE,
+        comparison,
+        f"{count(len(unjudged), 'value')} could not be judged: {unjudged[0].reason}",
+        "Compare with a run of the same kind, or allow it: --llm-gate-missing=fingerprint.",
+    )
 
 
-def _coverage(comparison: Comparison, allowed: frozenset[Missing]) -> Outcome:
-    lacking = Counter(_MISSING_OF[one.coverage] for one in comparison.uncovered if one.coverage in _MISSING_OF)
-    if comparison.head.state in (RunState.INTERRUPTED, RunState.FAILED):
-        reason = f"this run is no whole one: {comparison.head.state}"
-        return Outcome(ExitStatus.COVERAGE, comparison, reason, "Have its tests pass, all of them, and judge that run.")
+def _nothing_judged(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
+    if comparison.judged_tests:
+        return None
+    return Decision(
+        ExitStatus.COVERAGE,
+        comparison,
+        "no test of this run can be judged by the baseline",
+        "Compare with a run of the same model, tests and workloads: --llm-baseline.",
+    )
+
+
+def _not_complete(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
+    state = comparison.head.state
+    if state not in (RunState.INTERRUPTED, RunState.FAILED):
+        return None
+    advice = "Have its tests pass, all of them, and judge that run."
+    return Decision(ExitStatus.COVERAGE, comparison, f"this run is not complete: {state}", advice)
+
+
+def _vanished(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
     vanished = comparison.with_verdict(Verdict.VANISHED, Force.BLOCKING)
-    if vanished and Missing.VANISHED not in allowed:
-        reason = f"{count(len(vanished), 'value')} of the baseline vanished, such as {vanished[0].metric.name} of "
-        return Outcome(ExitStatus.COVERAGE, comparison, reason + vanished[0].subject, _allow(Missing.VANISHED))
-    wrong = [what for what in Missing if what in lacking and what not in allowed]
-    if wrong:
-        counts = ", ".join(f"{lacking[what]} {what}" for what in wrong)
-        return Outcome(ExitStatus.COVERAGE, comparison, f"not the baseline's tests: {counts}", _allow(*wrong))
-    return Outcome(ExitStatus.PASSED, comparison)
+    if not vanished or Allowance.VANISHED in allowed:
+        return None
+    such_as = f"{vanished[0].metric.name} of {vanished[0].subject}"
+    reason = f"{count(len(vanished), 'value')} of the baseline vanished, such as {such_as}"
+    return Decision(ExitStatus.COVERAGE, comparison, reason, _allow(Allowance.VANISHED))
 
 
-def _allow(*what: Missing) -> str:
+def _uncovered(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
+    lacking = Counter(_ALLOWED_BY[one.coverage] for one in comparison.uncovered if one.coverage in _ALLOWED_BY)
+    wrong = [what for what in BY_SAVED_RUN if what in lacking and what not in allowed]
+    if not wrong:
+        return None
+    counts = ", ".join(f"{lacking[what]} {what}" for what in wrong)
+    return Decision(ExitStatus.COVERAGE, comparison, f"not the baseline's tests: {counts}", _allow(*wrong))
+
+
+def _allow(*what: Allowance) -> str:
     return f"Where that is meant: --llm-gate-missing={','.join(what)}."
 
 
-def nothing_measured(reason: str) -> Outcome:
-    return Outcome(ExitStatus.NOT_MEASURED, None, reason, "The gate judges only what was measured.")
+def nothing_measured(reason: str) -> Decision:
+    """The decision on a run without timings."""
+    return Decision(ExitStatus.NOT_MEASURED, None, reason, "The gate judges only what was measured.")
 
 
-def no_baseline(reason: str, allowed: frozenset[Missing]) -> Outcome:
-    status = ExitStatus.PASSED if Missing.BASELINE in allowed else ExitStatus.NO_BASELINE
+def no_baseline(reason: str, allowed: frozenset[Allowance]) -> Decision:
+    """The decision on a run that there is nothing to compare with. reason: why there is nothing."""
+    status = ExitStatus.PASSED if Allowance.BASELINE in allowed else ExitStatus.NO_BASELINE
     advice = "Save one with --benchmark-autosave; --llm-gate-missing=pass lets a first run pass."
-    return Outcome(status, None, reason, advice)
+    return Decision(status, None, reason, advice)

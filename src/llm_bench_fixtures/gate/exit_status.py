@@ -6,7 +6,11 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """Each says one thing, so that a job can act on it. The gates fail closed: what was not judged is not green."""
+    """Why a gate ended as it did, one number a reason, so that a job can act on it.
+
+    A gate fails closed: what was not judged does not pass. If several apply, the stored gate returns the first of 24,
+    20, 22, 23; where it has no baseline to judge by, it returns 21.
+    """
 
     PASSED = 0
     INTERRUPTED = 2
@@ -21,12 +25,12 @@ class ExitStatus(IntEnum):
 
     @property
     def words(self) -> str:
-        """For a title."""
+        """Some words for a title."""
         return _WORDS[self][0]
 
     @property
     def meaning(self) -> str:
-        """A clause that says it whole."""
+        """A clause that says the whole."""
         return _WORDS[self][1]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.gate.allowances import parse_missing
 from llm_bench_fixtures.options.parsers import parse_bool, parse_optional_path
 from llm_bench_fixtures.options.table import Option
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.gate.decision import Missing
     from llm_bench_fixtures.gate.rules import NamedRule
 
 
@@ -16,12 +16,6 @@ def parse_rules(text: str) -> tuple[NamedRule, ...]:
     from llm_bench_fixtures.gate import rules  # here, because every pytest run reads these rows
 
     return rules.parse_rules(text)
-
-
-def parse_missing(text: str) -> frozenset[Missing]:
-    from llm_bench_fixtures.gate import decision
-
-    return decision.parse_missing(text)
 
 
 GATE = Option(

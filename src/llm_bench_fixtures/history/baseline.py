@@ -9,9 +9,8 @@ from pathlib import Path
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.history.git import git
 from llm_bench_fixtures.history.headings import Heading, Unreadable, started_of
-from llm_bench_fixtures.history.saved import SavedRun, read_saved_run
+from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import list_runs, select_run
-from llm_bench_fixtures.results.record import RunState
 
 MERGE_BASE, BRANCH = "merge-base", "branch"
 MOST_ANCESTORS = 1000
@@ -36,7 +35,7 @@ class Likeness:
 class Baseline:
     """run: None where there is none, for the reason. passed_over: newer files that are not fit, and why."""
 
-    run: SavedRun | None
+    run: JudgedRun | None
     reason: str = ""
     passed_over: tuple[str, ...] = ()
 
@@ -68,7 +67,7 @@ class Origin:
 
 
 def find_baseline(
-    storage: Path | None, wanted: str, likeness: Likeness, root: Path, judged: SavedRun | None = None
+    storage: Path | None, wanted: str, likeness: Likeness, root: Path, judged: JudgedRun | None = None
 ) -> Baseline:
     """The baseline that `wanted` names: `branch:NAME`, `merge-base:REF`, a run, or "" for the newest.
 
@@ -118,7 +117,7 @@ def _passed_over(runs: Sequence[Heading], refusals: Sequence[str]) -> list[str]:
     return [f"{run.path.name}: {refusal}" for run, refusal in pairs if refusal]
 
 
-def _named(path: Path, judged: SavedRun | None) -> Baseline:
+def _named(path: Path, judged: JudgedRun | None) -> Baseline:
     """The run that was asked for by name, whatever its state."""
     run = read_saved_run(path)
     if judged is not None and run.provenance.started == judged.provenance.started:
@@ -127,7 +126,7 @@ def _named(path: Path, judged: SavedRun | None) -> Baseline:
 
 
 def _unfit(run: Heading) -> str:
-    return "" if run.state is RunState.COMPLETE or run.blessing else run.state.value
+    return "" if run.is_baseline else run.state.value
 
 
 def _nothing(origin: Origin, passed_over: Sequence[str]) -> str:

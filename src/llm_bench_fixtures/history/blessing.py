@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.history.saved import EXTRA, Blessing, SavedRun, read_saved_run
+from llm_bench_fixtures.history.saved import EXTRA, Blessing, JudgedRun, read_saved_run
 from llm_bench_fixtures.results.storage import decode, read_bytes, replacing
 
 
-def bless(path: Path, reason: str) -> SavedRun:
+def bless(path: Path, reason: str) -> JudgedRun:
     """Write into the file that its run is a baseline, and why; the run as it was before.
 
     The file is replaced whole, or not at all. Raises InvalidSetting without a reason, and UnreadableResults.

@@ -5,61 +5,51 @@ A file that can't be read never stops those that can: it is a row with the reaso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.saved import Blessing, read_parts
-from llm_bench_fixtures.results.record import Provenance, RunState, Status, run_state
+from llm_bench_fixtures.history.saved import Blessing, SavedRun, read_run_of
+from llm_bench_fixtures.results.record import HasStatus, Provenance, RunState, Status
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class RecordParts(msgspec.Struct, gc=False):
+class StatusOnly(msgspec.Struct, gc=False):
+    """What of a record is read for its run's heading."""
+
     status: Status
-
-
-RecordT = TypeVar("RecordT", bound=RecordParts)
-
-
-class HeadingParts(msgspec.Struct, Generic[RecordT]):
-    """What of a run is read for its heading."""
-
-    provenance: Provenance
-    records: list[RecordT]
-    interrupted: bool = False
-    failed_tests: int = 0
-    regressed: bool = False
-    refused: str = ""
-    selection: tuple[str, ...] = ()
-    blessing: Blessing | None = None
-    version: Any = None
 
 
 @dataclass(frozen=True)
 class Heading:
-    """measured: how many of its records hold timings; records: of how many."""
+    """A saved run without its records and variants."""
 
     path: Path
     provenance: Provenance
     state: RunState
+    is_baseline: bool
+    """Whether it may be compared with without being named."""
     measured: int
+    """How many of its records hold timings."""
     records: int
+    """How many records it has."""
     blessing: Blessing | None = None
     selection: tuple[str, ...] = ()
+    """What of the command line narrowed the tests."""
 
     @property
     def started(self) -> datetime:
+        """When the run started, in UTC."""
         return started_of(self.provenance)
 
 
 def started_of(provenance: Provenance) -> datetime:
-    """In UTC; before every other where what the file says is no time."""
+    """When the run started, in UTC; LONG_AGO where what the file says is no time."""
     try:
         started = datetime.fromisoformat(provenance.started)
         return started.astimezone(UTC) if started.tzinfo else started.replace(tzinfo=UTC)
@@ -80,23 +70,25 @@ PassOver = Callable[[Unreadable], None]
 
 def read_heading(path: Path) -> Heading:
     """Raises UnreadableResults."""
-    return heading_of(path, *read_parts(path, HeadingParts[RecordParts], RecordParts))
+    return heading_of(path, read_run_of(path, StatusOnly))
 
 
-def heading_of(path: Path, run: HeadingParts[RecordT], records: Sequence[RecordT]) -> Heading:
-    measured = sum(record.status is Status.MEASURED for record in records)
-    state = run_state(
-        interrupted=run.interrupted,
-        failed_tests=run.failed_tests,
-        measured=measured,
-        regressed=run.regressed,
-        refused=run.refused,
+def heading_of(path: Path, run: SavedRun[HasStatus]) -> Heading:
+    """The heading of a run that was read from that file."""
+    return Heading(
+        path=path,
+        provenance=run.provenance,
+        state=run.state,
+        is_baseline=run.is_baseline,
+        measured=len(run.measured()),
+        records=len(run.records),
+        blessing=run.blessing,
+        selection=run.selection,
     )
-    return Heading(path, run.provenance, state, measured, len(records), run.blessing, run.selection)
 
 
 def headings(paths: Iterable[Path], pass_over: PassOver) -> Iterator[Heading]:
-    """Of those that can be read, in their order; `pass_over` is told of each other."""
+    """The headings of the files that can be read, in their order; `pass_over` is called with each of the others."""
     for path in paths:
         try:
             yield read_heading(path)
@@ -105,5 +97,5 @@ def headings(paths: Iterable[Path], pass_over: PassOver) -> Iterator[Heading]:
 
 
 def oldest_first(found: Iterable[Heading]) -> list[Heading]:
-    """By when they started; where that is the same, as `run_files` had them."""
+    """Sorted by when they started; runs that started at the same time keep their order."""
     return sorted(found, key=lambda heading: heading.started)

@@ -1,22 +1,30 @@
-"""A run as it was saved, in as much as it is compared: its metrics, and what they can be trusted for.
+"""A run as it is saved and judged: its metrics, and what they can be trusted for.
 
 There are two kinds of files: our `results.json`, and what pytest-benchmark stores, in which each benchmark carries its
-record as `extra_info["llm_bench"]` and the rest of the run stands under `llm_bench`. Both are read by their types, with
-everything that is not compared skipped unread, so that a thousand of them take seconds.
+record as `extra_info["llm_bench"]` and the rest of the run stands under `llm_bench`. Both are read by their types.
+What the type has no field for is skipped unread, so that a thousand files take seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeAlias
 
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
-from llm_bench_fixtures.results.record import Provenance, RunState, Status, VariantResult, run_state
-from llm_bench_fixtures.results.spread import quartiles
+from llm_bench_fixtures.results.record import (
+    SCHEMA_VERSION,
+    Record,
+    RecordT,
+    Run,
+    RunOf,
+    RunState,
+    TimedRecord,
+    VariantResult,
+)
 from llm_bench_fixtures.results.storage import (
     Schema,
     check_schema,
@@ -26,122 +34,82 @@ from llm_bench_fixtures.results.storage import (
     record_to_json,
     run_to_json,
 )
+from llm_bench_fixtures.results.table import metric_values
 from llm_bench_fixtures.text import printable
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.results.record import Run
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
 LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
 
 
-RunT = TypeVar("RunT", bound="RunParts")
-RecordT = TypeVar("RecordT")
-
-
-@dataclass(frozen=True)
-class SavedWorkload:
-    digest: str
-
-
-@dataclass(frozen=True)
-class SavedRecord:
-    """The fields are those of Record; metrics: what was computed from the rest of it, those of its variant too."""
-
-    test: str
-    scenario: str
-    case: str
-    variant: str
-    status: Status
-    reason: str = ""
-    workload: SavedWorkload | None = None
-    rounds_s: tuple[float, ...] = ()
-    probe_s: tuple[tuple[float, float], ...] = ()
-    gate: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def median_s(self) -> float:
-        """Median latency of the rounds. Raises ValueError where there are none."""
-        return quartiles(self.rounds_s)[1]
-
-
 @dataclass(frozen=True)
 class Blessing:
-    """That a run is accepted as a baseline whatever its state; when: ISO 8601 in UTC."""
+    """That a run is accepted as a baseline whatever its state."""
 
     reason: str
     when: str
+    """ISO 8601 in UTC."""
 
 
 @dataclass(frozen=True)
-class SavedRun:
-    """The fields are those of Run. source: the file's path, or what a run that isn't saved yet is called.
+class SavedRun(RunOf[RecordT]):
+    """A run, and where it was read."""
 
-    version: of the schema, as the file has it.
-    """
-
-    provenance: Provenance
-    reference: str
-    variants: tuple[VariantResult, ...]
-    records: tuple[SavedRecord, ...]
-    interrupted: bool = False
-    selection: tuple[str, ...] = ()
-    failed_tests: int = 0
-    regressed: bool = False
-    refused: str = ""
     blessing: Blessing | None = None
     source: str = ""
+    """The file's path, or what a run that is not saved is called."""
     version: Any = None
-
-    @property
-    def state(self) -> RunState:
-        return run_state(
-            interrupted=self.interrupted,
-            failed_tests=self.failed_tests,
-            measured=len(self.measured()),
-            regressed=self.regressed,
-            refused=self.refused,
-        )
+    """Of the schema, as the file has it."""
 
     @property
     def is_baseline(self) -> bool:
         """Whether it may be compared with without being named."""
         return self.state is RunState.COMPLETE or self.blessing is not None
 
-    def measured(self) -> list[SavedRecord]:
-        """The records that hold timings."""
-        return [record for record in self.records if record.status is Status.MEASURED]
 
-    def variant(self, identifier: str) -> VariantResult | None:
-        return next((variant for variant in self.variants if variant.id == identifier), None)
+@dataclass(frozen=True)
+class JudgedRecord(TimedRecord):
+    """A record with its metrics, without the times of batches and tokens that they were computed from."""
 
-
-def saved_run(run: Run, source: str = "this run") -> SavedRun:
-    """The run of this session as it would be read back."""
-    return saved_run_from_json(run_to_json(run), source)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Every metric by name, those of its variant and of the project too."""
 
 
-def saved_run_from_json(run: Mapping[str, Any], source: str) -> SavedRun:
-    """What `run_to_json` gave, in this process or in another. Raises UnreadableResults for that of another schema."""
+JudgedRun: TypeAlias = SavedRun[JudgedRecord]
+
+
+def judged_run(run: Run, source: str = "this run") -> JudgedRun:
+    """The run of this session as it would be read back from a file."""
+    records = tuple(_judged_record(record, run.variant(record.variant)) for record in run.records)
+    return SavedRun(**{**vars(run), "records": records}, source=source, version=SCHEMA_VERSION)
+
+
+def _judged_record(record: Record, variant: VariantResult | None) -> JudgedRecord:
+    shared = {one.name: getattr(record, one.name) for one in fields(TimedRecord)}
+    return JudgedRecord(**shared, metrics=metric_values(record, variant))
+
+
+def judged_run_from_json(run: Mapping[str, Any], source: str) -> JudgedRun:
+    """What `run_to_json` gave in another process. Raises UnreadableResults where it has another schema."""
     try:
-        return replace(msgspec.convert(run, SavedRun), source=source)
+        return replace(msgspec.convert(run, SavedRun[JudgedRecord]), source=source)
     except msgspec.ValidationError as error:
         raise DamagedResults(f"the results of {source} can't be read: {error}") from error
 
 
-def read_saved_run(path: Path) -> SavedRun:
-    """Raises UnreadableResults that names the file where it holds no run of ours, or is damaged."""
-    parts, records = read_parts(path, SavedRun, SavedRecord)
-    run = replace(parts, records=tuple(records), source=str(path))
+def read_saved_run(path: Path) -> JudgedRun:
+    """The run as it is judged.
+
+    Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
+    """
+    run = read_run_of(path, JudgedRecord)
     wrong = next(_impossible(run), "")
     if wrong:
         raise DamagedResults(f"{path} is damaged: {wrong}")
     return run
 
 
-def _impossible(run: SavedRun) -> Iterator[str]:
+def _impossible(run: JudgedRun) -> Iterator[str]:
     """Values of the right type that no run has: nothing that follows has to reckon with them."""
     for record in run.measured():
         if not record.rounds_s or min(record.rounds_s) <= 0:
@@ -155,29 +123,17 @@ def _impossible(run: SavedRun) -> Iterator[str]:
             yield f"{printable(variant.id)} has an impossible figure"
 
 
-class RunParts(Protocol):
-    """The fields that any type has that a run is read as."""
+def read_run_of(path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
+    """The run, with as much of each record as the type has fields for; the rest of it is skipped unread.
 
-    @property
-    def version(self) -> Any: ...
-
-    @property
-    def records(self) -> Sequence[Any]: ...
-
-
-def read_parts(path: Path, run: type[RunT], record: type[RecordT]) -> tuple[RunT, list[RecordT]]:
-    """The run, and all its records, in as much as these types have fields for; the rest is passed over unread.
-
-    record: the type of the run's `records`, where only those stand that became no benchmark if pytest-benchmark wrote
-    the file. Raises UnreadableResults.
+    Raises UnreadableResults.
     """
     data = read_bytes(path)
     try:
-        stored = decode(data, _Stored[run, record], path)  # type: ignore[valid-type]
+        stored = decode(data, _Stored[record], path)  # type: ignore[valid-type]
         if stored.schema is not None or stored.benchmarks is None:
             check_schema(data, path)
-            found = decode(data, run, path)
-            return found, list(found.records)
+            return replace(decode(data, SavedRun[record], path), source=str(path))  # type: ignore[valid-type]
     except DamagedResults:
         _check_kind(data, path)  # where that is the reason, it says more than which field is missing
         raise
@@ -185,7 +141,8 @@ def read_parts(path: Path, run: type[RunT], record: type[RecordT]) -> tuple[RunT
         raise NotOurResults(path)
     check_version(stored.llm_bench.version, path)
     measured = (benchmark.extra_info.llm_bench for benchmark in stored.benchmarks)
-    return stored.llm_bench, [*(one for one in measured if one is not None), *stored.llm_bench.records]
+    records = (*(one for one in measured if one is not None), *stored.llm_bench.records)
+    return replace(stored.llm_bench, records=records, source=str(path))
 
 
 def _check_kind(data: bytes, path: Path) -> None:
@@ -237,9 +194,10 @@ class _Benchmark(msgspec.Struct, Generic[RecordT], gc=False):
     extra_info: _Extra[RecordT]
 
 
-class _Stored(msgspec.Struct, Generic[RunT, RecordT]):
+class _Stored(msgspec.Struct, Generic[RecordT]):
     """pytest-benchmark's file; of a results.json only `schema` is found."""
 
     schema: Any = None
-    llm_bench: RunT | None = None
+    llm_bench: SavedRun[RecordT] | None = None
+    """The run, with only those records that became no benchmark."""
     benchmarks: list[_Benchmark[RecordT]] | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.headings import PassOver, Unreadable
-from llm_bench_fixtures.history.saved import SavedRecord, SavedRun, read_saved_run
+from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.results.metrics import Metric
 
@@ -45,7 +45,7 @@ def tidy_tables(
         yield tidy_table(run, name_in(storage, path), wanted, metrics)
 
 
-def tidy_table(run: SavedRun, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
+def tidy_table(run: JudgedRun, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
     """Of one run; what isn't in the registry has no unit, direction and kind."""
     import pandas as pd
 
@@ -56,7 +56,7 @@ def tidy_table(run: SavedRun, file: str, wanted: Collection[str], metrics: Mappi
     return table
 
 
-def _run_values(run: SavedRun, file: str) -> tuple[str | bool, ...]:
+def _run_values(run: JudgedRun, file: str) -> tuple[str | bool, ...]:
     where = run.provenance
     return (
         *(file, where.started, where.branch, where.commit, where.dirty, where.model, where.random_weights),
@@ -64,12 +64,12 @@ def _run_values(run: SavedRun, file: str) -> tuple[str | bool, ...]:
     )
 
 
-def _identity(record: SavedRecord) -> tuple[str, ...]:
+def _identity(record: JudgedRecord) -> tuple[str, ...]:
     return (record.test, record.scenario, record.case, record.variant, record.status.value, record.reason)
 
 
 def _values(
-    record: SavedRecord, wanted: Collection[str], metrics: Mapping[str, Metric]
+    record: JudgedRecord, wanted: Collection[str], metrics: Mapping[str, Metric]
 ) -> Iterator[tuple[str, float | None, str, str, str]]:
     """A row without a metric where there is none of those that are wanted, so that no record is lost."""
     chosen = {name: value for name, value in record.metrics.items() if not wanted or name in wanted}

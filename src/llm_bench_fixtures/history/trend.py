@@ -21,8 +21,8 @@ import msgspec
 
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
-from llm_bench_fixtures.history.headings import Heading, HeadingParts, PassOver, RecordParts, Unreadable, heading_of
-from llm_bench_fixtures.history.saved import LARGEST, read_parts
+from llm_bench_fixtures.history.headings import Heading, PassOver, StatusOnly, Unreadable, heading_of
+from llm_bench_fixtures.history.saved import LARGEST, read_run_of
 from llm_bench_fixtures.history.steps import find_steps
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ MOST_ROUNDS = 200
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TrendFilter:
     """What of the runs is followed. Empty: all of it. tests: as for the shell (`*batch*`), or a part of a test's id."""
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
@@ -99,7 +99,7 @@ class Group:
     lines: tuple[Line, ...]
 
 
-def read_trend(paths: Iterable[Path], chosen: Chosen, pass_over: PassOver) -> list[Group]:
+def read_trend(paths: Iterable[Path], chosen: TrendFilter, pass_over: PassOver) -> list[Group]:
     """A group for each fingerprint, the one that was measured last first."""
     rows = _Rows(chosen)
     found: list[_Measured] = []
@@ -124,7 +124,7 @@ def _last_started(group: tuple[Fingerprint, list[_Measured]]) -> datetime:
 class _Rows:
     """A number for each test and variant that is followed."""
 
-    def __init__(self, chosen: Chosen) -> None:
+    def __init__(self, chosen: TrendFilter) -> None:
         self.chosen = chosen
         self.metrics_type = _metrics_type(chosen.metrics)
         self.names: list[tuple[str, str]] = []
@@ -146,7 +146,7 @@ def _metrics_type(metrics: tuple[str, ...]) -> type[msgspec.Struct]:
     return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)
 
 
-class _Record(RecordParts, Generic[MetricsT], gc=False):
+class _Record(StatusOnly, Generic[MetricsT], gc=False):
     test: str
     variant: str
     metrics: MetricsT
@@ -167,11 +167,11 @@ def _read(path: Path, rows: _Rows) -> _Measured:
     import numpy as np
 
     record: type[_Record[msgspec.Struct]] = _Record[rows.metrics_type]  # type: ignore[name-defined]
-    run, records = read_parts(path, HeadingParts[record], record)  # type: ignore[valid-type]
-    numbered = [(rows.number(one.test, one.variant), msgspec.structs.astuple(one.metrics)) for one in records]
+    run = read_run_of(path, record)
+    numbered = [(rows.number(one.test, one.variant), msgspec.structs.astuple(one.metrics)) for one in run.records]
     kept = [(number, values) for number, values in numbered if number is not None]
     return _Measured(
-        heading_of(path, run, records),
+        heading_of(path, run),
         np.array([number for number, _ in kept], dtype=np.int64),
         np.array([values for _, values in kept], dtype=np.float64).reshape(len(kept), len(rows.chosen.metrics)),
     )

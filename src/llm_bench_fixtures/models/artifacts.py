@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from llm_bench_fixtures import __version__
 from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.version import __version__
 
 MANIFEST = "manifest.json"
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+
+EnumT = TypeVar("EnumT", bound=StrEnum)
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -90,16 +93,25 @@ def parse_positive_integers(text: str) -> tuple[int, ...]:
     return tuple(sorted({integer_of_at_least(1)(part) for part in parse_names(text)}))
 
 
-def parse_load_format(text: str) -> LoadFormat:
-    if text not in list(LoadFormat):
-        raise UnknownName("load format", text, LoadFormat)
-    return LoadFormat(text)
+def member_of(known: Iterable[EnumT], kind: str, also: Iterable[str] = ()) -> Callable[[str], EnumT]:
+    """A parser of one name of an enum's.
+
+    kind: what the names are called in the error. also: other texts that the option takes, which the error lists first.
+    """
+    members = {member.value: member for member in known}
+
+    def parse(text: str) -> EnumT:
+        if text not in members:
+            raise UnknownName(kind, text, [*also, *members])
+        return members[text]
+
+    return parse
 
 
-def parse_window_scheme(text: str) -> WindowScheme:
-    if text not in list(WindowScheme):
-        raise UnknownName("scheme of windows", text, WindowScheme)
-    return WindowScheme(text)
+def members_of(known: Iterable[EnumT], kind: str, also: Iterable[str] = ()) -> Callable[[str], frozenset[EnumT]]:
+    """A parser of several names, separated by commas; else as `member_of`."""
+    parse_one = member_of(known, kind, also)
+    return lambda text: frozenset(map(parse_one, parse_names(text)))
 
 
 def parse_path(text: str) -> Path:

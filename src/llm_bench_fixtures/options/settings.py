@@ -29,7 +29,7 @@ class Settings:
     new_tokens: int
     rounds: int
     warmup_rounds: int
-    precision: float
+    max_noise: float
     max_time: float
     probe: bool
     isolate: bool
@@ -40,6 +40,7 @@ class Settings:
     windows: WindowScheme
     window: int
     stride: int
+    overhead: bool
     seed: int
     report: Path
     cache_dir: Path | None

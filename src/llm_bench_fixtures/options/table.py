@@ -15,10 +15,12 @@ from typing import Any, Generic, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.options.parsers import (
+    LoadFormat,
+    WindowScheme,
     integer_of_at_least,
+    member_of,
     parse_bool,
     parse_device,
-    parse_load_format,
     parse_names,
     parse_optional_path,
     parse_path,
@@ -26,10 +28,17 @@ from llm_bench_fixtures.options.parsers import (
     parse_seconds,
     parse_share,
     parse_window,
-    parse_window_scheme,
 )
 
 T = TypeVar("T")
+
+
+def flag_of(name: str) -> str:
+    return "--llm-" + name.replace("_", "-")
+
+
+def ini_of(name: str) -> str:
+    return "llm_" + name
 
 
 @dataclass(frozen=True)
@@ -44,11 +53,11 @@ class Option(Generic[T]):
 
     @property
     def flag(self) -> str:
-        return "--llm-" + self.name.replace("_", "-")
+        return flag_of(self.name)
 
     @property
     def ini(self) -> str:
-        return "llm_" + self.name
+        return ini_of(self.name)
 
     @property
     def full_help(self) -> str:
@@ -67,6 +76,8 @@ class Option(Generic[T]):
             raise InvalidSetting(f"{self.flag}: {error}") from error
 
 
+RENAMED = {"precision": "max_noise"}  # what an option was called before, which is refused with its new name
+
 OPTIONS: tuple[Option[Any], ...] = (
     Option(
         "model",
@@ -78,7 +89,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "load_format",
-        parse_load_format,
+        member_of(LoadFormat, "load format"),
         "auto",
         "FORMAT",
         "auto: the model's own weights. dummy: seeded random weights in the shape of the model's config, with the "
@@ -105,7 +116,7 @@ OPTIONS: tuple[Option[Any], ...] = (
         "untimed rounds before the timed ones; in the first of them memory and work are observed",
     ),
     Option(
-        "precision",
+        "max_noise",
         parse_share,
         "5%",
         "SHARE",
@@ -117,7 +128,7 @@ OPTIONS: tuple[Option[Any], ...] = (
         parse_seconds,
         "0.5",
         "SECONDS",
-        "of timed rounds for one benchmark, after which --llm-precision adds no more",
+        "of timed rounds for one benchmark, after which --llm-max-noise adds no more",
     ),
     Option(
         "probe",
@@ -157,7 +168,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "windows",
-        parse_window_scheme,
+        member_of(WindowScheme, "scheme of windows"),
         "strided",
         "SCHEME",
         "how the corpus is cut to score it. strided: Hugging Face's perplexity; rolling: as lm-evaluation-harness; "
@@ -176,6 +187,14 @@ OPTIONS: tuple[Option[Any], ...] = (
         "0",
         "N",
         "tokens from one strided window's start to the next. 0: half a window",
+    ),
+    Option(
+        "overhead",
+        parse_bool,
+        "false",
+        "",
+        "run the tests that take llm_overhead too: they measure what taking the tokens' times costs, which is the "
+        "tool's affair and not the model's",
     ),
     Option("seed", integer_of_at_least(0), "0", "N", "seed of the dummy weights"),
     Option("report", parse_path, "llm-bench-report", "DIR", "folder for the report, its data and its plots"),

@@ -12,7 +12,7 @@ from typing import Any
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.rules import NamedRule, Rules
-from llm_bench_fixtures.history.saved import saved_run_from_json
+from llm_bench_fixtures.history.saved import judged_run_from_json
 from llm_bench_fixtures.results.metrics import Force, Kind, registry
 
 RULES = Rules(
@@ -30,7 +30,7 @@ def compare_carried(runs: Sequence[Mapping[str, Any]]) -> Comparison | None:
     if len(runs) != 2:
         return None
     try:
-        base, head = (saved_run_from_json(run, side) for run, side in zip(runs, ("BASE", "HEAD"), strict=True))
+        base, head = (judged_run_from_json(run, side) for run, side in zip(runs, ("BASE", "HEAD"), strict=True))
     except UnreadableResults:
         return None
     return compare_runs(base, head, RULES, registry())

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
+from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.protocol import Outcome
-from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, Allowed, NotCompared, PairedResult
+from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import Looks
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
@@ -39,7 +40,7 @@ class Plan:
     max_time_per_test_s: float
     max_time_s: float | None = None
     grows: bool = True
-    allowed: frozenset[Allowed] = frozenset()
+    allowed: frozenset[Allowance] = NOTHING
 
 
 @dataclass

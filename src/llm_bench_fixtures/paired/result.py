@@ -8,11 +8,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from llm_bench_fixtures.errors import UnknownName
-from llm_bench_fixtures.gate.comparison import Comparison, Judgement
+from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
+from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.paired.carried import compare_carried
 from llm_bench_fixtures.paired.sequential import alpha_of_look
 from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation, resolvable
@@ -35,24 +35,6 @@ class Absence(StrEnum):
     FAILED = "failed"
     CHANGED = "changed"  # it times another workload than before
     NOT_TIMED = "not timed"
-
-
-class Allowed(StrEnum):
-    """What needn't make a paired run red."""
-
-    CHANGED = "changed"
-    SKIPPED = "skipped"
-    VANISHED = "vanished"
-    INCONCLUSIVE = "inconclusive"
-
-
-def parse_allowed(text: str) -> frozenset[Allowed]:
-    """Names, separated by commas. Raises UnknownName."""
-    names = parse_names(text)
-    for name in names:
-        if name not in list(Allowed):
-            raise UnknownName("thing that can be allowed", name, Allowed)
-    return frozenset(map(Allowed, names))
 
 
 @dataclass(frozen=True)
@@ -91,7 +73,7 @@ class PairedResult:
     elapsed_s: float
     failure: str = ""
     interrupted: bool = False
-    allowed: frozenset[Allowed] = frozenset()
+    allowed: frozenset[Allowance] = NOTHING
 
     @property
     def pairs(self) -> int:
@@ -115,15 +97,15 @@ class PairedResult:
         lacking = {what: status for what, status in _LACKING.items() if what not in self.allowed and self.lacks(what)}
         return next(iter(lacking.values()), ExitStatus.PASSED)
 
-    def lacks(self, what: Allowed) -> bool:
+    def lacks(self, what: Allowance) -> bool:
         """Whether there is any of it: a test that HEAD skips or changed, a value that it lost, an open comparison."""
-        if what is Allowed.INCONCLUSIVE:
+        if what is Allowance.INCONCLUSIVE:
             return bool(self.of(Verdict.INCONCLUSIVE))
         absences, verdict = _SIGNS[what]
         if any((row.absence, row.side) in absences for row in self.not_compared):
             return True
         if self.carried is None:
-            return what is Allowed.CHANGED and bool(self.runs)
+            return what is Allowance.CHANGED and bool(self.runs)
         return bool(verdict and self.carried.with_verdict(verdict, Force.BLOCKING))
 
     @cached_property
@@ -176,16 +158,16 @@ class PairedResult:
 
 
 # What it is told by, of tests and of the values that are carried along. A test that only one side has is just reported.
-_SIGNS: Mapping[Allowed, tuple[Sequence[tuple[Absence, str]], Verdict | None]] = {
-    Allowed.CHANGED: ([(Absence.CHANGED, "")], Verdict.NOT_MEASURED),
-    Allowed.SKIPPED: ([(Absence.SKIPPED, HEAD), (Absence.NOT_TIMED, HEAD)], None),
-    Allowed.VANISHED: ([], Verdict.VANISHED),
+_SIGNS: Mapping[Allowance, tuple[Sequence[tuple[Absence, str]], Verdict | None]] = {
+    Allowance.CHANGED: ([(Absence.CHANGED, "")], Verdict.NOT_MEASURED),
+    Allowance.SKIPPED: ([(Absence.SKIPPED, HEAD), (Absence.NOT_TIMED, HEAD)], None),
+    Allowance.VANISHED: ([], Verdict.VANISHED),
 }
 _LACKING = {  # the gravest first
-    Allowed.CHANGED: ExitStatus.NOT_COMPARABLE,
-    Allowed.SKIPPED: ExitStatus.COVERAGE,
-    Allowed.VANISHED: ExitStatus.COVERAGE,
-    Allowed.INCONCLUSIVE: ExitStatus.INCONCLUSIVE,
+    Allowance.CHANGED: ExitStatus.NOT_COMPARABLE,
+    Allowance.SKIPPED: ExitStatus.COVERAGE,
+    Allowance.VANISHED: ExitStatus.COVERAGE,
+    Allowance.INCONCLUSIVE: ExitStatus.INCONCLUSIVE,
 }
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from llm_bench_fixtures import __version__
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, NoAnswer, SideFailed
 from llm_bench_fixtures.paired.protocol import DESCRIPTOR, PROTOCOL, Begin, Channel, Hello, Message
 from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.version import __version__
 
 T = TypeVar("T")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.errors import LlmBenchError, WorkloadUnsupported
+from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.plugin.internals import has_times, is_timed, time_another_round
 from llm_bench_fixtures.plugin.items import identify
+from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.stash import TURNS
 
 if TYPE_CHECKING:
@@ -70,14 +72,9 @@ class LlmBenchmark:
             cache=CacheKind(cache),
         )
         self._check_marks()
-        try:
+        with as_outcomes():
             check_supported(self._model, workload)
-        except WorkloadUnsupported as error:
-            raise pytest.skip.Exception(str(error)) from None
-        try:
             record = self._run(workload)
-        except LlmBenchError as error:
-            raise pytest.fail.Exception(str(error), pytrace=False) from None
         return self._add(record)
 
     def _check_marks(self) -> None:
@@ -85,10 +82,8 @@ class LlmBenchmark:
         from llm_bench_fixtures.gate.rules import check_marks
         from llm_bench_fixtures.plugin.stash import metrics_of
 
-        try:
+        with as_outcomes("llm_gate: "):
             check_marks(identify(self._item).gate, metrics_of(self._item.config))
-        except LlmBenchError as error:
-            raise pytest.fail.Exception(f"llm_gate: {error}", pytrace=False) from None
 
     def _encode(self, prompts: str | TokenIds | Sequence[str | TokenIds]) -> tuple[TokenIds, ...]:
         if isinstance(prompts, str) or (prompts and all(isinstance(part, int) for part in prompts)):
@@ -107,16 +102,16 @@ class LlmBenchmark:
             translate_out_of_memory(self._model.variant.id),
             self._session.progress.counted(Phase.GENERATING),
         ):
-            is_timed = self._benchmark.enabled  # not under --benchmark-disable, where one round runs
+            timed = is_timed(self._benchmark)
             turns = self._item.config.stash.get(TURNS, None)
-            is_observed = is_timed and (turns is None or turns.observes)
+            is_observed = timed and (turns is None or turns.observes)
             observation = self._model.call(observe, workload) if is_observed else None
             rounds = (
                 self._take_turns(workload, turns)
                 if turns
                 else self._time(workload, self._session.settings.warmup_rounds - 1)
             )
-        return self._record(workload, rounds if is_timed else [], rounds[-1].continuations, observation)
+        return self._record(workload, rounds if timed else [], rounds[-1].continuations, observation)
 
     def _take_turns(self, workload: Workload, turns: Turns) -> list[Round]:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
@@ -125,7 +120,7 @@ class LlmBenchmark:
         return rounds
 
     def _time(self, workload: Workload, warmup_rounds: int) -> list[Round]:
-        """The timed rounds: pytest-benchmark's, and what --llm-precision asks for beyond them.
+        """The timed rounds: pytest-benchmark's, and what --llm-max-noise asks for beyond them.
 
         warmup_rounds: besides the one in which the workload was observed.
         """
@@ -140,33 +135,29 @@ class LlmBenchmark:
         self._benchmark.pedantic(
             measure, setup=lambda: ((self._probe_s(),), {}), rounds=settings.rounds, warmup_rounds=warmup_rounds
         )
-        stats = self._benchmark.stats
-        if not stats:
+        if not has_times(self._benchmark):
             return rounds
         del rounds[warmup_rounds + settings.rounds :]  # those that --benchmark-cprofile ran
         del rounds[:warmup_rounds]
         while self._wants_more([done.latency_s for done in rounds]):
-            probe_s = self._probe_s()
-            started = time.perf_counter()
-            measure(probe_s)
-            stats.update(time.perf_counter() - started)
+            time_another_round(self._benchmark, partial(measure, self._probe_s()))
         return rounds
 
     def _probe_s(self) -> tuple[float, float] | None:
         """Of the probe, run now; None where none is asked for, or nothing is timed."""
         from llm_bench_fixtures.measure.probe import run_probe
 
-        is_wanted = self._session.settings.probe and self._benchmark.enabled
+        is_wanted = self._session.settings.probe and is_timed(self._benchmark)
         return self._model.call(run_probe) if is_wanted else None
 
     def _wants_more(self, rounds_s: Sequence[float]) -> bool:
         from llm_bench_fixtures.results.spread import interval
 
         settings = self._session.settings
-        if not settings.precision or sum(rounds_s) >= settings.max_time:
+        if not settings.max_noise or sum(rounds_s) >= settings.max_time:
             return False
         found = interval(rounds_s)
-        return found is None or found.relative_half_width > settings.precision
+        return found is None or found.relative_half_width > settings.max_noise
 
     def _record(
         self,
@@ -201,7 +192,7 @@ class LlmBenchmark:
             work=self._count(workload, observation.observed) if observation else None,
             memory=self._memory_facts(observation) if observation else None,
             outputs=tuple(self._prompts.decode(ids) for ids in continuations),
-            extra=self._session.compare_texts(self._model.variant, workload, continuations),
+            extra=self._session.reference.compare_texts(self._model.variant, workload, continuations),
         )
 
     def _count(self, workload: Workload, observed: Observed) -> Work:
@@ -209,7 +200,7 @@ class LlmBenchmark:
         from llm_bench_fixtures.progress import Phase
 
         with self._session.progress.activity(Phase.COUNTING, "counting the model's operations"):
-            return count_work(workload, observed, self._session.flops, self._model.facts.weight_bytes_read)
+            return count_work(workload, observed, self._session.setup.flops, self._model.facts.weight_bytes_read)
 
     def _memory_facts(self, observation: Observation) -> MemoryFacts:
         from llm_bench_fixtures.results.record import MemoryFacts

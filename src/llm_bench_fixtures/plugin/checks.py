@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import LlmBenchError, WorkloadUnsupported
+from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence, Way
@@ -31,10 +31,8 @@ class LlmEquivalence:
         """
         from llm_bench_fixtures.measure.equivalence import Verdict, Way
 
-        try:
+        with as_outcomes():
             found = self._compare(tuple(prompts), new_tokens)[Way(way)]
-        except LlmBenchError as error:
-            raise pytest.fail.Exception(str(error), pytrace=False) from None
         self._session.results.add_equivalence(self._model.variant.id, found)
         if found.verdict is Verdict.NOT_SUPPORTED:
             pytest.skip(found.sentence)
@@ -82,7 +80,7 @@ class LlmOverhead:
 
         workload = Workload((prompt,), self._session.settings.new_tokens, batch_size=1)
         text = "comparing generate with and without its tokens' times"
-        try:
+        with as_outcomes():
             check_supported(self._model, workload)
             with (
                 self._session.progress.activity(Phase.GENERATING, text),
@@ -90,9 +88,5 @@ class LlmOverhead:
                 translate_out_of_memory(self._model.variant.id),
             ):
                 ratios = self._model.call(instrumentation_ratios, workload, pairs, budget_s)
-        except WorkloadUnsupported as error:
-            raise pytest.skip.Exception(str(error)) from None
-        except LlmBenchError as error:
-            raise pytest.fail.Exception(str(error), pytrace=False) from None
         self._session.results.add_instrumentation(self._model.variant.id, ratios)
         return ratios

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError
+from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.plugin.items import variant_of
-from llm_bench_fixtures.plugin.stash import bench_session, is_timing, settings_of
+from llm_bench_fixtures.plugin.outcomes import as_outcomes
+from llm_bench_fixtures.plugin.stash import bench_session, is_timing, is_xdist_worker, settings_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
@@ -25,7 +26,7 @@ def llm_session(request: pytest.FixtureRequest) -> BenchSession:
     """What the run's benchmarks share. Where no model can be found, a run of nothing but benchmarks ends."""
     session = bench_session(request.config)
     try:
-        _ = session.device, session.source, session.corpus
+        _ = session.setup.device, session.setup.source, session.setup.corpus
     except LlmBenchError as error:
         if all(variant_of(item) for item in request.session.items):
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
@@ -36,19 +37,19 @@ def llm_session(request: pytest.FixtureRequest) -> BenchSession:
 @pytest.fixture(scope="session")
 def llm_device(llm_session: BenchSession) -> Device:
     """The device that the models run on."""
-    return llm_session.device
+    return llm_session.setup.device
 
 
 @pytest.fixture(scope="session")
 def llm_prompts(llm_session: BenchSession) -> Prompts:
     """Prompts in the model's tokens: of exact lengths, of varying lengths, the standard ones, the unusual ones."""
-    return llm_session.prompts
+    return llm_session.setup.prompts
 
 
 @pytest.fixture(scope="session")
 def llm_corpus(llm_session: BenchSession) -> Corpus:
     """The texts that quality is measured on."""
-    return llm_session.corpus
+    return llm_session.setup.corpus
 
 
 @pytest.fixture(scope="session")
@@ -60,15 +61,11 @@ def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
 @pytest.fixture(scope="session")
 def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[Model]:
     """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
-    try:
-        model = llm_session.load(request.param)
-    except BackendUnavailable as error:
-        raise pytest.skip.Exception(str(error)) from None
-    except LlmBenchError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    with as_outcomes():
+        model = llm_session.loader.load(request.param)
     yield model
     model.close()
-    if not hasattr(request.config, "workerinput"):  # pytest-xdist's workers measure nothing
+    if not is_xdist_worker(request.config):
         llm_session.save()
 
 

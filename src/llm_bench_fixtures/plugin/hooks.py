@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import argparse
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.options.table import RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hookspecs
 from llm_bench_fixtures.plugin.finish import write_results
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
@@ -20,11 +22,12 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
-from llm_bench_fixtures.plugin.items import identify, scenarios_of, variant_of
+from llm_bench_fixtures.plugin.internals import terminal_width
+from llm_bench_fixtures.plugin.items import identify, leave_out_overhead, scenarios_of, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
+    DECISION,
     HAS_BENCHMARKS,
-    OUTCOME,
     check_is_gated,
     choose_baseline,
     finish_gate,
@@ -40,6 +43,7 @@ from llm_bench_fixtures.plugin.stash import (
     any_given,
     bench_session,
     check_settings,
+    is_xdist_worker,
     metrics_of,
     or_usage_error,
     selected_variants,
@@ -49,6 +53,7 @@ from llm_bench_fixtures.plugin.stash import (
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+    from llm_bench_fixtures.measure.quality import CorpusScore
     from llm_bench_fixtures.models.isolated import Model
     from llm_bench_fixtures.workloads import Corpus
 
@@ -71,6 +76,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             how = {"action": "store_const", "const": "true"}
         group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help.replace("%", "%%"), **how)
         parser.addini(option.ini, f"as {option.flag}", default=None)
+    for old, new in RENAMED.items():
+        group.addoption(flag_of(old), dest=ini_of(old), default=None, help=argparse.SUPPRESS)
+        parser.addini(ini_of(old), f"is called {ini_of(new)}", default=None)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -116,6 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     pytest's own ordering by session parameter goes by their position in each test's list, which differs from test to
     test.
     """
+    leave_out_overhead(config, items)
     if any(variant_of(item) for item in items):
         config.stash[HAS_BENCHMARKS] = True
         from llm_bench_fixtures.plugin.storage import keep_with_project
@@ -156,7 +165,7 @@ def _reason(call: pytest.CallInfo[None]) -> str:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
     """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run."""
-    if not hasattr(session.config, "workerinput"):  # pytest-xdist's workers measure nothing
+    if not is_xdist_worker(session.config):
         write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or _was_stopped(session))
         if BASELINE in session.config.stash:
             finish_gate(session)
@@ -178,28 +187,25 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 
 def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    width = terminalreporter._tw.fullwidth
+    width = terminal_width(terminalreporter)
     if FINDINGS in config.stash:
         from llm_bench_fixtures.report.terminal import summary_lines
 
         for line in summary_lines(config.stash[FINDINGS], settings_of(config).report, width):
             terminalreporter.write_line(line)
-    if OUTCOME in config.stash:
+    if DECISION in config.stash:
         for line in gate_summary(config, width):
             terminalreporter.write_line(line)
 
 
-def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> Mapping[str, float]:
+def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> CorpusScore:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
     from llm_bench_fixtures.measure.quality import score_corpus
     from llm_bench_fixtures.measure.windows import plan_windows
 
-    session = bench_session(config)
-    keep, compare_with = session.reference_folders(model.variant)
+    keep, compare_with = bench_session(config).reference.folders(model.variant)
     plan = plan_windows(settings_of(config))
-    score = model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
-    session.note_loss_blocks(model.variant, score.loss_blocks)
-    return score.metrics
+    return model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
 
 
 @pytest.hookimpl(wrapper=True)

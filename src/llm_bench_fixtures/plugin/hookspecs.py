@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.quality import CorpusScore
     from llm_bench_fixtures.models.isolated import Model
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.results.metrics import Metric
@@ -29,9 +30,10 @@ def pytest_llm_bench_metrics(config: pytest.Config) -> Sequence[Metric]:  # type
 @pytest.hookspec
 def pytest_llm_bench_score(  # type: ignore[empty-body]
     config: pytest.Config, model: Model, corpus: Corpus
-) -> Mapping[str, float]:
+) -> Mapping[str, float] | CorpusScore:
     """Quality of a loaded variant, by metric name; called once for each. The plugin's own computes the perplexity.
 
+    A CorpusScore also holds the losses of stretches of the corpus, by whose pairs the gate compares two perplexities.
     Not called for random weights.
     """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.plugin.stash import settings_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
@@ -42,6 +43,14 @@ def variant_of(item: pytest.Item) -> Variant | None:
     from llm_bench_fixtures.models.variants import Variant
 
     return parameter if isinstance(parameter, Variant) else None
+
+
+def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that measure the tool, unless --llm-overhead asks for them."""
+    measures_tool = [item for item in items if "llm_overhead" in getattr(item, "fixturenames", ())]
+    if measures_tool and not settings_of(config).overhead:
+        config.hook.pytest_deselected(items=measures_tool)
+        items[:] = [item for item in items if item not in measures_tool]
 
 
 def identify(item: pytest.Item) -> Identity:

@@ -14,17 +14,26 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.plugin.stash import TURNS, is_timing, metrics_of, or_usage_error, selection_of, settings_of
+from llm_bench_fixtures.plugin.internals import compare_with, compared_run, junit_log, storage_option
+from llm_bench_fixtures.plugin.stash import (
+    TURNS,
+    is_timing,
+    is_xdist_worker,
+    metrics_of,
+    or_usage_error,
+    selection_of,
+    settings_of,
+)
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.gate.decision import Outcome
+    from llm_bench_fixtures.gate.decision import Decision
     from llm_bench_fixtures.gate.rules import Rules
     from llm_bench_fixtures.history.baseline import Baseline
     from llm_bench_fixtures.results.record import Run
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
 HAS_BENCHMARKS: pytest.StashKey[bool] = pytest.StashKey()  # whether any was collected
-OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
+DECISION: pytest.StashKey[Decision] = pytest.StashKey()
 
 
 def choose_baseline(config: pytest.Config) -> None:
@@ -36,8 +45,8 @@ def choose_baseline(config: pytest.Config) -> None:
     except LlmBenchError as error:
         raise pytest.UsageError(f"--llm-gate: {error}") from error
     config.stash[BASELINE] = baseline
-    if baseline.run is not None and config.getoption("benchmark_compare"):
-        config.option.benchmark_compare = _name_in_storage(Path(baseline.run.source), _storage(config))
+    if baseline.run is not None:
+        compare_with(config, _name_in_storage(Path(baseline.run.source), _storage(config)))
 
 
 def _name_in_storage(path: Path, storage: Path | None) -> str:
@@ -57,7 +66,7 @@ def check_is_gated(config: pytest.Config) -> None:
 def is_gated(config: pytest.Config) -> bool:
     """Whether this process is to judge the run: not one that only collects, and no worker of pytest-xdist's or of a
     paired run."""
-    idle = config.getoption("collectonly") or hasattr(config, "workerinput") or TURNS in config.stash
+    idle = config.getoption("collectonly") or is_xdist_worker(config) or TURNS in config.stash
     return settings_of(config).of(options.GATE) and not idle
 
 
@@ -76,8 +85,7 @@ def _find_baseline(config: pytest.Config) -> Baseline:
     from llm_bench_fixtures.plugin.storage import project_folder
 
     settings = settings_of(config)
-    named = config.getoption("benchmark_compare")
-    wanted = settings.of(options.BASELINE) or (named if isinstance(named, str) else "")
+    wanted = settings.of(options.BASELINE) or compared_run(config)
     likeness = Likeness(settings.model, settings.load_format is LoadFormat.DUMMY, selection_of(config))
     return find_baseline(_storage(config), wanted, likeness, project_folder(config))
 
@@ -86,27 +94,27 @@ def _storage(config: pytest.Config) -> Path | None:
     """None where nothing was ever saved. Raises InvalidSetting where runs aren't kept in files."""
     from llm_bench_fixtures.plugin.storage import storage_folder
 
-    if "://" in str(config.getoption("benchmark_storage")).removeprefix("file://"):
+    if "://" in storage_option(config).removeprefix("file://"):
         raise InvalidSetting("--benchmark-storage: the gate reads runs that are kept in a folder")
     folder = storage_folder(config)
     return folder if folder.is_dir() else None
 
 
 def judge_run(config: pytest.Config, run: Run) -> Run:
-    """Keep the outcome, and return the run marked where it didn't pass, so that it is no baseline by itself."""
+    """Keep the decision, and return the run marked where it didn't pass, so that it is no baseline by itself."""
     from llm_bench_fixtures.gate.exit_status import ExitStatus
 
-    outcome = _judge(config, run)
-    config.stash[OUTCOME] = outcome
-    if outcome.status in (ExitStatus.PASSED, ExitStatus.NO_BASELINE):
+    decision = _judge(config, run)
+    config.stash[DECISION] = decision
+    if decision.status in (ExitStatus.PASSED, ExitStatus.NO_BASELINE):
         return run
-    return replace(run, regressed=outcome.status is ExitStatus.REGRESSED, refused=outcome.status.words)
+    return replace(run, regressed=decision.status is ExitStatus.REGRESSED, refused=decision.status.words)
 
 
-def _judge(config: pytest.Config, run: Run) -> Outcome:
+def _judge(config: pytest.Config, run: Run) -> Decision:
     from llm_bench_fixtures.gate.comparison import compare_runs
     from llm_bench_fixtures.gate.decision import decide, no_baseline, nothing_measured
-    from llm_bench_fixtures.history.saved import saved_run
+    from llm_bench_fixtures.history.saved import judged_run
 
     allowed = settings_of(config).of(options.MISSING)
     baseline = config.stash[BASELINE]
@@ -114,7 +122,7 @@ def _judge(config: pytest.Config, run: Run) -> Outcome:
         return nothing_measured("nothing was timed in this run")
     if baseline.run is None:
         return no_baseline(baseline.reason, allowed)
-    comparison = compare_runs(baseline.run, saved_run(run), rules_of(config), metrics_of(config))
+    comparison = compare_runs(baseline.run, judged_run(run), rules_of(config), metrics_of(config))
     return decide(comparison, allowed)
 
 
@@ -128,18 +136,18 @@ def finish_gate(session: pytest.Session) -> None:
     from llm_bench_fixtures.results.storage import append_text
 
     config = session.config
-    outcome = config.stash.get(OUTCOME, None)
-    if outcome is None:
+    decision = config.stash.get(DECISION, None)
+    if decision is None:
         if not config.getoption("llm_gate") and not config.stash.get(HAS_BENCHMARKS, False):
             return
-        outcome = config.stash[OUTCOME] = nothing_measured(_why_nothing(config))
+        decision = config.stash[DECISION] = nothing_measured(_why_nothing(config))
     if session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = outcome.status
-    _add_to_junit(config, outcome)
+        session.exitstatus = decision.status
+    _add_to_junit(config, decision)
     summary = settings_of(config).of(options.SUMMARY)
     if summary is not None:
         try:
-            append_text(summary, gate_markdown(gate_report(outcome)))
+            append_text(summary, gate_markdown(gate_report(decision)))
         except UnwritableFile as error:  # the run is saved all the same
             warnings.warn(pytest.PytestWarning(f"--llm-gate-summary: {error}"), stacklevel=2)
 
@@ -150,16 +158,14 @@ def _why_nothing(config: pytest.Config) -> str:
     return "nothing is timed in pytest-xdist's workers, or under --benchmark-disable and --benchmark-skip"
 
 
-def _add_to_junit(config: pytest.Config, outcome: Outcome) -> None:
-    """A failed test case in --junit-xml for each test and variant that regressed, or one for another outcome."""
-    from _pytest.junitxml import xml_key
-
+def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
+    """A failed test case in --junit-xml for each test and variant that regressed, or one for another decision."""
     from llm_bench_fixtures.report.comparison import failures
 
-    xml = config.stash.get(xml_key, None)
+    xml = junit_log(config)
     if xml is None:
         return
-    for subject, message in failures(outcome):
+    for subject, message in failures(decision):
         for when, result, text in (("call", "failed", message), ("teardown", "passed", None)):
             file, _, rest = subject.rpartition("::")
             nodeid = "::".join(filter(None, (file, "llm-gate", rest)))
@@ -172,8 +178,8 @@ def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
     from llm_bench_fixtures.report.comparison import gate_lines, gate_report, github_annotations
     from llm_bench_fixtures.text import harmless
 
-    outcome = config.stash[OUTCOME]
-    yield from gate_lines(gate_report(outcome), width)
+    decision = config.stash[DECISION]
+    yield from gate_lines(gate_report(decision), width)
     yield from harmless(f"Not a baseline: {reason}" for reason in config.stash[BASELINE].passed_over[:3])
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        yield from github_annotations(outcome)
+        yield from github_annotations(decision)

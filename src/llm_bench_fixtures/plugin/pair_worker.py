@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from llm_bench_fixtures import __version__
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, first_line
 from llm_bench_fixtures.paired.protocol import (
     DESCRIPTOR,
@@ -35,9 +34,11 @@ from llm_bench_fixtures.paired.protocol import (
     Resume,
     Times,
 )
+from llm_bench_fixtures.plugin.internals import forget_whole_runs
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
+from llm_bench_fixtures.version import __version__
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BENCHMARKS = "benchmarks"
-
-# What a project's own options ask of pytest-benchmark and a worker must not do, by their names in its config.
-UNWANTED = ("autosave", "save", "json", "compare", "compare_fail", "histogram", "cprofile")
 
 
 class PausingClock:
@@ -195,8 +193,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before pytest-benchmark reads its options."""
     if not is_timing(config):
         raise pytest.UsageError("rounds can't be timed in turn under xdist, --benchmark-disable or --benchmark-skip")
-    for name in UNWANTED:
-        setattr(config.option, f"benchmark_{name}", None)
+    forget_whole_runs(config)
     config.stash[TURNS] = Turns(Channel(socket.socket(fileno=int(os.environ[DESCRIPTOR]))))
 
 

@@ -12,13 +12,15 @@ import pytest
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import options as model_options
-from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS, RENAMED, flag_of, ini_of
+from llm_bench_fixtures.plugin.internals import is_switched_off
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.plugin.loader import Scorer
     from llm_bench_fixtures.plugin.pair_worker import Turns
-    from llm_bench_fixtures.plugin.session import BenchSession, Scorer
+    from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.report.findings import Findings
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run, Scenario
@@ -49,6 +51,9 @@ def settings_of(config: pytest.Config) -> Settings:
 
 def check_settings(config: pytest.Config) -> None:
     """UsageError for an option or ini value that can't be used, before anything runs."""
+    for old, new in RENAMED.items():
+        if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
+            raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is called {flag_of(new)} ({ini_of(new)}) now")
     if any_given(config):
         settings_of(config)
 
@@ -108,9 +113,13 @@ def _scorer(config: pytest.Config) -> Scorer:
 
 def is_timing(config: pytest.Config) -> bool:
     """Whether this run times anything: not under --benchmark-disable or --benchmark-skip, nor in pytest-xdist."""
-    distributed = hasattr(config, "workerinput") or bool(config.getoption("numprocesses", None))
-    off = any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
-    return not distributed and not off
+    distributed = is_xdist_worker(config) or bool(config.getoption("numprocesses", None))
+    return not distributed and not is_switched_off(config)
+
+
+def is_xdist_worker(config: pytest.Config) -> bool:
+    """Whether this is a worker of pytest-xdist, which measures nothing: others run beside it."""
+    return hasattr(config, "workerinput")
 
 
 def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_benchmark.storage.file import FileStorage
-from pytest_benchmark.utils import get_tag
 
 from llm_bench_fixtures.history.storage import FOLDER
+from llm_bench_fixtures.plugin.internals import is_storage_given, keep_in, storage_option
 
-DEFAULT_STORAGE = f"file://./{FOLDER}"  # of --benchmark-storage
 DETACHED = "(detached head)"  # what pytest-benchmark calls the branch of a commit that was checked out by its id
 # What tells a workflow's branch where it has checked out a commit. Not the name of a pull request's own branch: a
 # fork may call that `main`.
@@ -39,13 +38,9 @@ def storage_folder(config: pytest.Config) -> Path:
 
     The folder may not be there yet, and is none where the storage is a server's.
     """
-    if _is_given(config):
-        return Path(str(config.getoption("benchmark_storage")).removeprefix("file://")).absolute()
+    if is_storage_given(config, FOLDER):
+        return Path(storage_option(config).removeprefix("file://")).absolute()
     return project_folder(config) / FOLDER
-
-
-def _is_given(config: pytest.Config) -> bool:
-    return bool(config.getoption("benchmark_storage") != DEFAULT_STORAGE)
 
 
 @contextmanager
@@ -64,21 +59,5 @@ def with_branch(commit: Mapping[str, Any], environment: Mapping[str, str] = os.e
 
 def keep_with_project(config: pytest.Config) -> None:
     """Have pytest-benchmark save to, and compare with, the project's storage unless it was told another."""
-    session: Any = config.pluginmanager.get_plugin("pytest-benchmark")
-    if session is None or _is_given(config) or not (session.save or session.autosave or session.compare):
-        return
-    if project_folder(config) == config.invocation_params.dir:
-        return
-    session.storage = ProjectStorage(storage_folder(config), session.logger, session.machine_id)
-    if session.autosave:
-        with in_project(config):
-            session.autosave = get_tag()
-    if session.compare:
-        session.handle_loading()
-
-
-class ProjectStorage(FileStorage):  # type: ignore[misc]  # pytest-benchmark has no types
-    @property
-    def location(self) -> str:
-        """pytest-benchmark's own raises where the storage isn't below the working folder."""
-        return str(self.path)
+    if not is_storage_given(config, FOLDER) and project_folder(config) != config.invocation_params.dir:
+        keep_in(config, storage_folder(config), partial(in_project, config))

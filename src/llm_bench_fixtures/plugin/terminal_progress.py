@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from llm_bench_fixtures.plugin.internals import uncaptured
 from llm_bench_fixtures.progress import ProgressDisplay
-
-if TYPE_CHECKING:
-    from _pytest.capture import CaptureManager
 
 
 class TerminalProgress(ProgressDisplay):
@@ -22,14 +18,14 @@ class TerminalProgress(ProgressDisplay):
 
     def __init__(self, config: pytest.Config) -> None:
         self._reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-        self._capture: CaptureManager | None = config.pluginmanager.get_plugin("capturemanager")
+        self._config = config
         self._begun: set[str] = set()
         self._silent = self._reporter is None or config.get_verbosity() < -1
 
     def running(self, text: str, elapsed_s: float) -> None:
         if self._silent:
             return
-        with self._uncaptured():
+        with uncaptured(self._config):
             if text not in self._begun:
                 self._reporter.ensure_newline()
                 self._begun.add(text)
@@ -41,18 +37,10 @@ class TerminalProgress(ProgressDisplay):
     def finished(self, text: str, elapsed_s: float) -> None:
         if self._silent:
             return
-        with self._uncaptured():
+        with uncaptured(self._config):
             if self._reporter.isatty:
                 self._reporter.rewrite(f"  {text}: {elapsed_s:.1f} s", erase=True)
                 self._reporter.write_line("")
             else:
                 self._reporter.write_line(f"  {text}: {elapsed_s:.1f} s")
         self._begun.discard(text)
-
-    @contextmanager
-    def _uncaptured(self) -> Iterator[None]:
-        if self._capture is None:
-            yield
-            return
-        with self._capture.global_and_fixture_disabled():
-            yield

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_bench_fixtures.gate.comparison import Comparison, Coverage, Judgement, Uncovered
-from llm_bench_fixtures.gate.decision import Outcome
+from llm_bench_fixtures.gate.comparison import Comparison
+from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
+from llm_bench_fixtures.gate.decision import Decision
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import SavedRun
+from llm_bench_fixtures.history.saved import JudgedRun
 from llm_bench_fixtures.report.columns import title_line, wrapped
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
@@ -40,15 +42,15 @@ class GateReport:
     footnotes: tuple[str, ...]
 
 
-def gate_report(outcome: Outcome) -> GateReport:
-    comparison = outcome.comparison
-    title = f"llm-gate: {outcome.status.words}"
-    reason = f"{outcome.reason[:1].upper()}{outcome.reason[1:]}." if outcome.reason else ""
+def gate_report(decision: Decision) -> GateReport:
+    comparison = decision.comparison
+    title = f"llm-gate: {decision.status.words}"
+    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}." if decision.reason else ""
     if comparison is None:
-        return GateReport(title, tuple(filter(None, (reason, outcome.advice))), (), ())
+        return GateReport(title, tuple(filter(None, (reason, decision.advice))), (), ())
     return GateReport(
         title,
-        tuple(filter(None, (reason, _baseline(comparison.base), _counts(comparison), outcome.advice))),
+        tuple(filter(None, (reason, _baseline(comparison.base), _counts(comparison), decision.advice))),
         tuple(_lists(comparison)),
         tuple(_footnotes(comparison)),
     )
@@ -64,13 +66,13 @@ def comparison_report(comparison: Comparison) -> GateReport:
     )
 
 
-def _baseline(run: SavedRun) -> str:
+def _baseline(run: JudgedRun) -> str:
     if run.blessing:
         return f"Baseline: {_describe(run)} Accepted as a baseline: {printable(run.blessing.reason)}."
     return f"Baseline: {_describe(run)}{'' if run.is_baseline else f' It is none by itself: {run.state}.'}"
 
 
-def _describe(run: SavedRun) -> str:
+def _describe(run: JudgedRun) -> str:
 
     provenance = run.provenance
     commit = f" of commit {provenance.commit[:12]}" if provenance.commit else ""
@@ -247,21 +249,21 @@ def gate_markdown(report: GateReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def github_annotations(outcome: Outcome) -> Iterator[str]:
+def github_annotations(decision: Decision) -> Iterator[str]:
     """GitHub's workflow commands: an error for each failure."""
-    title = _property(f"llm-gate: {outcome.status.words}")
-    for subject, message in failures(outcome):
+    title = _property(f"llm-gate: {decision.status.words}")
+    for subject, message in failures(decision):
         file = f"file={_property(subject.partition('::')[0])}," if "::" in subject else ""
         yield f"::error {file}title={title}::{_data(printable(f'{subject}: {message}'))}"
 
 
-def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def failures(decision: Decision) -> Iterator[tuple[str, str]]:
     """Each test or variant that regressed, with its values; where the gate failed otherwise, its words and why."""
-    if outcome.status is ExitStatus.REGRESSED and outcome.comparison is not None:
-        for subject, sentences in regressions(outcome.comparison).items():
+    if decision.status is ExitStatus.REGRESSED and decision.comparison is not None:
+        for subject, sentences in regressions(decision.comparison).items():
             yield subject, "; ".join(sentences)
-    elif outcome.status is not ExitStatus.PASSED:
-        yield outcome.status.words, f"{outcome.reason}. {outcome.advice}"
+    elif decision.status is not ExitStatus.PASSED:
+        yield decision.status.words, f"{decision.reason}. {decision.advice}"
 
 
 def regressions(comparison: Comparison, force: Force = Force.BLOCKING) -> dict[str, list[str]]:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from llm_bench_fixtures.gate.allowances import BY_TURNS
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.result import BASE, HEAD, Allowed, NotCompared, PairedResult
+from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_look
 from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Finding, Measurand
 from llm_bench_fixtures.paired.wording import change_texts, duration_text
@@ -174,7 +175,7 @@ def endings(result: PairedResult) -> Iterator[str]:
 
 def conclusion(result: PairedResult) -> str:
     said = f"exit status {int(result.status)}: {result.status.meaning}"
-    allowed = [what for what in Allowed if what in result.allowed and result.lacks(what)]
+    allowed = [what for what in BY_TURNS if what in result.allowed and result.lacks(what)]
     return f"{said}; allowed: {', '.join(allowed)}" if allowed else said
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
-from llm_bench_fixtures.history.trend import Chosen, Group, Level, Line
+from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
 from llm_bench_fixtures.report.html import render_page
@@ -119,7 +119,7 @@ def render_trend(page: TrendPage) -> str:
 
 def build_page(
     groups: Sequence[Group],
-    chosen: Chosen,
+    chosen: TrendFilter,
     words: Wording,
     unreadable: Sequence[Unreadable],
     storage: Path,
@@ -155,7 +155,7 @@ def _header(groups: Sequence[Group]) -> str:
     return f"{count(len(runs), 'run')} on {named}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
 
 
-def _what(chosen: Chosen) -> str:
+def _what(chosen: TrendFilter) -> str:
     parts = {"branch": chosen.branch, "tests": chosen.tests, "variants": ", ".join(chosen.variants)}
     return "".join(f"; {name}: {value}" for name, value in parts.items() if value)
 

@@ -62,13 +62,13 @@ class RunBuilder:
     def build(self, provenance: Provenance, phase_s: Mapping[Phase, float], *, interrupted: bool = False) -> Run:
         """The run so far."""
         return Run(
-            provenance,
-            self.reference,
-            tuple(self._variants.values()),
-            tuple(self._records.values()),
-            time.perf_counter() - self._started,
-            {phase.value: seconds for phase, seconds in phase_s.items()},
-            interrupted,
-            dict(self._instrumentation_ratios),
+            provenance=provenance,
+            reference=self.reference,
+            variants=tuple(self._variants.values()),
+            records=tuple(self._records.values()),
+            session_s=time.perf_counter() - self._started,
+            phase_s={phase.value: seconds for phase, seconds in phase_s.items()},
+            interrupted=interrupted,
+            instrumentation_ratios=dict(self._instrumentation_ratios),
             scenarios=self.scenarios,
         )

@@ -8,32 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Protocol
 
-from llm_bench_fixtures.results.record import Record, VariantResult
-
-if TYPE_CHECKING:
-
-    class Workload(Protocol):
-        @property
-        def digest(self) -> str: ...
-
-    class Timed(Protocol):
-        """A record, of this session or a saved one."""
-
-        @property
-        def variant(self) -> str: ...
-        @property
-        def workload(self) -> Workload | None: ...
-        @property
-        def median_s(self) -> float: ...
-
-    class TimedRun(Protocol):
-        """A run, of this session or a saved one."""
-
-        def measured(self) -> Sequence[Timed]: ...
-        def variant(self, identifier: str, /) -> VariantResult | None: ...
-
+from llm_bench_fixtures.results.record import Record, RunOf, TimedRecord
 
 CONFIDENCE = 0.99
 LEAST_ROUNDS = 3
@@ -57,7 +33,7 @@ class NoiseFloor:
         return (math.exp(self.log_ratio) - 1) * 100
 
 
-def noise_floor(run: TimedRun) -> NoiseFloor:
+def noise_floor(run: RunOf[TimedRecord]) -> NoiseFloor:
     """From every pair of records that ran the same workload in the same configuration, at different times."""
     alike: dict[tuple[str, str], list[float]] = defaultdict(list)
     for record in run.measured():

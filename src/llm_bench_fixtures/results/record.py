@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
@@ -33,32 +34,20 @@ class RunState(StrEnum):
     REFUSED = "refused"  # by a gate, for another reason than a regression
 
 
-def run_state(*, interrupted: bool, failed_tests: int, measured: int, regressed: bool, refused: str) -> RunState:
-    """The worst that is true of a run; `measured` counts its records with timings."""
-    if interrupted:
-        return RunState.INTERRUPTED
-    if failed_tests:
-        return RunState.FAILED
-    if not measured:
-        return RunState.NOT_MEASURED
-    if regressed:
-        return RunState.REGRESSED
-    return RunState.REFUSED if refused else RunState.COMPLETE
-
-
 @dataclass(frozen=True)
 class WorkloadFacts:
-    """What was run, in numbers. Token counts are of one round, over all prompts.
-
-    digest: of all of it. prompts_digest: of the prompts and the number of new tokens only.
-    """
+    """What one round ran, in numbers. Token counts are of one round, over all prompts."""
 
     digest: str
+    """Of everything that was run: two workloads are the same where their digests are."""
     prompts_digest: str
+    """Of the prompts and the number of new tokens only."""
     prompts: int
     batch_size: int
     prompt_tokens: int
+    """Without padding."""
     padded_tokens: int
+    """Padding alone."""
     new_tokens: int
     cache: str
     padding_side: str
@@ -66,50 +55,43 @@ class WorkloadFacts:
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """Peaks of memory during one round, measured in a pass of its own.
-
-    peak_resident_bytes: of the process, as a rise over before the load; method: how that was found. The CUDA peaks are
-    torch's, None elsewhere.
-    """
+    """Peaks of memory during one round, measured in a pass of its own."""
 
     peak_resident_bytes: int
+    """Of the process, as a rise over what it had before the model was loaded."""
     cuda_allocated_bytes: int | None = None
+    """torch's peak of allocated memory; None without CUDA."""
     cuda_reserved_bytes: int | None = None
+    """torch's peak of reserved memory; None without CUDA."""
     method: str = ""
+    """How the resident peak was found."""
 
 
 @dataclass(frozen=True)
-class Record:
-    """Everything measured for one benchmark: one test with one set of parameters on one variant.
+class TimedRecord:
+    """Which benchmark it is, what became of it, and the latencies of its rounds.
 
-    case: the value of what the scenario changes. rounds_s: each round's latency in seconds.
-    batches_s: for each round, the seconds of each batch. batch_rows: prompts in each batch.
-    tokens_s: for each round and batch, the seconds from the batch's start to each of its new tokens.
-    energy_j: for each round, the joules of the whole machine, or none where it has no counter.
-    probe_s: for each round, the seconds of the fixed probe run before it: its matrix product, and its read of memory.
-    work: exact counts of one round.
-    outputs: the generated text of each prompt. extra: further metrics by name. gate: the changes that the test's marker
-    allows, by metric or kind of metrics.
+    A benchmark is one test with one set of parameters on one variant.
     """
 
     test: str
+    """The test's node id in pytest."""
     scenario: str
     case: str
+    """The value of what the scenario changes."""
     variant: str
+    """The variant's id."""
     status: Status
     reason: str = ""
+    """Why it was skipped, or failed."""
     workload: WorkloadFacts | None = None
+    """None where the test never came to run one."""
     rounds_s: tuple[float, ...] = ()
-    batches_s: tuple[tuple[float, ...], ...] = ()
-    tokens_s: tuple[tuple[tuple[float, ...], ...], ...] = ()
-    batch_rows: tuple[int, ...] = ()
-    energy_j: tuple[float, ...] = ()
+    """Seconds of each round."""
     probe_s: tuple[tuple[float, float], ...] = ()
-    work: Work | None = None
-    memory: MemoryFacts | None = None
-    outputs: tuple[str, ...] = ()
-    extra: Mapping[str, float] = field(default_factory=dict)
+    """For each round, seconds of the fixed probe that ran before it: its matrix product, and its read of memory."""
     gate: Mapping[str, str] = field(default_factory=dict)
+    """The changes that the test's marker allows, by metric or kind of metrics."""
 
     @property
     def quartiles_s(self) -> tuple[float, float, float]:
@@ -125,67 +107,111 @@ class Record:
 
 
 @dataclass(frozen=True)
-class VariantResult:
-    """What is known of a variant apart from its benchmarks.
+class Record(TimedRecord):
+    """Everything that was measured for one benchmark."""
 
-    label: what actually ran, for people. configuration: the same for two variants that ran the same thing, whatever
-    was asked for. quality: metrics over the corpus by name; quality_note says why some or all are missing.
-    first_generate_s: the first `generate` of a fresh process, None where the variant had none of its own.
-    matmul_flops_per_s: what this machine reaches in the dtype that the variant computes in; None where it was not
-    measured. read_bytes_per_s: at which it reads memory.
-    loss_blocks: nats per token of each of some hundred stretches of the corpus, in its order.
-    equivalence: whether its text depends on how it is run.
-    """
+    batches_s: tuple[tuple[float, ...], ...] = ()
+    """For each round, the seconds of each batch."""
+    tokens_s: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    """For each round and batch, the seconds from the batch's start to each of its new tokens."""
+    batch_rows: tuple[int, ...] = ()
+    """Prompts in each batch."""
+    energy_j: tuple[float, ...] = ()
+    """For each round, the joules of the whole machine; empty where it has no counter."""
+    work: Work | None = None
+    """Exact counts of one round."""
+    memory: MemoryFacts | None = None
+    outputs: tuple[str, ...] = ()
+    """The generated text of each prompt."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Further metrics by name, such as a project's own."""
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """What is known of a variant apart from its benchmarks."""
 
     id: str
     description: str
     backend: str
     status: Status
     reason: str = ""
+    """Why it was skipped, or failed."""
     label: str = ""
+    """What actually ran, for people."""
     configuration: str = ""
+    """The same for two variants that ran the same thing, whatever was asked for."""
     base: str | None = None
+    """The id of the variant that this one is a cheaper form of."""
     quantized: bool = False
     load_s: float | None = None
     first_generate_s: float | None = None
+    """Seconds of the first `generate` of a fresh process; None where the variant had no process of its own."""
     weight_bytes: int | None = None
     matmul_flops_per_s: float | None = None
+    """The most that this machine computes in the dtype that the variant computes in; None where it was not measured."""
     read_bytes_per_s: float | None = None
+    """The most that this machine reads from memory; None where it was not measured."""
     quality: Mapping[str, float] = field(default_factory=dict)
+    """Metrics over the corpus, by name."""
     quality_note: str = ""
+    """Why some or all of the metrics of quality are missing."""
     loss_blocks: tuple[float, ...] = ()
+    """Nats per token of each of about a hundred stretches of the corpus, in its order."""
     notes: tuple[str, ...] = ()
+    """What was noted while it was loaded, such as files that were made in this run."""
     equivalence: tuple[Equivalence, ...] = ()
+    """Whether its text depends on how it is run."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a run's numbers come from.
-
-    started: ISO 8601 in UTC. isolated: each variant ran in a process of its own. energy: where joules were read, or why
-    they weren't. passed_over: candidates for the model that were not used, with the reason. read_bytes_per_s,
-    matmul_flops_per_s (by dtype): the machine's limits as measured in this run.
-    """
+    """Where a run's numbers come from."""
 
     started: str
+    """ISO 8601 in UTC."""
     model: str
     random_weights: bool
+    """The weights are random, so that quality says nothing about the model."""
     device: str
     hardware: str
+    """The processor and its number of cores, and the accelerator."""
     threads: int
+    """Threads that torch computes with."""
     platform: str
+    """The operating system and its C library."""
     python: str
     libraries: Mapping[str, str]
+    """Version by the library's name."""
     commit: str = ""
+    """Full id of the commit that was measured; empty outside a git repository."""
     branch: str = ""
     dirty: bool = False
+    """There were changes that were not committed."""
     corpus: str = ""
+    """The texts that quality was measured on, with their digest and how they were cut."""
     command: str = ""
+    """The command line of the run."""
     isolated: bool = False
+    """Each variant ran in a process of its own."""
     energy: str = ""
+    """Where joules were read, or why they were not."""
     passed_over: tuple[str, ...] = ()
+    """Candidates for the model that were not used, each with the reason."""
     read_bytes_per_s: float | None = None
+    """The most that this machine reads from memory, as measured in this run."""
     matmul_flops_per_s: Mapping[str, float] = field(default_factory=dict)
+    """The most that this machine computes, by dtype, as measured in this run."""
+
+
+class HasStatus(Protocol):
+    """A record, in as much as it was read."""
+
+    @property
+    def status(self) -> Status: ...
+
+
+RecordT = TypeVar("RecordT", bound=HasStatus, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -200,46 +226,58 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Run:
-    """The records of one session.
-
-    phase_s: seconds by what the session spent them on. instrumentation_ratios: by variant, of pairs of the same
-    `generate`, seconds with its tokens' times taken / without. selection: what of the command line narrowed the tests.
-    failed_tests: how many failed, measured or not. regressed: a gate found it worse than its baseline. refused: for
-    what else a gate turned it down. scenarios: how those that were collected are shown, in the order of the report.
-    """
+class RunOf(Generic[RecordT]):
+    """One session: what it ran on, its variants and its records."""
 
     provenance: Provenance
     reference: str
+    """The id of the variant that the others' quality is compared with."""
     variants: tuple[VariantResult, ...]
-    records: tuple[Record, ...]
+    records: tuple[RecordT, ...]
     session_s: float = 0.0
+    """Seconds of the whole session."""
     phase_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by what the session spent them on."""
     interrupted: bool = False
     instrumentation_ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By variant, of pairs of the same `generate`: seconds with its tokens' times taken / without."""
     selection: tuple[str, ...] = ()
+    """What of the command line narrowed the tests."""
     failed_tests: int = 0
+    """How many tests failed, measured or not."""
     regressed: bool = False
+    """A gate found the run worse than its baseline."""
     refused: str = ""
+    """For what else a gate refused the run."""
     scenarios: tuple[Scenario, ...] = ()
+    """How the report shows those that were collected, in its order."""
 
     @property
     def state(self) -> RunState:
-        return run_state(
-            interrupted=self.interrupted,
-            failed_tests=self.failed_tests,
-            measured=len(self.measured()),
-            regressed=self.regressed,
-            refused=self.refused,
-        )
+        """The first that is true of the run, in this order: interrupted, failed, not measured, regressed, refused."""
+        if self.interrupted:
+            return RunState.INTERRUPTED
+        if self.failed_tests:
+            return RunState.FAILED
+        if not self.measured():
+            return RunState.NOT_MEASURED
+        if self.regressed:
+            return RunState.REGRESSED
+        return RunState.REFUSED if self.refused else RunState.COMPLETE
 
     def variant(self, identifier: str) -> VariantResult | None:
+        """The variant of that id; None where the run has none."""
         return next((variant for variant in self.variants if variant.id == identifier), None)
+
+    def measured(self) -> list[RecordT]:
+        """The records that hold timings."""
+        return [record for record in self.records if record.status is Status.MEASURED]
+
+
+@dataclass(frozen=True)
+class Run(RunOf[Record]):
+    """The records of one session, as they were measured."""
 
     def measured(self, scenario: str | None = None) -> list[Record]:
         """The records that hold timings, of one scenario or of all."""
-        return [
-            record
-            for record in self.records
-            if record.status is Status.MEASURED and scenario in (None, record.scenario)
-        ]
+        return [record for record in super().measured() if scenario in (None, record.scenario)]

@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -28,19 +28,34 @@ SCHEMA = "llm-bench-fixtures/run"
 
 def record_to_json(record: Record, variant: VariantResult | None) -> Json:
     """The record, with its metrics computed for readers that don't have this package."""
-    return {**asdict(record), "metrics": metric_values(record, variant)}
+    return {**to_json(record), "metrics": metric_values(record, variant)}
 
 
 def run_to_json(run: Run) -> Json:
+    """The run as RESULTS_FILE holds it."""
     return {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
-        **asdict(run),
+        **to_json(replace(run, records=())),
         "records": [record_to_json(record, run.variant(record.variant)) for record in run.records],
     }
 
 
+def to_json(value: object) -> Json:
+    """A dataclass or Struct by the names that its fields have in a file."""
+    fields: Json = msgspec.to_builtins(value, enc_hook=_plain)
+    return fields
+
+
+def _plain(value: object) -> float:
+    """Numpy's floats, which other plugins may give, are floats too."""
+    if isinstance(value, float):
+        return float(value)
+    raise NotImplementedError(f"{type(value).__name__}: no value of this type can be written as JSON")
+
+
 def write_run(run: Run, path: Path) -> None:
+    """Write the run whole. Raises UnwritableFile, and ValueError for a NaN or an infinity in it."""
     write_whole(path, json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n")
 
 

@@ -11,12 +11,16 @@ from llm_bench_fixtures.results.record import Record, VariantResult
 
 
 class Direction(StrEnum):
+    """Which way a metric is better."""
+
     HIGHER_IS_BETTER = "higher is better"
     LOWER_IS_BETTER = "lower is better"
     NEITHER = "neither"
 
 
 class Kind(StrEnum):
+    """What a metric is a figure of, by which the gate judges it."""
+
     TIMING = "timing"
     MEMORY = "memory"
     QUALITY = "quality"

@@ -1,0 +1,67 @@
+"""What is said of one metric: the two values, the rule that applies, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from llm_bench_fixtures.gate.rules import Rule
+from llm_bench_fixtures.gate.verdicts import Verdict, log_ratio
+from llm_bench_fixtures.results.metrics import Direction, Force, Metric, Unit
+
+CLOCKED = (Unit.SECONDS, Unit.MILLISECONDS_PER_TOKEN, Unit.TOKENS_PER_SECOND)  # units that a slow machine changes
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One metric of one test, or of one variant where it is the same for all of its tests."""
+
+    subject: str
+    """The test's node id, or the variant's id."""
+    scenario: str
+    """The test's scenario; empty where the subject is a variant."""
+    metric: Metric
+    rule: Rule
+    verdict: Verdict
+    base: float | None = None
+    """The baseline's value; None where it has none."""
+    head: float | None = None
+    """The value that is judged; None where there is none."""
+    slowdown: float = 1.0
+    """How many times as slow the machine was for `head`, by the probe; 1 where it was not probed."""
+    margin: float = 0.0
+    """A log ratio within which the two values can't be told apart."""
+    reason: str = ""
+    """Why the change was not judged, or why the value vanished."""
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether a regression here fails the gate."""
+        return self.rule.force is Force.BLOCKING
+
+    @property
+    def raw_ratio(self) -> float | None:
+        """Head / base; None where there is no such number."""
+        return _ratio(self.base, self.head)
+
+    @property
+    def ratio(self) -> float | None:
+        """Head / base, both at the baseline's speed of the machine: the change that is judged."""
+        return _ratio(self.base, None if self.head is None else at_base_speed(self.head, self.metric, self.slowdown))
+
+
+def _ratio(base: float | None, head: float | None) -> float | None:
+    if base is None or head is None:
+        return None
+    ratio = log_ratio(base, head)
+    return math.exp(ratio) if math.isfinite(ratio) else None
+
+
+def at_base_speed(value: float, metric: Metric, slowdown: float) -> float:
+    """What a value would be on a machine as fast as the baseline's.
+
+    slowdown: how many times as slow the machine was for this value, by the probe.
+    """
+    if metric.unit not in CLOCKED:
+        return value
+    return value * slowdown if metric.direction is Direction.HIGHER_IS_BETTER else value / slowdown

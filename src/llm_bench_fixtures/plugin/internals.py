@@ -1,0 +1,124 @@
+"""What the plugin needs of pytest and pytest-benchmark that no public hook gives, in one place.
+
+Each function relies on something that its library doesn't promise. tests/plugin/test_internals.py checks each against
+the installed version, and names the version in which it was seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.junitxml import LogXML
+    from _pytest.terminal import TerminalReporter
+
+# What a project's own options ask of pytest-benchmark and the worker of a paired run must not do.
+FOR_WHOLE_RUNS = ("autosave", "save", "json", "compare", "compare_fail", "histogram", "cprofile")
+
+
+def terminal_width(reporter: TerminalReporter) -> int:
+    """Columns of the terminal that pytest writes to."""
+    return reporter._tw.fullwidth
+
+
+def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
+    """Write to the terminal within, although pytest captures output."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    return nullcontext() if capture is None else capture.global_and_fixture_disabled()
+
+
+def junit_log(config: pytest.Config) -> LogXML | None:
+    """What --junit-xml is written from; None where nobody asked for it."""
+    from _pytest.junitxml import xml_key
+
+    return config.stash.get(xml_key, None)
+
+
+def default_storage(folder: str) -> str:
+    """--benchmark-storage where nobody gave one, `folder` being pytest-benchmark's own."""
+    return f"file://./{folder}"
+
+
+def storage_option(config: pytest.Config) -> str:
+    """--benchmark-storage, as given or by default."""
+    return str(config.getoption("benchmark_storage"))
+
+
+def is_storage_given(config: pytest.Config, folder: str) -> bool:
+    return storage_option(config) != default_storage(folder)
+
+
+def is_switched_off(config: pytest.Config) -> bool:
+    """Whether --benchmark-disable or --benchmark-skip was given."""
+    return any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
+
+
+def compared_run(config: pytest.Config) -> str:
+    """The run that --benchmark-compare names; "" where it names none, or wasn't given."""
+    named = config.getoption("benchmark_compare")
+    return named if isinstance(named, str) else ""
+
+
+def compare_with(config: pytest.Config, name: str) -> None:
+    """Have --benchmark-compare compare with this run, where it was given at all. Before pytest-benchmark configures."""
+    if config.getoption("benchmark_compare"):
+        config.option.benchmark_compare = name
+
+
+def forget_whole_runs(config: pytest.Config) -> None:
+    """Have pytest-benchmark neither save nor compare. Before it configures."""
+    for name in FOR_WHOLE_RUNS:
+        setattr(config.option, f"benchmark_{name}", None)
+
+
+def keep_in(config: pytest.Config, folder: Path, in_project: Callable[[], AbstractContextManager[None]]) -> None:
+    """Have pytest-benchmark save to, and compare with, the folder, where it does either.
+
+    in_project: makes the project's folder the working folder, by which pytest-benchmark names an autosaved run.
+    """
+    from pytest_benchmark.utils import get_tag
+
+    session: Any = config.pluginmanager.get_plugin("pytest-benchmark")
+    if session is None or not (session.save or session.autosave or session.compare):
+        return
+    session.storage = _storage_in(folder, session)
+    if session.autosave:
+        with in_project():
+            session.autosave = get_tag()
+    if session.compare:
+        session.handle_loading()
+
+
+def _storage_in(folder: Path, session: Any) -> Any:
+    from pytest_benchmark.storage.file import FileStorage
+
+    class FolderStorage(FileStorage):  # type: ignore[misc]  # pytest-benchmark has no types
+        @property
+        def location(self) -> str:
+            """pytest-benchmark's own raises where the storage isn't below the working folder."""
+            return str(self.path)
+
+    return FolderStorage(folder, session.logger, session.machine_id)
+
+
+def is_timed(benchmark: Any) -> bool:
+    """Whether the `benchmark` fixture times: not under --benchmark-disable, where it calls once."""
+    return bool(benchmark.enabled)
+
+
+def has_times(benchmark: Any) -> bool:
+    """Whether its rounds were kept."""
+    return bool(benchmark.stats)
+
+
+def time_another_round(benchmark: Any, work: Callable[[], None]) -> None:
+    """Run `work` once more, and add its seconds to those that the fixture has timed."""
+    started = time.perf_counter()
+    work()
+    benchmark.stats.update(time.perf_counter() - started)

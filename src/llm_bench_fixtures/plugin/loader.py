@@ -1,0 +1,151 @@
+"""Loads the variants of a run, one at a time, and tells the results what became of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.measure.quality import CorpusScore
+from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
+from llm_bench_fixtures.models.isolated import IsolatedModel, Model
+from llm_bench_fixtures.models.loaded import LoadRequest
+from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.results.record import Status, VariantResult
+from llm_bench_fixtures.workloads import Corpus, Workload
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.plugin.setup import Setup
+
+FIRST_PROMPT_TOKENS = 64  # of the first generate of a process
+MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING)
+
+Scorer = Callable[[Model, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What is known of a variant's quality. note: why some or all is missing."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    loss_blocks: tuple[float, ...] = ()
+    note: str = ""
+
+
+def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
+    """What several hooks scored, as one; what isn't finite is left out and named."""
+    parts = [score if isinstance(score, CorpusScore) else CorpusScore(score, ()) for score in scores]
+    values = {name: value for part in parts for name, value in part.metrics.items()}
+    finite = {name: value for name, value in values.items() if math.isfinite(value)}
+    lost = sorted(values.keys() - finite.keys())
+    blocks = next((part.loss_blocks for part in parts if part.loss_blocks), ())
+    return Quality(
+        finite,
+        blocks if all(map(math.isfinite, blocks)) else (),
+        f"not finite: {', '.join(lost)}" if lost else "",
+    )
+
+
+class VariantLoader:
+    """score: gives the quality of a loaded model over a corpus, from as many sources as there are."""
+
+    def __init__(self, setup: Setup, results: RunBuilder, score: Scorer) -> None:
+        self._setup = setup
+        self._results = results
+        self._score = score
+        self.windows: WindowPlan | None = None  # in which the last variant was scored
+
+    def load(self, variant: Variant) -> Model:
+        """Load and score a variant; what becomes of it stands in the results, also where this raises."""
+        result = VariantResult(
+            variant.id,
+            variant.description,
+            variant.backend,
+            Status.ERROR,
+            "the load was interrupted",
+            base=variant.base,
+            quantized=variant.quantization is not None,
+        )
+        self._results.add_variant(result)
+        try:
+            return self._load_and_describe(variant, result)
+        except BackendUnavailable as error:
+            self._results.add_variant(replace(result, status=Status.SKIPPED, reason=str(error)))
+            raise
+        except Exception as error:
+            self._results.add_variant(replace(result, reason=f"{type(error).__name__}: {error}"))
+            self._setup.device.release_cached_memory()
+            raise
+
+    def _load_and_describe(self, variant: Variant, result: VariantResult) -> Model:
+        setup = self._setup
+        _ = setup.limits  # before any model takes its share of the machine
+        request = LoadRequest(variant, setup.source, setup.device, setup.settings, setup.store, setup.progress)
+        model: Model = self._isolate(request) if setup.settings.isolate else load_variant(request)
+        try:
+            with translate_out_of_memory(f"scoring {variant.id}"):
+                self._results.add_variant(self._describe(result, model))
+        except BaseException:
+            model.close()
+            raise
+        return model
+
+    def _isolate(self, request: LoadRequest) -> IsolatedModel:
+        """In a process that has made no artifact: calibrating one generates, and leaves memory behind."""
+        before_s = self._making_s
+        model = IsolatedModel(request)
+        if self._making_s > before_s:
+            model.close()
+            model = IsolatedModel(request)
+        return model
+
+    @property
+    def _making_s(self) -> float:
+        return sum(self._setup.progress.phase_s[phase] for phase in MAKING)
+
+    def _describe(self, result: VariantResult, model: Model) -> VariantResult:
+        facts, limits = model.facts, self._setup.limits
+        first_generate_s = self._first_generate_s(model) if self._setup.settings.isolate else None
+        quality = self._quality(model)
+        self.windows = plan_windows(self._setup.settings).resolved(facts.context_length)
+        return replace(
+            result,
+            status=Status.MEASURED,
+            reason="",
+            label=facts.label,
+            configuration=facts.configuration,
+            load_s=facts.load_s,
+            first_generate_s=first_generate_s,
+            weight_bytes=facts.weight_bytes,
+            read_bytes_per_s=limits.read_bytes_per_s if limits else None,
+            matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,
+            quality=quality.metrics,
+            quality_note=quality.note,
+            loss_blocks=quality.loss_blocks,
+            notes=(*self._setup.source.notes, *facts.notes),
+        )
+
+    def _first_generate_s(self, model: Model) -> float | None:
+        """Of a process that has loaded the model and done nothing else with it yet. None where no prompt fits."""
+        new_tokens = self._setup.settings.new_tokens
+        tokens = min(FIRST_PROMPT_TOKENS, model.facts.context_length - new_tokens)
+        if tokens < 1:
+            return None
+        workload = Workload((self._setup.prompts.exact(tokens),), new_tokens, batch_size=1)
+        with self._setup.progress.counted(Phase.GENERATING):
+            return model.call(run_round, workload).latency_s
+
+    def _quality(self, model: Model) -> Quality:
+        if self._setup.source.random_weights:
+            return Quality(note="random weights")
+        corpus = self._setup.corpus
+        text = f"scoring {model.variant.id} on the {corpus.name}"
+        with self._setup.progress.activity(Phase.SCORING, text), quiet_libraries():
+            return gather(self._score(model, corpus))

@@ -1,0 +1,24 @@
+"""Our errors as pytest's outcomes: only here does an exception become a skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, WorkloadUnsupported
+
+
+@contextmanager
+def as_outcomes(prefix: str = "") -> Iterator[None]:
+    """Skip the test where its variant or workload can't run here; fail it, without a traceback, for our other errors.
+
+    prefix: what the message of a failure begins with.
+    """
+    try:
+        yield
+    except (BackendUnavailable, WorkloadUnsupported) as error:
+        raise pytest.skip.Exception(str(error)) from None
+    except LlmBenchError as error:
+        raise pytest.fail.Exception(f"{prefix}{error}", pytrace=False) from None

@@ -1,0 +1,62 @@
+"""What is kept of the reference variant, for the variants that are compared with it after."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
+from llm_bench_fixtures.measure.reference import is_kept
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.workloads import TokenIds, Workload
+
+
+class KeptReference:
+    """Its distributions over the corpus, in temporary files, and its continuations of each workload."""
+
+    def __init__(self, identifier: str) -> None:
+        """identifier: the reference variant's id."""
+        self._id = identifier
+        self._texts: dict[str, tuple[TokenIds, ...]] = {}
+
+    def folders(self, variant: Variant) -> tuple[Path | None, Path | None]:
+        """Where to keep the variant's distributions, and those to compare it with; None where that is not to be done.
+
+        The reference's are kept, and every other's are compared with them where they are there.
+        """
+        folder = Path(self._temporary.name)
+        if variant.id == self._id:
+            return folder, None
+        return None, folder if is_kept(folder) else None
+
+    def compare_texts(self, variant: Variant, workload: Workload, texts: Sequence[TokenIds]) -> dict[str, float]:
+        """How far the continuations agree with the reference's of the same workload; nothing where it ran none.
+
+        The reference's own are kept for those that come after it.
+        """
+        if variant.id == self._id:
+            self._texts[workload.digest] = tuple(texts)
+            return {}
+        kept = self._texts.get(workload.digest)
+        if kept is None:
+            return {}
+        pairs = list(zip(kept, texts, strict=True))
+        return {
+            "first_divergent_token": fmean(first_divergence(*pair) for pair in pairs),
+            "divergent_share": fmean(divergent_share(*pair) for pair in pairs),
+        }
+
+    def close(self) -> None:
+        """Remove the temporary files."""
+        if "_temporary" in vars(self):
+            self._temporary.cleanup()
+
+    @cached_property
+    def _temporary(self) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(prefix="llm-bench-")

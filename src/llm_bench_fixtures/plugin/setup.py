@@ -1,0 +1,76 @@
+"""What a run measures with: its device, model, texts and prompts, each found when it is first asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.measure.limits import Ceilings, measure_ceilings
+from llm_bench_fixtures.measure.work import FlopCounter
+from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.device import Device, resolve_device
+from llm_bench_fixtures.models.source import ModelSource, find_source
+from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.options.settings import Settings
+
+
+class Setup:
+    """Nothing is found before it is asked for, and each thing once."""
+
+    def __init__(self, settings: Settings, progress: Progress) -> None:
+        self.settings = settings
+        self.progress = progress
+
+    @cached_property
+    def device(self) -> Device:
+        """Raises InvalidSetting where the device that was asked for isn't here."""
+        with self.progress.activity(Phase.IMPORTING, "importing torch"):
+            device = resolve_device(self.settings.device)
+            if not self.settings.isolate:
+                device.synchronize()  # sets an accelerator up, so that no model's load_s holds that
+        return device
+
+    @cached_property
+    def limits(self) -> Ceilings | None:
+        """How fast this machine is at best; None where --llm-limits-time is 0."""
+        budget_s = self.settings.limits_time
+        if not budget_s:
+            return None
+        with self.progress.activity(Phase.PROBING, "measuring how fast this machine reads memory and multiplies"):
+            return measure_ceilings(self.device, Precision, budget_s)
+
+    @property
+    def known_limits(self) -> Ceilings | None:
+        """The limits, if they have been measured: a report doesn't begin to measure."""
+        known: Ceilings | None = vars(self).get("limits")
+        return known
+
+    @cached_property
+    def store(self) -> ArtifactStore:
+        """Where exports and quantized models are kept."""
+        return ArtifactStore(self.settings.cache_dir, self.progress)
+
+    @cached_property
+    def source(self) -> ModelSource:
+        """The first of the candidates that can be used. Raises NoCandidateLoaded."""
+        with self.progress.activity(Phase.LOADING, f"finding {', '.join(self.settings.model)}"):
+            return find_source(self.settings, self.store)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The texts that quality is measured on."""
+        return read_corpus(self.settings.corpus)
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        """Prompts in the model's tokens."""
+        return Prompts(self.source.load_tokenizer())
+
+    @cached_property
+    def flops(self) -> FlopCounter:
+        """Counts for the model's architecture; what has been counted for one variant serves the others."""
+        return FlopCounter(self.source.load_config(), self.source.trust_remote_code)
