@@ -1,5 +1,14 @@
 """What batching gives: the same prompts of varying length, more and more of them at a time."""
 
+import pytest
+
+pytestmark = pytest.mark.llm_scenario(
+    "batch",
+    title="Batch size",
+    order=50,
+    columns=("output_tokens_per_s", "per_sample_latency_s", "ttft_s", "tpot_s", "padded_tokens", "peak_rss_bytes"),
+)
+
 
 def test_batch(llm_benchmark, llm_prompts, llm_batch_sizes, llm_batch_size):
     llm_benchmark(llm_prompts.varied(max(8, *llm_batch_sizes)), batch_size=llm_batch_size)

@@ -4,6 +4,13 @@ import pytest
 
 from llm_bench_fixtures import CacheKind
 
+pytestmark = pytest.mark.llm_scenario(
+    "cache",
+    title="KV cache",
+    order=30,
+    columns=("ttft_s", "tpot_s", "output_tokens_per_s", "cache_bytes", "peak_rss_bytes"),
+)
+
 PROMPT_TOKENS = 64
 
 

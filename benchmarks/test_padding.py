@@ -4,6 +4,20 @@ import pytest
 
 from llm_bench_fixtures import Padding, Side
 
+pytestmark = pytest.mark.llm_scenario(
+    "padding",
+    title="Padding",
+    order=40,
+    columns=(
+        "output_tokens_per_s",
+        "prefill_tokens_per_s",
+        "prefill_positions_per_s",
+        "prompt_tokens",
+        "padded_tokens",
+        "padding_share",
+    ),
+)
+
 PROMPTS = 4
 WAYS = {
     "one by one": (1, Padding()),

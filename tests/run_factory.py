@@ -8,8 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, Run, Status, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.record import (
+    MemoryFacts,
+    Provenance,
+    Record,
+    Run,
+    Scenario,
+    Status,
+    VariantResult,
+    WorkloadFacts,
+)
 
+# As in benchmarks/, with columns where a test looks at them.
+SCENARIOS = (
+    Scenario("precision", "Precision", ("output_tokens_per_s", "perplexity")),
+    Scenario("quantization"),
+    Scenario("cache", "KV cache"),
+    Scenario("padding", "", ("output_tokens_per_s", "prompt_tokens", "padded_tokens", "padding_share")),
+    Scenario("batch", "Batch size"),
+    Scenario("prompt_length"),
+    Scenario("edge_prompts"),
+)
 FALLBACK = "float32 (float16 requested; CPU)"
 WORKLOAD: dict[str, Any] = {
     "prompts": 1,
@@ -129,6 +148,7 @@ def make_run(records: Sequence[Record] = (), variants: Sequence[VariantResult] |
         "reference": "fp32",
         "session_s": 12.0,
         "phase_s": {"loading": 2.0, "generating": 9.0},
+        "scenarios": SCENARIOS,
     }
     return Run(variants=tuple(variants), records=tuple(records), **fields | changes)
 

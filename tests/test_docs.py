@@ -10,7 +10,6 @@ import pytest
 
 from llm_bench_fixtures.models.variants import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
-from llm_bench_fixtures.report.sections import SCENARIOS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,11 +23,6 @@ def test_the_pages_that_are_written_from_the_code_are_up_to_date(page: str) -> N
     spec.loader.exec_module(module)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert module.render(page, text) == text
-
-
-@pytest.mark.parametrize("scenario", [*SCENARIOS, "equivalence", "overhead"])
-def test_each_scenario_of_the_report_has_its_file(scenario: str) -> None:
-    assert (ROOT / "benchmarks" / f"test_{scenario}.py").is_file()
 
 
 @pytest.mark.parametrize("variant", [variant.id for variant in CATALOGUE])

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Precision as Precision
     from llm_bench_fixtures.models.variants import Variant as Variant
     from llm_bench_fixtures.results.metrics import Direction as Direction
+    from llm_bench_fixtures.results.metrics import Force as Force
     from llm_bench_fixtures.results.metrics import Kind as Kind
     from llm_bench_fixtures.results.metrics import Metric as Metric
+    from llm_bench_fixtures.results.metrics import ReportTable as ReportTable
+    from llm_bench_fixtures.results.metrics import Tolerance as Tolerance
     from llm_bench_fixtures.results.metrics import Unit as Unit
     from llm_bench_fixtures.results.record import Provenance as Provenance
     from llm_bench_fixtures.results.record import Record as Record
     from llm_bench_fixtures.results.record import Run as Run
+    from llm_bench_fixtures.results.record import Scenario as Scenario
     from llm_bench_fixtures.results.record import Status as Status
     from llm_bench_fixtures.results.record import VariantResult as VariantResult
     from llm_bench_fixtures.results.storage import read_results as read_results
@@ -43,8 +47,8 @@ _HOMES = {
     "measure.equivalence": ("Way",),
     "measure.quality": ("CorpusScore",),
     "models.variants": ("Precision", "Variant"),
-    "results.metrics": ("Direction", "Kind", "Metric", "Unit"),
-    "results.record": ("Provenance", "Record", "Run", "Status", "VariantResult"),
+    "results.metrics": ("Direction", "Force", "Kind", "Metric", "ReportTable", "Tolerance", "Unit"),
+    "results.record": ("Provenance", "Record", "Run", "Scenario", "Status", "VariantResult"),
     "results.storage": ("read_results", "read_run"),
     "workloads": ("EDGE_PROMPTS", "STANDARD_PROMPTS", "CacheKind", "Padding", "Side", "Workload"),
 }

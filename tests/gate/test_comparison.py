@@ -13,10 +13,10 @@ from run_factory import full_run, make_provenance, make_record, make_run, make_v
 
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement
-from llm_bench_fixtures.gate.rules import Force, Rules, parse_rules
+from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.results.metrics import METRICS, Kind, registry
+from llm_bench_fixtures.results.metrics import METRICS, Force, Kind, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run
 
 TEST = "benchmarks/test_precision.py::test_precision[-fp32]"

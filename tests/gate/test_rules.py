@@ -6,8 +6,6 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.gate.rules import (
-    MLPERF_FLOOR,
-    Force,
     NamedRule,
     Rule,
     Rules,
@@ -15,7 +13,8 @@ from llm_bench_fixtures.gate.rules import (
     check_targets,
     parse_rules,
 )
-from llm_bench_fixtures.results.metrics import METRICS, Kind, Metric, registry
+from llm_bench_fixtures.results.metrics import METRICS, Direction, Force, Kind, Metric, Tolerance, Unit, registry
+from llm_bench_fixtures.results.metrics.metric import MLPERF_FLOOR
 
 METRIC = {metric.name: metric for metric in METRICS}
 
@@ -115,6 +114,20 @@ def test_exact_metrics_and_weights_may_not_change_at_all() -> None:
 def test_a_projects_own_metric_goes_by_its_kind() -> None:
     mine = Metric("mine", "Mine", "mine", METRIC["latency_s"].unit, METRIC["latency_s"].direction, Kind.TIMING, "own")
     assert Rules().of(mine) == rule_of("latency_s")
+
+
+def test_a_metrics_own_tolerance_comes_before_its_kinds() -> None:
+    """And a rule for all of the kind doesn't loosen it."""
+    fine = Tolerance(relative=0.02, force=Force.BLOCKING)
+    mine = Metric("mine", "Mine", "mine", Unit.NONE, Direction.LOWER_IS_BETTER, Kind.TIMING, "own", tolerance=fine)
+    assert Rules().of(mine) == Rule(relative=0.02)
+    assert Rules(parse_rules("timing:50%")).of(mine) == Rule(relative=0.02)
+    assert Rules(parse_rules("mine:50%")).of(mine) == Rule(relative=0.5)
+
+
+def test_what_is_neither_better_nor_worse_is_not_judged_whatever_its_row_says() -> None:
+    mine = Metric("mine", "M", "m", Unit.NONE, Direction.NEITHER, Kind.TIMING, "own", tolerance=Tolerance())
+    assert Rules().of(mine).force is Force.OFF
 
 
 def test_unknown_metrics_are_refused_with_those_that_are_known() -> None:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from llm_bench_fixtures.gate.rules import MLPERF_FLOOR, Rule
+from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio, paired_margin
 from llm_bench_fixtures.results.metrics import Direction
+from llm_bench_fixtures.results.metrics.metric import MLPERF_FLOOR
 
 LOWER, HIGHER, NEITHER = Direction.LOWER_IS_BETTER, Direction.HIGHER_IS_BETTER, Direction.NEITHER
 REGRESSED, IMPROVED = Verdict.REGRESSED, Verdict.IMPROVED

@@ -239,5 +239,5 @@ def test_help_shows_every_option(bench: Bench) -> None:
 
 def test_the_markers_are_known(bench: Bench) -> None:
     bench.run_with("--markers").stdout.fnmatch_lines(
-        ["@pytest.mark.llm_variants(*names): *", "@pytest.mark.llm_scenario(name): *"]
+        ["@pytest.mark.llm_variants(*names): *", "@pytest.mark.llm_scenario(name, *, title, columns, order): *"]
     )

@@ -10,10 +10,10 @@ import pytest
 from html_page import Page
 from run_factory import FALLBACK, full_run, make_provenance, make_run, make_variant, skipped_record
 
+from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.plots import Plot, write_plots
 from llm_bench_fixtures.report.sections import build_document
-from llm_bench_fixtures.report.takeaways import takeaways
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
 
@@ -38,13 +38,13 @@ def hostile_run() -> Run:
 
 
 def render(run: Run, *plots: Plot) -> str:
-    return render_html(build_document(run, registry()), plots)
+    return render_html(build_document(findings_of(run, registry())), plots)
 
 
 @pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     run = hostile_run()
-    return Page(render(run, *write_plots(run, tmp_path_factory.mktemp("plots"))))
+    return Page(render(run, *write_plots(findings_of(run, registry()), tmp_path_factory.mktemp("plots"))))
 
 
 def test_hostile_text_makes_no_element(hostile_page: Page) -> None:
@@ -77,7 +77,7 @@ def test_a_hostile_column_name_stays_in_its_attribute() -> None:
     own = Metric("mine", "Mine", HOSTILE, Unit.NONE, Direction.NEITHER, Kind.QUALITY, "mine")
     run = full_run()
     variants = tuple(replaced(variant, quality={**variant.quality, "mine": 1.0}) for variant in run.variants)
-    page = Page(render_html(build_document(replaced(run, variants=variants), registry([own])), ()))
+    page = Page(render_html(build_document(findings_of(replaced(run, variants=variants), registry([own]))), ()))
     assert set(page.tags) <= KNOWN_TAGS
     assert {name for name, _ in page.attributes} == {"lang", "charset", "name", "content", "class"}
 
@@ -98,7 +98,7 @@ def test_the_plots_are_in_the_page(tmp_path: Path) -> None:
         FALLBACK,
         "1.25×",
         "autocast-fp16",
-        takeaways(full_run())[0],
+        findings_of(full_run(), registry()).takeaways[0],
     ],
 )
 def test_what_must_be_in_it(text: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from run_factory import FALLBACK, full_run, make_run, make_variant, skipped_record
 
 from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.markdown import escape, markdown_table, render_markdown
 from llm_bench_fixtures.report.plots import Plot
 from llm_bench_fixtures.report.sections import build_document
@@ -21,7 +22,7 @@ CELL_BORDER = re.compile(r"(?<!\\)\|")
 
 
 def render(run: Run, *plots: Plot) -> str:
-    return render_markdown(build_document(run, registry()), plots)
+    return render_markdown(build_document(findings_of(run, registry())), plots)
 
 
 def hostile_run() -> Run:

@@ -9,7 +9,9 @@ import pytest
 from run_factory import full_run, make_record, make_run, make_variant, skipped_record
 
 from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.plots import COLOURS, DRAWINGS, MARKERS, Plot, draw_precision, draw_tradeoff, write_plots
+from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
 NAMES = [name for name, *_ in DRAWINGS]
@@ -18,11 +20,15 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture(scope="module")
 def plots(tmp_path_factory: pytest.TempPathFactory) -> list[Plot]:
-    return write_plots(full_run(), tmp_path_factory.mktemp("plots"))
+    return write_plots(found(full_run()), tmp_path_factory.mktemp("plots"))
+
+
+def found(run: Run) -> Findings:
+    return findings_of(run, registry())
 
 
 def drawn(run: Run, folder: Path) -> list[str]:
-    return [plot.path.stem for plot in write_plots(run, folder)]
+    return [plot.path.stem for plot in write_plots(found(run), folder)]
 
 
 def test_a_full_run_has_them_all(plots: list[Plot]) -> None:
@@ -63,8 +69,8 @@ def test_one_point_is_no_line(tmp_path: Path) -> None:
 
 
 def test_one_variant_is_no_tradeoff() -> None:
-    assert draw_tradeoff(make_run([make_record()])) is None
-    assert draw_tradeoff(make_run([make_record(), make_record("bf16")])) is not None
+    assert draw_tradeoff(found(make_run([make_record()]))) is None
+    assert draw_tradeoff(found(make_run([make_record(), make_record("bf16")]))) is not None
 
 
 def test_pictures_of_an_earlier_run_are_removed(tmp_path: Path) -> None:
@@ -76,14 +82,14 @@ def test_pictures_of_an_earlier_run_are_removed(tmp_path: Path) -> None:
 def test_without_perplexity_there_is_no_panel_for_it() -> None:
     variant = make_variant(quality={}, quality_note="random weights")
     for variants, panels in (([make_variant()], 3), ([variant], 2)):
-        figure = draw_precision(make_run([make_record()], variants))
+        figure = draw_precision(found(make_run([make_record()], variants)))
         assert figure is not None
         assert len(figure.axes) == panels
 
 
 def test_bars_are_as_long_as_the_numbers() -> None:
     """0.1 s is 100 ms; 4 000 000 bytes are 4 MB."""
-    figure = draw_precision(make_run([make_record(median_s=0.1)]))
+    figure = draw_precision(found(make_run([make_record(median_s=0.1)])))
     assert figure is not None
     widths = [axis.patches[0].get_width() for axis in figure.axes]
     assert widths == [pytest.approx(100), pytest.approx(4), pytest.approx(20)]

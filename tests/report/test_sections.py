@@ -19,18 +19,26 @@ from run_factory import (
 
 from llm_bench_fixtures.report.cells import describe_workload, latency_cell
 from llm_bench_fixtures.report.document import Document, Section
-from llm_bench_fixtures.report.sections import build_document, header_line
-from llm_bench_fixtures.report.variants import summary_section
+from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
-from llm_bench_fixtures.results.record import MemoryFacts, Run, Status
+from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 
 
 def document_of(run: Run) -> Document:
-    return build_document(run, registry())
+    return build_document(findings_of(run, registry()))
 
 
 def section(document: Document, title: str) -> Section:
     return next(section for section in document.sections if section.title == title)
+
+
+def summary_section(run: Run) -> Section:
+    return document_of(run).summary
+
+
+def header_line(run: Run) -> str:
+    return document_of(run).header
 
 
 def row(section: Section, key: str) -> dict[str, str]:
@@ -70,14 +78,14 @@ def test_the_header_line_where_nothing_loaded() -> None:
 
 def test_the_summary_has_a_row_for_every_variant() -> None:
     run = full_run()
-    table = summary_section(run, registry()).table
+    table = summary_section(run).table
     assert [cells[0] for cells in table.rows] == [variant.id for variant in run.variants]
     assert {len(cells) for cells in table.rows} == {len(table.header)}
 
 
 def test_the_summarys_numbers() -> None:
     """80 ms for 16 tokens are 200 a second; the first of them after 32 ms; 100 ms / 80 ms is 1.25."""
-    assert row(summary_section(full_run(), registry()), "bf16") == {
+    assert row(summary_section(full_run()), "bf16") == {
         "variant": "bf16",
         "what ran": "bfloat16",
         "TTFT": "32.0 ms",
@@ -95,25 +103,25 @@ def test_the_summarys_numbers() -> None:
 
 
 def test_the_reference_has_no_change() -> None:
-    cells = row(summary_section(full_run(), registry()), "fp32")
+    cells = row(summary_section(full_run()), "fp32")
     assert (cells["speed-up"], cells["change"]) == ("1.00×", "–")
 
 
 def test_a_variant_that_did_not_run_has_its_reason() -> None:
-    summary = summary_section(full_run(), registry())
+    summary = summary_section(full_run())
     assert row(summary, "autocast-fp16")["what ran"].startswith("skipped: float16 autocast needs an accelerator")
     assert row(summary, "ort-fp32")["what ran"] == "error: OutOfMemory: 512 bytes asked for"
     assert set(summary.table.rows[-1][2:]) == {"–"}
 
 
 def test_the_summary_says_on_which_workload() -> None:
-    assert summary_section(full_run(), registry()).note == (
+    assert summary_section(full_run()).note == (
         "On the workload that most variants ran: one prompt, 64 prompt tokens, 16 new tokens, batch 1, cache dynamic."
     )
 
 
 def test_the_summary_where_nothing_was_timed() -> None:
-    assert summary_section(make_run([skipped_record("fp32", "why")]), registry()).note == "Nothing was timed."
+    assert summary_section(make_run([skipped_record("fp32", "why")])).note == "Nothing was timed."
 
 
 def test_random_weights_stand_where_the_perplexity_would() -> None:
@@ -121,7 +129,7 @@ def test_random_weights_stand_where_the_perplexity_would() -> None:
     document = document_of(run)
     assert row(document.summary, "fp32")["perplexity"] == "random weights"
     assert row(section(document, "Precision"), "fp32")["perplexity"] == "random weights"
-    assert ("Quality", "random weights") in document.baseline
+    assert ("Quality", "random weights") in document.reference
 
 
 def test_what_is_not_finite_hides_no_perplexity_that_is() -> None:
@@ -193,7 +201,7 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
     own = make_record(scenario="my_chat")
     titles = [item.title for item in document_of(make_run([own, *full_run().records], full_run().variants)).sections]
     assert titles == [
-        "Phases and limits",
+        "Prefill and decode",
         "Steadiness",
         "Memory and exact counts",
         "Quality",
@@ -208,6 +216,38 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
         "Generated texts",
         "Skipped and failed",
     ]
+
+
+def test_a_scenario_says_how_it_is_shown() -> None:
+    """Its title and its columns, in the run's order of scenarios, which is not that of the records."""
+    shown = (
+        Scenario("second", "The second", ("peak_rss_bytes", "ttft_s")),
+        Scenario("first"),
+        Scenario("idle", "Never ran"),
+    )
+    records = [make_record(scenario=name) for name in ("my_first", "first", "second")]
+    sections = document_of(make_run(records, scenarios=shown)).sections
+    tables = {item.scenario: item for item in sections if item.scenario}
+    assert [(item.scenario, item.title) for item in tables.values()] == [
+        ("second", "The second"),
+        ("first", "First"),
+        ("my_first", "My first"),
+    ]
+    assert tables["second"].table.header == ("variant", "what ran", "latency", "peak memory", "TTFT", "remarks")
+    usual = ("variant", "what ran", "latency", "TTFT", "TPOT", "tokens/s", "prompt tokens", "new tokens", "remarks")
+    assert tables["first"].table.header == tables["my_first"].table.header == usual
+
+
+def test_a_scenario_without_a_workload_that_ran_has_no_table() -> None:
+    bare = replace(skipped_record("fp32", "why", scenario="batch"), workload=None)
+    assert "Batch size" not in [item.title for item in document_of(make_run([bare])).sections]
+
+
+def test_an_own_metric_among_a_scenarios_columns_stands_there_once() -> None:
+    own = Metric("mine", "Mine", "own column", Unit.NONE, Direction.NEITHER, Kind.EXACT, "mine")
+    run = make_run([make_record(extra={"mine": 1.0})], scenarios=(Scenario("precision", "", ("mine", "ttft_s")),))
+    header = section(build_document(findings_of(run, registry([own]))), "Precision").table.header
+    assert header == ("variant", "what ran", "latency", "own column", "TTFT", "remarks")
 
 
 def test_a_sweep_has_its_cases_together_and_a_column_for_them() -> None:
@@ -275,11 +315,11 @@ def test_outside_a_repository_there_is_no_commit() -> None:
     assert "Commit" not in dict(document_of(full_run(provenance=make_provenance(commit="", branch=""))).facts)
 
 
-def test_the_baseline_is_the_reference_on_the_common_workload() -> None:
-    baseline = dict(document_of(full_run()).baseline)
-    assert baseline["Variant"] == "fp32: float32"
-    assert baseline["Output throughput"] == "160 tokens/s"
-    assert baseline["Perplexity"] == "20.000"
+def test_the_reference_is_shown_on_the_common_workload() -> None:
+    reference = dict(document_of(full_run()).reference)
+    assert reference["Variant"] == "fp32: float32"
+    assert reference["Output throughput"] == "160 tokens/s"
+    assert reference["Perplexity"] == "20.000"
 
 
 def test_footnotes_tell_the_noise_floor() -> None:
@@ -313,9 +353,9 @@ def test_own_metrics_are_columns_where_they_have_a_value() -> None:
         for name, kind in (("answers", Kind.EXACT), ("accuracy", Kind.QUALITY), ("absent", Kind.EXACT))
     ]
     run = make_run([make_record(extra={"answers": 3.0})], [make_variant(quality={"accuracy": 0.75})])
-    document = build_document(run, registry(own))
+    document = build_document(findings_of(run, registry(own)))
     for item in (document.summary, section(document, "Precision")):
         cells = row(item, "fp32")
         assert (cells["answers column"], cells["accuracy column"]) == ("3.00", "0.7500")
         assert "absent column" not in cells
-    assert ("Accuracy", "0.7500") in document.baseline
+    assert ("Accuracy", "0.7500") in document.reference

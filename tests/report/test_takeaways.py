@@ -17,8 +17,14 @@ from run_factory import (
     skipped_record,
 )
 
-from llm_bench_fixtures.report.takeaways import takeaways
+from llm_bench_fixtures.measure.work import Work
+from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
+
+
+def takeaways(run: Run) -> list[str]:
+    return list(findings_of(run, registry()).takeaways)
 
 
 def only(sentences: list[str], word: str) -> str:
@@ -206,3 +212,38 @@ def test_a_cache_that_does_not_help() -> None:
     )
     (sentence,) = takeaways(run)
     assert sentence.startswith("The KV cache made no difference beyond the noise for fp32")
+
+
+DECODE = Work(
+    prompt_tokens=64,
+    new_tokens=16,
+    batches=1,
+    forward_passes=16,
+    prefill_flops=None,
+    decode_flops=None,
+    flops_reason="not counted",
+    weight_bytes_read=1000,
+    cache_bytes=300,
+    cache_bytes_read=3000,
+    output_digest="",
+)
+
+
+def decoding(read_bytes_per_s: float, rows: int = 1) -> Run:
+    """15 passes that read 18 000 bytes in 0.6 s: 30 000 a second."""
+    record = make_record(workload=make_workload(prompts=rows, batch_size=rows, new_tokens=16 * rows), work=DECODE)
+    return make_run([record], [make_variant(read_bytes_per_s=read_bytes_per_s)])
+
+
+@pytest.mark.parametrize(("rows", "per"), [(1, "a token"), (4, "a step")])
+def test_a_decode_is_held_against_its_roofline(rows: int, per: str) -> None:
+    """18 000 bytes at 60 000 a second take 0.3 s, 20 ms for each of 15 passes."""
+    assert takeaways(decoding(60_000.0, rows)) == [
+        f"Decode of fp32 runs at 50 % of this machine's memory bandwidth; the roofline is 20.0 ms {per}."
+    ]
+
+
+def test_a_decode_beyond_the_measured_limit_has_its_likely_causes() -> None:
+    (sentence,) = takeaways(decoding(20_000.0))
+    assert sentence.startswith("Decode of fp32 reads faster than this machine was measured to read memory: its weights")
+    assert "when its limits were measured" in sentence

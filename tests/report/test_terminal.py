@@ -17,8 +17,9 @@ from run_factory import (
     skipped_record,
 )
 
+from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.terminal import summary_lines
-from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
 
 WIDTHS = (60, 80, 120, 200)
@@ -26,7 +27,7 @@ FOLDER = Path("llm-bench-report")
 
 
 def lines_of(run: Run, width: int) -> list[str]:
-    return list(summary_lines(run, registry(), FOLDER, width))
+    return list(summary_lines(findings_of(run, registry()), FOLDER, width))
 
 
 def long_run() -> Run:
@@ -72,6 +73,23 @@ def test_on_a_narrow_terminal_columns_go_the_least_needed_first() -> None:
     header = next(line for line in lines_of(full_run(), 80) if line.startswith("variant"))
     assert "top-1" not in header.split()
     assert "tokens/s" in header
+
+
+def test_a_projects_own_columns_give_way_before_ours() -> None:
+    own = Metric("mine", "Mine", "my own column", Unit.NONE, Direction.NEITHER, Kind.QUALITY, "mine")
+    variant = make_variant(quality={"perplexity": 20.0, "mine": 1.0})
+    run = make_run([make_record()], [variant])
+    wide, narrow = (
+        next(
+            line
+            for line in summary_lines(findings_of(run, registry([own])), FOLDER, width)
+            if line.startswith("variant")
+        )
+        for width in (200, 105)
+    )
+    assert "my own column" in wide
+    assert "my own" not in narrow
+    assert "TTFT" in narrow  # the next of ours to give way
 
 
 @pytest.mark.parametrize("width", WIDTHS)

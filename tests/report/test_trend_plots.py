@@ -22,7 +22,10 @@ OTHER = Line("ttft_s", "fp32", 1, (1, 3), (2.0, 3.0), (Level(1, 3, 2, 2.5),))
 
 def make_group(*lines: Line, commit: str = "0123456789abcdef") -> Group:
     provenance = make_provenance(commit=commit)
-    runs = tuple(Heading(Path(f"{number}.json"), provenance, RunState.COMPLETE, True, 1, 1) for number in range(4))
+    runs = tuple(
+        Heading(Path(f"{number}.json"), provenance, RunState.COMPLETE, is_baseline=True, measured=1, records=1)
+        for number in range(4)
+    )
     return Group(fingerprint_of(provenance), runs, lines)
 
 

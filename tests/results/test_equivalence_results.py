@@ -8,6 +8,7 @@ import pytest
 from run_factory import make_record, make_run, make_variant
 
 from llm_bench_fixtures.measure.equivalence import Equivalence, Verdict, Way
+from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.flags import variant_flags
 from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.results.builder import RunBuilder
@@ -52,7 +53,7 @@ def test_only_a_divergence_is_a_remark(found: tuple[Equivalence, ...], remarks: 
 
 def test_a_divergence_stands_beside_the_speed() -> None:
     run = make_run([make_record()], [make_variant(equivalence=(OTHER_TEXT,))])
-    table = build_document(run, registry()).summary.table
+    table = build_document(findings_of(run, registry())).summary.table
     cells = dict(zip(table.header, *table.rows, strict=True))
     assert cells["what ran"] == "float32; left padding changes its text"
     assert cells["latency"] == "1.00 s ± 10.0 ms"
@@ -64,7 +65,7 @@ def test_each_variant_has_a_row_of_its_ways() -> None:
         make_variant("ort-fp32", equivalence=(EQUAL, NO_STATIC)),
         make_variant("bf16"),
     ]
-    sections = build_document(make_run([make_record()], variants), registry()).sections
+    sections = build_document(findings_of(make_run([make_record()], variants), registry())).sections
     (section,) = (section for section in sections if section.title == "Same text however it is run")
     assert section.table.header == ("variant", "cache", "left padding", "static cache")
     assert section.table.rows == (
@@ -74,5 +75,5 @@ def test_each_variant_has_a_row_of_its_ways() -> None:
 
 
 def test_nothing_compared_is_no_section() -> None:
-    titles = [section.title for section in build_document(make_run([make_record()]), registry()).sections]
+    titles = [section.title for section in build_document(findings_of(make_run([make_record()]), registry())).sections]
     assert "Same text however it is run" not in titles

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from run_factory import make_record, make_variant, make_workload, skipped_record
 
 from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric, Unit, registry
+from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric, ReportTable, Unit, registry, shown_in
 from llm_bench_fixtures.results.record import MemoryFacts
 
 BY_NAME = {metric.name: metric for metric in METRICS}
@@ -243,8 +244,59 @@ def test_directions_that_readers_rely_on() -> None:
         assert BY_NAME[name].direction is Direction.LOWER_IS_BETTER
 
 
-def own_metric(name: str) -> Metric:
-    return Metric(name, "Own", "own", Unit.NONE, Direction.NEITHER, Kind.QUALITY, "mine")
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        (
+            ReportTable.SUMMARY,
+            (
+                "ttft_s tpot_s latency_s output_tokens_per_s weight_bytes peak_rss_bytes perplexity kld_mean "
+                "top1_agreement"
+            ),
+        ),
+        (
+            ReportTable.REFERENCE,
+            (
+                "latency_mean_s ttft_s tpot_s output_tokens_per_s ms_per_token new_tokens prompt_tokens load_s "
+                "weight_bytes peak_rss_bytes"
+            ),
+        ),
+        (
+            ReportTable.PREFILL_DECODE,
+            (
+                "ttft_s tpot_s itl_p50_s itl_p90_s itl_p99_s prefill_tokens_per_s decode_tokens_per_s roofline_ttft_s "
+                "roofline_tpot_s mfu mbu energy_j tokens_per_joule"
+            ),
+        ),
+        (
+            ReportTable.STEADINESS,
+            "latency_s latency_low_s latency_high_s rounds latency_cv load_s first_generate_s",
+        ),
+        (
+            ReportTable.MEMORY,
+            (
+                "weight_bytes weight_bytes_read cache_bytes cache_bytes_read peak_rss_bytes cuda_max_allocated_bytes "
+                "cuda_max_reserved_bytes forward_passes prefill_flops decode_flops"
+            ),
+        ),
+        (ReportTable.SCENARIO, "ttft_s tpot_s output_tokens_per_s prompt_tokens new_tokens"),
+        (ReportTable.TEXTS, "first_divergent_token divergent_share"),
+    ],
+)
+def test_each_table_has_its_metrics_in_the_order_of_its_columns(table: ReportTable, names: str) -> None:
+    assert [metric.name for metric in shown_in(table, registry())] == names.split()
+
+
+def test_a_projects_own_metric_may_stand_among_ours() -> None:
+    """Between the throughput, at 40, and the weights, at 50."""
+    mine = own_metric("mine", tables={ReportTable.SUMMARY: 45})
+    names = [metric.name for metric in shown_in(ReportTable.SUMMARY, registry([mine]))]
+    place = names.index("mine")
+    assert names[place - 1 : place + 2] == ["output_tokens_per_s", "mine", "weight_bytes"]
+
+
+def own_metric(name: str, tables: Mapping[ReportTable, float] | None = None) -> Metric:
+    return Metric(name, "Own", "own", Unit.NONE, Direction.NEITHER, Kind.QUALITY, "mine", tables=tables or {})
 
 
 def test_a_projects_metrics_come_after_ours() -> None:
@@ -261,3 +313,11 @@ def test_an_own_metric_is_looked_up_in_the_record_then_in_the_variant() -> None:
     assert own_metric("mine").of(make_record(extra={"mine": 1.0}), variant) == 1.0
     assert own_metric("mine").of(make_record(), variant) == 2.0
     assert own_metric("mine").of(make_record(), make_variant()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("roofline_ttft_s", "roofline TTFT"), ("roofline_tpot_s", "roofline TPOT")]
+)
+def test_a_bound_from_the_machines_limits_is_called_its_roofline(name: str, column: str) -> None:
+    assert BY_NAME[name].column == column
+    assert BY_NAME[name].title.startswith("Roofline time ")

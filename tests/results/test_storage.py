@@ -42,6 +42,15 @@ def with_all_that_can_be_stored() -> Run:
     return replace(run, records=(*run.records, extra), variants=(noted, *run.variants[1:]))
 
 
+def test_a_run_that_was_saved_without_scenarios_is_read(tmp_path: Path) -> None:
+    """As runs of before were: the report then shows each under its name, with the usual columns."""
+    path = written(full_run(), tmp_path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    assert data.pop("scenarios")
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert read_run(path) == full_run(scenarios=())
+
+
 @pytest.mark.parametrize("run", [full_run(), with_all_that_can_be_stored(), make_run()], ids=["full", "odd", "empty"])
 def test_a_run_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
     assert read_run(written(run, tmp_path)) == run

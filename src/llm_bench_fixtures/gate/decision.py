@@ -9,9 +9,9 @@ from llm_bench_fixtures.gate.allowances import BY_SAVED_RUN, NOTHING, Allowance
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.metrics import Force
 from llm_bench_fixtures.results.record import RunState
 
 _ALLOWED_BY = {

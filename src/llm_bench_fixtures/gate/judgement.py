@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llm_bench_fixtures.gate.rules import Force, Rule
+from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.verdicts import Verdict, log_ratio
-from llm_bench_fixtures.results.metrics import Direction, Metric, Unit
+from llm_bench_fixtures.results.metrics import Direction, Force, Metric, Unit
 
 CLOCKED = (Unit.SECONDS, Unit.MILLISECONDS_PER_TOKEN, Unit.TOKENS_PER_SECOND)  # units that a slow machine changes
 

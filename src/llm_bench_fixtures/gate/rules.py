@@ -1,63 +1,25 @@
-"""How much worse each metric may get: the defaults, and rules `METRIC:CHANGE` that override them."""
+"""What change for the worse a metric may show: its own tolerance, and rules `METRIC:CHANGE` that override it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from types import MappingProxyType
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.results.formatting import format_share, with_unit
-from llm_bench_fixtures.results.metrics import Direction, Kind, Metric
-
-
-class Force(StrEnum):
-    """What a change beyond the tolerance does: fail the gate, or only be reported, or neither."""
-
-    BLOCKING = "blocking"
-    ADVISORY = "advisory"
-    OFF = "off"
+from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How much worse than the baseline's a value may be. It passes where it is within one of the two tolerances."""
-
-    relative: float = 0.0
-    """A share: 0.05 lets a value be up to 1.05 times, or down to a 1.05th, of the baseline's."""
-    absolute: float = 0.0
-    """A difference in the metric's unit."""
-    force: Force = Force.BLOCKING
-    floor: float | None = None
-    """A share: a larger change is a regression even where noise could explain it. None where there is no such limit."""
+class Rule(Tolerance):
+    """A tolerance as it applies to one metric of one test: the metric's own, or what was asked for over it."""
 
     def describe(self, metric: Metric) -> str:
         """The tolerance in words."""
         parts = [format_share(self.relative)] if self.relative else []
         parts += [with_unit(self.absolute, metric)] if self.absolute else []
         return " or ".join(parts) or "no change"
-
-
-OFF = Rule(force=Force.OFF)
-MLPERF_FLOOR = 1 / 0.99 - 1  # of MLPerf's inference rules: at least 99 % of the reference's quality
-
-BY_KIND: Mapping[Kind, Rule] = {
-    Kind.EXACT: Rule(),
-    Kind.MEMORY: Rule(relative=0.10, absolute=16e6),
-    Kind.QUALITY: Rule(relative=0.01, force=Force.ADVISORY),
-    Kind.TIMING: Rule(relative=0.10, force=Force.ADVISORY),
-}
-BY_METRIC: Mapping[str, Rule] = {
-    "weight_bytes": Rule(),
-    "perplexity": Rule(relative=0.005, floor=MLPERF_FLOOR),
-    "kld_mean": Rule(relative=0.10, absolute=0.001),
-    "top1_agreement": Rule(relative=MLPERF_FLOOR),
-    # How far rounds scatter is no property of the code, nor how much the machine could do at the hour.
-    **dict.fromkeys(
-        ("latency_stddev_s", "latency_iqr_s", "latency_cv", "latency_low_s", "latency_high_s", "mbu", "mfu"), OFF
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -130,9 +92,8 @@ class Rules:
 
 
 def default_rule(metric: Metric) -> Rule:
-    if metric.direction is Direction.NEITHER and metric.kind is not Kind.EXACT:
-        return OFF
-    return BY_METRIC.get(metric.name, BY_KIND[metric.kind])
+    tolerance = metric.default_tolerance
+    return Rule(tolerance.relative, tolerance.absolute, tolerance.force, tolerance.floor)
 
 
 def _overridden(rule: Rule, metric: Metric, target: str, change: str) -> Rule:
@@ -140,7 +101,7 @@ def _overridden(rule: Rule, metric: Metric, target: str, change: str) -> Rule:
         return changed(rule, change)
     if default_rule(metric).force is Force.OFF:
         return rule
-    has_own = metric.name in BY_METRIC
+    has_own = metric.tolerance is not None
     return rule if has_own and change not in list(Force) else changed(rule, change)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
-from llm_bench_fixtures.gate.rules import Force, NamedRule, Rules
+from llm_bench_fixtures.gate.rules import NamedRule, Rules
 from llm_bench_fixtures.history.saved import judged_run_from_json
-from llm_bench_fixtures.results.metrics import Kind, registry
+from llm_bench_fixtures.results.metrics import Force, Kind, registry
 
 RULES = Rules(
     (

@@ -64,7 +64,7 @@ class Selected(_Tagged, frozen=True):
 
 
 class Times(_Tagged, frozen=True):
-    """The metrics of one round, as results/phases.py defines them; None if the workload has no such value."""
+    """The metrics of one round, as results/prefill_decode.py defines them; None if the workload has no such value."""
 
     latency_s: float
     ttft_s: float | None

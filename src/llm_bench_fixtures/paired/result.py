@@ -14,12 +14,12 @@ from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.judgement import Judgement
-from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.carried import compare_carried
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import Finding, Measurand, minimum_detectable_effect, pooled_deviation
 from llm_bench_fixtures.paired.trial import Trial
+from llm_bench_fixtures.results.metrics import Force
 
 SCHEMA = "llm-bench-fixtures/pair"
 VERSION = 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from llm_bench_fixtures.plugin.judging import is_gated, judge_run
-from llm_bench_fixtures.plugin.stash import RUN, SESSION, TURNS, metrics_of, selection_of
+from llm_bench_fixtures.plugin.stash import FINDINGS, RUN, SESSION, TURNS, metrics_of, selection_of
 
 
 def write_results(session: pytest.Session, *, interrupted: bool) -> None:
@@ -24,6 +24,6 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
     if is_gated(config):
         run = judge_run(config, run)
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
-        write_report(run, metrics_of(config), bench.settings.report)
+        config.stash[FINDINGS] = write_report(run, metrics_of(config), bench.settings.report)
     config.stash[RUN] = run
     config.hook.pytest_llm_bench_finish(run=run, report=bench.settings.report)

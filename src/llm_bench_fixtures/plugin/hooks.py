@@ -23,7 +23,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_session,
 )
 from llm_bench_fixtures.plugin.internals import terminal_width
-from llm_bench_fixtures.plugin.items import identify, leave_out_overhead, variant_of
+from llm_bench_fixtures.plugin.items import identify, leave_out_overhead, scenarios_of, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
     DECISION,
@@ -36,13 +36,16 @@ from llm_bench_fixtures.plugin.judging import (
 )
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
+    FINDINGS,
     RUN,
+    SCENARIOS,
     SESSION,
     any_given,
     bench_session,
     check_settings,
     is_xdist_worker,
     metrics_of,
+    or_usage_error,
     selected_variants,
     settings_of,
 )
@@ -57,7 +60,11 @@ if TYPE_CHECKING:
 MARKERS = (
     "llm_variants(*names): run the test on these variants only: ids, or the groups precision, quantization, reference",
     "llm_gate(METRIC=CHANGE, ...): what may change for the worse in this test, over all rules: perplexity='0.5%'",
-    "llm_scenario(name): the scenario that the test belongs to in the report; default: its file's name",
+    (
+        "llm_scenario(name, *, title, columns, order): the scenario that the test belongs to in the report, by default "
+        "its file's name; its section's title, the metrics that its table shows beside the latency, and its place "
+        "among the scenarios, the least first"
+    ),
 )
 
 
@@ -137,6 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from llm_bench_fixtures.plugin.storage import keep_with_project
 
         keep_with_project(config)
+        config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
         order = [variant.id for variant in selected_variants(config)]
         items.sort(key=lambda item: order.index(variant.id) if (variant := variant_of(item)) else -1)
 
@@ -193,15 +201,14 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 
 def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    if RUN in config.stash:
+    width = terminal_width(terminalreporter)
+    if FINDINGS in config.stash:
         from llm_bench_fixtures.report.terminal import summary_lines
 
-        for line in summary_lines(
-            config.stash[RUN], metrics_of(config), settings_of(config).report, terminal_width(terminalreporter)
-        ):
+        for line in summary_lines(config.stash[FINDINGS], settings_of(config).report, width):
             terminalreporter.write_line(line)
     if DECISION in config.stash:
-        for line in gate_summary(config, terminal_width(terminalreporter)):
+        for line in gate_summary(config, width):
             terminalreporter.write_line(line)
 
 

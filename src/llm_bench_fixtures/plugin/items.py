@@ -1,18 +1,20 @@
-"""Which scenario, case and variant a test is, read off its pytest item."""
+"""Which scenario, case and variant a test is, read off its pytest item, and how the report shows its scenario."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 from llm_bench_fixtures.plugin.stash import settings_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.results.record import Record, Status
+    from llm_bench_fixtures.results.record import Record, Scenario, Status
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,61 @@ def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def identify(item: pytest.Item) -> Identity:
-    """The scenario is the marker `llm_scenario`'s, or the file's name without `test_`."""
-    marker = item.get_closest_marker("llm_scenario")
-    scenario = str(marker.args[0]) if marker else item.path.stem.removeprefix("test_")
+    """The scenario is the one that the marker `llm_scenario` names, or the file's name without `test_`."""
+    scenario = _placed_scenario(item).scenario.name
     function = getattr(item, "originalname", item.name).removeprefix("test_")
     values = [str(value) for name, value in _parameters(item).items() if name != "llm_model"]
     case = ", ".join([*([function] if function != scenario else []), *values])
     variant = variant_of(item)
     return Identity(item.nodeid, scenario, case, variant.id if variant else "", _gate_marks(item))
+
+
+@dataclass(frozen=True)
+class _PlacedScenario:
+    """order: its place in the report, the least first."""
+
+    scenario: Scenario
+    order: float = math.inf
+
+
+def scenarios_of(items: Iterable[pytest.Item], metrics: Collection[str]) -> tuple[Scenario, ...]:
+    """The scenarios of the benchmarks among the items, in the order of the report: those whose markers have an `order`
+    by that, then the others as they were collected. Where two markers of one scenario differ, the first counts that
+    names columns.
+
+    Raises InvalidSetting for a marker that can't be used, UnknownName for columns that are none of the metrics.
+    """
+    found: dict[str, _PlacedScenario] = {}
+    for item in filter(variant_of, items):
+        placed = _placed_scenario(item)
+        for column in placed.scenario.columns:
+            if column not in metrics:
+                raise UnknownName(f"metric in the columns of scenario {placed.scenario.name}:", column, metrics)
+        known = found.setdefault(placed.scenario.name, placed)
+        if placed.scenario.columns and not known.scenario.columns:
+            found[placed.scenario.name] = placed
+    return tuple(placed.scenario for placed in sorted(found.values(), key=lambda placed: placed.order))
+
+
+def _placed_scenario(item: pytest.Item) -> _PlacedScenario:
+    """What the item's closest marker says. Raises InvalidSetting for arguments that it doesn't have."""
+    marker = item.get_closest_marker("llm_scenario")
+    try:
+        placed = llm_scenario(*marker.args, **marker.kwargs) if marker else llm_scenario()
+    except TypeError as error:
+        raise InvalidSetting(f"{item.nodeid}: {error}") from error
+    name = placed.scenario.name or item.path.stem.removeprefix("test_")
+    return replace(placed, scenario=replace(placed.scenario, name=name))
+
+
+def llm_scenario(
+    name: str = "", *, title: str = "", columns: Sequence[str] = (), order: float = math.inf
+) -> _PlacedScenario:
+    """The marker's arguments, called as the marker so that Python's message about wrong ones names it."""
+    from llm_bench_fixtures.results.record import Scenario
+
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    return _PlacedScenario(Scenario(str(name), title, names), order)
 
 
 def _gate_marks(item: pytest.Item) -> dict[str, str]:

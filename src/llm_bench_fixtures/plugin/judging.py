@@ -18,6 +18,7 @@ from llm_bench_fixtures.plugin.internals import compare_with, compared_run, juni
 from llm_bench_fixtures.plugin.stash import (
     TURNS,
     is_timing,
+    is_xdist_worker,
     metrics_of,
     or_usage_error,
     selection_of,

@@ -153,15 +153,15 @@ class Turns:
 
 def times_of(done: Round, batch_rows: Sequence[int]) -> Times:
     """The round's metrics. batch_rows: the number of prompts of each of its batches."""
-    from llm_bench_fixtures.results import phases
+    from llm_bench_fixtures.results import prefill_decode
 
     tokens_s = [batch.tokens_s for batch in done.batches]
     record = Record("", "", "", "", Status.MEASURED, batch_rows=tuple(batch_rows))
     return Times(
         done.latency_s,
-        phases.ttft_s(record, tokens_s),
-        phases.tpot_s(record, tokens_s),
-        phases.decode_tokens_per_s(record, tokens_s),
+        prefill_decode.ttft_s(record, tokens_s),
+        prefill_decode.tpot_s(record, tokens_s),
+        prefill_decode.decode_tokens_per_s(record, tokens_s),
     )
 
 

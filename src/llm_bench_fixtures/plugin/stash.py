@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.plugin.loader import Scorer
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.plugin.session import BenchSession
+    from llm_bench_fixtures.report.findings import Findings
     from llm_bench_fixtures.results.metrics import Metric
-    from llm_bench_fixtures.results.record import Run
+    from llm_bench_fixtures.results.record import Run, Scenario
 
 T = TypeVar("T")
 
@@ -31,7 +32,9 @@ ALL_OPTIONS = (*OPTIONS, *model_options.OPTIONS, *gate_options.OPTIONS)
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
+SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # of the benchmarks that were collected
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once the report is written
+FINDINGS: pytest.StashKey[Findings] = pytest.StashKey()  # what the report says of it
 TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
 
@@ -77,6 +80,7 @@ def bench_session(config: pytest.Config) -> BenchSession:
     if SESSION not in config.stash:
         metrics_of(config)  # where it can't be, nothing is worth measuring
         config.stash[SESSION] = _new_session(config)
+        config.stash[SESSION].results.scenarios = config.stash.get(SCENARIOS, ())
     return config.stash[SESSION]
 
 

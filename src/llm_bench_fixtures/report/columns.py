@@ -1,12 +1,15 @@
-"""Tables in columns, for a terminal."""
+"""Text for a terminal, in lines and columns: measured in character cells, of which 漢 takes two."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+
+from wcwidth import center, clip, ljust, rjust, wrap
+from wcwidth import width as width_of
 
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import MISSING
+from llm_bench_fixtures.text import printable
 
 LEAST_WIDTH = 12  # to which a column is shortened
 
@@ -16,12 +19,12 @@ def columns(table: Table, width: int = 0, dispensable: Sequence[str] = (), short
 
     Where they are wider than `width`, the cells of the column `shortened` are cut, to stand whole below the table with
     the name in their row's first cell; where that isn't enough, those of `dispensable` go, in their order. Lines are
-    longer than `width` where even the others don't fit.
+    wider than `width` where even the others don't fit.
     """
     names = [name for name in table.header if _has_values(table, name)]
     for dropped in (None, *dispensable):
         names = [name for name in names if name != dropped]
-        widths = {name: max(map(len, _column(table, name))) for name in names}
+        widths = {name: max(map(width_of, _column(table, name))) for name in names}
         if shortened in widths:
             over = max(_total(widths) - width, 0)
             widths[shortened] = min(max(widths[shortened] - over, LEAST_WIDTH), widths[shortened])
@@ -30,8 +33,28 @@ def columns(table: Table, width: int = 0, dispensable: Sequence[str] = (), short
     yield from _lines(table, widths)
     if shortened in widths:
         for name, cell in zip(_column(table, table.header[0]), _column(table, shortened), strict=True):
-            if len(cell) > widths[shortened]:
-                yield from textwrap.wrap(f"{name}: {cell}", width, subsequent_indent="  ", break_on_hyphens=False)
+            if width_of(cell) > widths[shortened]:
+                yield from wrapped(f"{name}: {cell}", width, indent="  ")
+
+
+def wrapped(text: str, width: int, indent: str = "", first: str = "", *, break_words: bool = True) -> list[str]:
+    """The text in lines of at most `width` character cells; longer where a word is and may not be broken.
+
+    indent: before each line but the first, before which `first` stands.
+    """
+    return wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=break_words,
+    )
+
+
+def title_line(title: str, width: int) -> str:
+    """The title in the middle of a rule as wide as the terminal."""
+    return center(clip(f" {title} ", 0, width), width, "=")
 
 
 def _lines(table: Table, widths: Mapping[str, int]) -> Iterator[str]:
@@ -48,14 +71,15 @@ def _has_values(table: Table, name: str) -> bool:
 
 
 def _column(table: Table, name: str) -> list[str]:
+    """The header and the cells below it, without what would move the cursor."""
     index = table.header.index(name)
-    return [name, *(row[index] for row in table.rows)]
+    return [name, *(printable(row[index]) for row in table.rows)]
 
 
 def _cells(table: Table, name: str, width: int) -> list[str]:
     right = table.header.index(name) in table.numeric
-    cut = [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell in _column(table, name)]
-    return [cell.rjust(width) if right else cell.ljust(width) for cell in cut]
+    cut = [cell if width_of(cell) <= width else f"{clip(cell, 0, width - 1)}…" for cell in _column(table, name)]
+    return [rjust(cell, width) if right else ljust(cell, width) for cell in cut]
 
 
 def _total(widths: Mapping[str, int]) -> int:

@@ -7,7 +7,6 @@ written: control characters are taken out, and characters that mean something in
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
 from llm_bench_fixtures.gate.decision import Decision
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.judgement import Judgement
-from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import JudgedRun
+from llm_bench_fixtures.report.columns import title_line, wrapped
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_share, with_unit
-from llm_bench_fixtures.results.metrics import Kind
+from llm_bench_fixtures.results.metrics import Force, Kind
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.text import harmless, printable
 
@@ -213,13 +212,13 @@ def _footnotes(comparison: Comparison) -> Iterator[str]:
 
 
 def gate_lines(report: GateReport, width: int) -> Iterator[str]:
-    """The report as lines of at most `width` characters. A longer name is not broken."""
+    """The report as lines of at most `width` character cells. A longer name is not broken."""
     return harmless(_lines(report, width))
 
 
 def _lines(report: GateReport, width: int) -> Iterator[str]:
     yield ""
-    yield f" {report.title} "[:width].center(width, "=")
+    yield title_line(report.title, width)
     for sentence in report.sentences:
         yield from _wrap(sentence, width)
     for section in report.lists:
@@ -239,9 +238,7 @@ def _as_sentence(header: tuple[str, ...], row: tuple[str, ...]) -> str:
 
 
 def _wrap(text: str, width: int, indent: str = "", first: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-    )
+    return wrapped(text, width, indent, first, break_words=False)
 
 
 def _is_fine(one: Judgement, comparison: Comparison) -> bool:

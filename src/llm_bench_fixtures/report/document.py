@@ -32,6 +32,6 @@ class Document:
     facts: tuple[tuple[str, str], ...]
     takeaways: tuple[str, ...]
     summary: Section
-    baseline: tuple[tuple[str, str], ...]
+    reference: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
     footnotes: tuple[str, ...]

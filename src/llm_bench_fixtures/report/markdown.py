@@ -36,8 +36,8 @@ def _lines(document: Document, plots: Sequence[Plot]) -> Iterator[str]:
     if document.takeaways:
         yield from ("## Takeaways", "", *(f"- {escape(sentence)}" for sentence in document.takeaways), "")
     yield from _section(document.summary, plots)
-    if document.baseline:
-        yield from ("## Baseline", "", *_pairs(document.baseline), "")
+    if document.reference:
+        yield from ("## Reference", "", *_pairs(document.reference), "")
     for section in document.sections:
         yield from _section(section, plots)
     yield from ("## About this run", "", *_pairs(document.facts), "")

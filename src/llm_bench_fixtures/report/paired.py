@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from llm_bench_fixtures.gate.allowances import BY_TURNS
-from llm_bench_fixtures.gate.rules import Force
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
@@ -24,6 +23,7 @@ from llm_bench_fixtures.report.comparison import regressions
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_share
+from llm_bench_fixtures.results.metrics import Force
 from llm_bench_fixtures.text import printable, printable_lines
 
 HEADER = ("test", "metric", "change", "interval", "verdict", "pairs")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.results import phases
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.spread import quartiles
-from llm_bench_fixtures.results.table import common_workload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,10 +38,10 @@ class Plot:
     scenario: str
 
 
-Drawing = Callable[[Run], "Figure | None"]
+Drawing = Callable[[Findings], "Figure | None"]
 
 
-def write_plots(run: Run, folder: Path) -> list[Plot]:
+def write_plots(findings: Findings, folder: Path) -> list[Plot]:
     """Draw what the run has data for, into `folder`; pictures of an earlier run are removed."""
     import matplotlib
 
@@ -51,7 +51,7 @@ def write_plots(run: Run, folder: Path) -> list[Plot]:
     plots = []
     with matplotlib.rc_context(plot_style()):
         for name, title, scenario, draw in DRAWINGS:
-            figure = draw(run)
+            figure = draw(findings)
             if figure is not None:
                 path = folder / f"{name}.png"
                 figure.savefig(path)
@@ -170,7 +170,7 @@ def _error(record: Record, name: str, value: float) -> tuple[float, float]:
     """Distances from the median, drawn as `value`, to the rounds' quartiles."""
     if name != "ttft_s":
         return _relative_error(record, value)
-    low, median, high = quartiles(phases.per_round(record, phases.ttft_s))
+    low, median, high = quartiles(prefill_decode.per_round(record, prefill_decode.ttft_s))
     return value * (1 - low / median), value * (high / median - 1)
 
 
@@ -181,29 +181,29 @@ def _relative_error(record: Record, value: float) -> tuple[float, float]:
     return value * low / median, value * high / median
 
 
-def draw_prompt_length(run: Run) -> Figure | None:
+def draw_prompt_length(findings: Findings) -> Figure | None:
     panels = (
         ("latency_s", "Latency, ms", 1e3),
         ("ttft_s", "Time to first token, ms", 1e3),
         ("output_tokens_per_s", "Output tokens per second", 1.0),
     )
-    return _draw_sweep(run, "prompt_length", _prompt_tokens, "prompt length, tokens", panels)
+    return _draw_sweep(findings.run, "prompt_length", _prompt_tokens, "prompt length, tokens", panels)
 
 
-def draw_batch(run: Run) -> Figure | None:
+def draw_batch(findings: Findings) -> Figure | None:
     panels = (
         ("output_tokens_per_s", "Output tokens per second", 1.0),
         ("per_sample_latency_s", "Latency per sample, ms", 1e3),
     )
-    return _draw_sweep(run, "batch", _batch_size, "batch size", panels)
+    return _draw_sweep(findings.run, "batch", _batch_size, "batch size", panels)
 
 
-def draw_precision(run: Run) -> Figure | None:
-    return _draw_bars(run, "precision")
+def draw_precision(findings: Findings) -> Figure | None:
+    return _draw_bars(findings.run, "precision")
 
 
-def draw_quantization(run: Run) -> Figure | None:
-    return _draw_bars(run, "quantization")
+def draw_quantization(findings: Findings) -> Figure | None:
+    return _draw_bars(findings.run, "quantization")
 
 
 def _draw_bars(run: Run, scenario: str) -> Figure | None:
@@ -242,9 +242,10 @@ def _draw_bars(run: Run, scenario: str) -> Figure | None:
     return figure
 
 
-def draw_tradeoff(run: Run) -> Figure | None:
+def draw_tradeoff(findings: Findings) -> Figure | None:
     """Weights against latency, the perplexity (or what there is of it) beside each point."""
-    records = [record for record in common_workload(run) if _value(run, record, "weight_bytes") > 0]
+    run = findings.run
+    records = [record for record in findings.common.values() if _value(run, record, "weight_bytes") > 0]
     if len(records) < 2:
         return None
     has_quality = any(_value(run, record, "perplexity") > 0 for record in records)

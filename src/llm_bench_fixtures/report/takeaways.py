@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from llm_bench_fixtures.results import roofline as limits
+from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import (
     five_digits,
     format_bytes,
@@ -14,36 +15,58 @@ from llm_bench_fixtures.results.formatting import (
     three_digits,
 )
 from llm_bench_fixtures.results.metrics import METRICS
-from llm_bench_fixtures.results.noise import NoiseFloor, Speedup, noise_floor, speedup
+from llm_bench_fixtures.results.noise import NoiseFloor, Speedup, speedup
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult, WorkloadFacts
-from llm_bench_fixtures.results.table import common_workload
 
 MOST = 5
 _METRIC = {metric.name: metric for metric in METRICS}
 
 
-def takeaways(run: Run) -> list[str]:
+@dataclass(frozen=True)
+class Evidence:
+    """What the sentences rest on."""
+
+    run: Run
+    common: Mapping[str, Record]
+    """By variant, in the run's order: its record of the workload that most variants ran."""
+    noise: NoiseFloor
+    """How far apart identical work comes out."""
+    decode: str
+    """How near the reference's decode comes to the machine's limits; empty where that isn't known."""
+
+    @property
+    def reference(self) -> Record | None:
+        """The reference's record of the common workload."""
+        return self.common.get(self.run.reference)
+
+    @property
+    def others(self) -> list[Record]:
+        """The records of the common workload of the variants that ran something else than the reference."""
+        own = _configuration(self.run, self.run.reference)
+        return [record for name, record in self.common.items() if _configuration(self.run, name) != own]
+
+
+def takeaways(seen: Evidence) -> tuple[str, ...]:
     """The first five that this run can support, the most useful first."""
-    floor = noise_floor(run)
-    sources = (_speed, _memory, _slower, _batch, _limits, _cache, _padding, _prompt_length)
-    return [sentence for source in sources for sentence in source(run, floor)][:MOST]
+    sources = (_speed, _memory, _slower, _batch, _decode, _cache, _padding, _prompt_length)
+    return tuple([sentence for source in sources for sentence in source(seen)][:MOST])
 
 
-def _speed(run: Run, floor: NoiseFloor) -> Iterator[str]:
+def _speed(seen: Evidence) -> Iterator[str]:
     """The fastest variant against the reference, and what it costs in quality."""
-    reference, others = _against_reference(run)
+    reference, others = seen.reference, seen.others
     if reference is None or not others:
         return
-    best, gain = _fastest(others, reference, floor)
+    best, gain = _fastest(others, reference, seen.noise)
     where = f"on {_describe(reference)}"
     if best is None or gain is None:
-        yield f"No variant was faster than {run.reference} {where} beyond the noise{_floor_text(floor)}."
+        yield f"No variant was faster than {seen.run.reference} {where} beyond the noise{_floor_text(seen.noise)}."
         return
-    unproven = _faster_still(others, reference, floor, gain)
+    unproven = _faster_still(others, reference, seen.noise, gain)
     yield (
         f"{best.variant} is the fastest{' beyond the noise' if unproven else ''} {where}: {_times(gain)} as fast as "
-        f"{run.reference} ({_tokens_per_s(run, best)} against {_tokens_per_s(run, reference)} tokens/s); "
-        f"{_quality(run, best.variant)}.{unproven}"
+        f"{seen.run.reference} ({_tokens_per_s(seen.run, best)} against {_tokens_per_s(seen.run, reference)} "
+        f"tokens/s); {_quality(seen.run, best.variant)}.{unproven}"
     )
 
 
@@ -56,24 +79,22 @@ def _faster_still(others: Sequence[Record], reference: Record, floor: NoiseFloor
     return f" {', '.join(names)}: faster still, but with rounds too far apart to claim it; raise --llm-rounds."
 
 
-def _slower(run: Run, floor: NoiseFloor) -> Iterator[str]:
+def _slower(seen: Evidence) -> Iterator[str]:
     """Quantized variants that are slower than what they are made from."""
-    _, others = _against_reference(run)
-    by_variant = {record.variant: record for record in common_workload(run)}
     slow = []
-    for record in others:
-        variant = run.variant(record.variant)
-        base = by_variant.get(variant.base or "") if variant and variant.quantized else None
-        if base is not None and (loss := speedup(record, base, floor)).is_slower:
+    for record in seen.others:
+        variant = seen.run.variant(record.variant)
+        base = seen.common.get(variant.base or "") if variant and variant.quantized else None
+        if base is not None and (loss := speedup(record, base, seen.noise)).is_slower:
             slow.append(f"{record.variant} takes {three_digits(1 / loss.ratio)}× as long as {base.variant}")
     if slow:
         yield f"Quantization costs time here: {', '.join(slow)}."
 
 
-def _memory(run: Run, _: NoiseFloor) -> Iterator[str]:
+def _memory(seen: Evidence) -> Iterator[str]:
     """The variant with the smallest weights."""
-    reference = run.variant(run.reference)
-    sized = [variant for variant in run.variants if variant.status is Status.MEASURED and variant.weight_bytes]
+    reference = seen.run.variant(seen.run.reference)
+    sized = [variant for variant in seen.run.variants if variant.status is Status.MEASURED and variant.weight_bytes]
     if reference is None or not reference.weight_bytes or not sized:
         return
     smallest = min(sized, key=lambda variant: variant.weight_bytes or 0)
@@ -81,58 +102,57 @@ def _memory(run: Run, _: NoiseFloor) -> Iterator[str]:
         share = smallest.weight_bytes / reference.weight_bytes
         yield (
             f"{smallest.id} has the smallest weights: {format_bytes(smallest.weight_bytes)}, {share * 100:.0f} % of "
-            f"{run.reference}'s {format_bytes(reference.weight_bytes)}; {_quality(run, smallest.id)}."
+            f"{seen.run.reference}'s {format_bytes(reference.weight_bytes)}; {_quality(seen.run, smallest.id)}."
         )
 
 
-def _limits(run: Run, _: NoiseFloor) -> Iterator[str]:
+def _decode(seen: Evidence) -> Iterator[str]:
     """How near the reference comes to what the machine can do."""
-    reference, _others = _against_reference(run)
-    sentence = decode_sentence(reference, run.variant(run.reference)) if reference else ""
-    if sentence:
-        yield sentence
+    if seen.decode:
+        yield seen.decode
 
 
-def _batch(run: Run, floor: NoiseFloor) -> Iterator[str]:
+def _batch(seen: Evidence) -> Iterator[str]:
     """What the best batch size gives in throughput and costs in latency."""
-    records = _of_one_variant(run, "batch")
+    records = _of_one_variant(seen.run, "batch")
     if len(records) < 2:
         return
     smallest, *larger = sorted(records, key=lambda record: _workload(record).batch_size)
-    best, gain = _fastest(larger, smallest, floor)
+    best, gain = _fastest(larger, smallest, seen.noise)
     if best is None or gain is None:
-        yield f"Batching did not raise {smallest.variant}'s throughput beyond the noise{_floor_text(floor)}."
+        yield f"Batching did not raise {smallest.variant}'s throughput beyond the noise{_floor_text(seen.noise)}."
         return
     size, one = _workload(best).batch_size, _workload(smallest).batch_size
-    wait = _per_sample_s(run, best) / _per_sample_s(run, smallest)
+    wait = _per_sample_s(seen.run, best) / _per_sample_s(seen.run, smallest)
     yield (
         f"On {best.variant}, batch {size} gives {_times(gain)} the throughput of batch {one}, and each sample takes "
-        f"{three_digits(wait)}× as long ({format_seconds(_per_sample_s(run, best))})."
+        f"{three_digits(wait)}× as long ({format_seconds(_per_sample_s(seen.run, best))})."
     )
 
 
-def _cache(run: Run, floor: NoiseFloor) -> Iterator[str]:
+def _cache(seen: Evidence) -> Iterator[str]:
     """What the KV cache saves."""
-    by_cache = {_workload(record).cache: record for record in _of_one_variant(run, "cache")}
+    by_cache = {_workload(record).cache: record for record in _of_one_variant(seen.run, "cache")}
     if "dynamic" not in by_cache or "off" not in by_cache:
         return
     dynamic, off = by_cache["dynamic"], by_cache["off"]
-    gain = speedup(dynamic, off, floor)
+    gain = speedup(dynamic, off, seen.noise)
     facts = f"{_describe(dynamic)}, {_workload(dynamic).new_tokens} new"
     if gain.is_faster:
         yield f"The KV cache makes {dynamic.variant} {_times(gain)} as fast as without it ({facts})."
     else:
-        yield f"The KV cache made no difference beyond the noise for {dynamic.variant} ({facts}){_floor_text(floor)}."
+        floor = _floor_text(seen.noise)
+        yield f"The KV cache made no difference beyond the noise for {dynamic.variant} ({facts}){floor}."
 
 
-def _padding(run: Run, floor: NoiseFloor) -> Iterator[str]:
+def _padding(seen: Evidence) -> Iterator[str]:
     """A padded batch against the same prompts one by one."""
-    records = _of_one_variant(run, "padding")
+    records = _of_one_variant(seen.run, "padding")
     singles = [record for record in records if _workload(record).batch_size == 1]
     padded = [record for record in records if _workload(record).batch_size > 1 and _is_left_padded(record)]
     if not singles or not padded:
         return
-    best, gain = _fastest(padded, singles[0], floor)
+    best, gain = _fastest(padded, singles[0], seen.noise)
     if best is None or gain is None:
         return
     share = _workload(best).padded_tokens / (_workload(best).padded_tokens + _workload(best).prompt_tokens)
@@ -143,13 +163,13 @@ def _padding(run: Run, floor: NoiseFloor) -> Iterator[str]:
         )
 
 
-def _prompt_length(run: Run, floor: NoiseFloor) -> Iterator[str]:
+def _prompt_length(seen: Evidence) -> Iterator[str]:
     """What the longest prompt costs against the shortest."""
-    records = sorted(_of_one_variant(run, "prompt_length"), key=lambda record: _workload(record).prompt_tokens)
+    records = sorted(_of_one_variant(seen.run, "prompt_length"), key=lambda record: _workload(record).prompt_tokens)
     if len(records) < 2:
         return
     short, long = records[0], records[-1]
-    cost = speedup(short, long, floor)
+    cost = speedup(short, long, seen.noise)
     if cost.is_faster:
         yield (
             f"On {short.variant}, {_workload(long).prompt_tokens} prompt tokens take {_times(cost)} as long as "
@@ -162,14 +182,6 @@ def _fastest(records: Sequence[Record], than: Record, floor: NoiseFloor) -> tupl
     gains = [(record, speedup(record, than, floor)) for record in records]
     claimed = [(record, gain) for record, gain in gains if gain.is_faster]
     return max(claimed, key=lambda pair: pair[1].ratio, default=(None, None))
-
-
-def _against_reference(run: Run) -> tuple[Record | None, list[Record]]:
-    """The reference's record of the common workload, and those of the variants that ran something else than it."""
-    records = common_workload(run)
-    reference = next((record for record in records if record.variant == run.reference), None)
-    own = _configuration(run, run.reference)
-    return reference, [record for record in records if _configuration(run, record.variant) != own]
 
 
 def _configuration(run: Run, identifier: str) -> str:
@@ -245,8 +257,8 @@ def decode_sentence(record: Record, variant: VariantResult | None) -> str:
     """How near the decode comes to the memory's bandwidth; empty where that wasn't measured."""
     if variant is None:
         return ""
-    share, perfect_s = limits.mbu(record, variant), limits.roofline_tpot_s(record, variant)
-    if share is None or perfect_s is None:
+    share, roofline_s = roofline.mbu(record, variant), roofline.roofline_tpot_s(record, variant)
+    if share is None or roofline_s is None:
         return ""
     if share > 1:
         return (
@@ -255,6 +267,6 @@ def decode_sentence(record: Record, variant: VariantResult | None) -> str:
         )
     per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
     return (
-        f"Decode of {record.variant} runs at {format_share(share)} of this machine's memory bandwidth; a perfect "
-        f"decoder would take {format_seconds(perfect_s)} {per}."
+        f"Decode of {record.variant} runs at {format_share(share)} of this machine's memory bandwidth; the "
+        f"roofline is {format_seconds(roofline_s)} {per}."
     )

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.report.cells import instrumentation_sentences
-from llm_bench_fixtures.report.columns import columns
-from llm_bench_fixtures.report.sections import header_line
-from llm_bench_fixtures.report.takeaways import takeaways
+from wcwidth import clip
+
+from llm_bench_fixtures.report.columns import columns, title_line, wrapped
+from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.variants import summary_section
-from llm_bench_fixtures.results.metrics import Metric
-from llm_bench_fixtures.results.record import Run
 
-# Columns that give way first on a narrow terminal, the least needed first.
-DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT", "speed-up")
 LABEL = "what ran"
+ESSENTIAL = ("variant", LABEL, "latency", "tokens/s", "perplexity")  # shown however narrow the terminal
+# The others give way there: first those that aren't named here, then these, the least needed first.
+DISPENSABLE = ("top-1", "KLD", "TTFT", "peak memory", "change", "weights", "TPOT", "speed-up")
 
 
-def summary_lines(run: Run, metrics: Mapping[str, Metric], folder: Path, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters."""
+def summary_lines(findings: Findings, folder: Path, width: int) -> Iterator[str]:
+    """Lines of at most `width` cells."""
+    provenance = findings.run.provenance
     yield ""
-    yield f" llm-bench: {run.provenance.model} "[:width].center(width, "=")
-    yield from _wrap(header_line(run), width)
-    for candidate in run.provenance.passed_over:
-        yield from _wrap(f"Not used: {candidate}", width, indent="  ")
-    section = summary_section(run, metrics)
-    yield from _wrap(section.note, width)
+    yield title_line(f"llm-bench: {provenance.model}", width)
+    yield from wrapped(findings.header, width)
+    for candidate in provenance.passed_over:
+        yield from wrapped(f"Not used: {candidate}", width, indent="  ")
+    section = summary_section(findings)
+    yield from wrapped(section.note, width)
     yield ""
-    yield from (line[:width] for line in columns(section.table, width, DISPENSABLE, LABEL))
-    sentences = takeaways(run)
-    if sentences:
+    dispensable = _dispensable(section.table.header)
+    yield from (clip(line, 0, width) for line in columns(section.table, width, dispensable, LABEL))
+    if findings.takeaways:
         yield ""
-        for sentence in sentences:
-            yield from _wrap(f"- {sentence}", width, indent="  ")
-    for cost in instrumentation_sentences(run):
+    for sentence in findings.takeaways:
+        yield from wrapped(f"- {sentence}", width, indent="  ")
+    for cost in findings.instrumentation:
         yield ""
-        yield from _wrap(cost, width)
+        yield from wrapped(cost, width)
     yield ""
     yield f"Report: {folder / 'report.html'}"
 
 
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+def _dispensable(header: Sequence[str]) -> tuple[str, ...]:
+    return (*(name for name in header if name not in (*ESSENTIAL, *DISPENSABLE)), *DISPENSABLE)

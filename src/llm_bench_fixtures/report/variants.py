@@ -3,99 +3,68 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.report.cells import added_metrics, describe_workload, latency_cell, metric_cell
+from llm_bench_fixtures.report.cells import describe_workload, latency_cell, metric_cell
 from llm_bench_fixtures.report.document import Section, Table
-from llm_bench_fixtures.report.flags import variant_flags
+from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.plots import SUMMARY
-from llm_bench_fixtures.report.takeaways import decode_sentence
 from llm_bench_fixtures.results.formatting import MISSING, format_change, format_change_and_error, format_metric
-from llm_bench_fixtures.results.metrics import Kind, Metric
+from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.spread import coefficient_of_variation, stability
-from llm_bench_fixtures.results.table import common_workload
-
-PHASES = (
-    "ttft_s",
-    "tpot_s",
-    "itl_p50_s",
-    "itl_p90_s",
-    "itl_p99_s",
-    "prefill_tokens_per_s",
-    "decode_tokens_per_s",
-    "roofline_ttft_s",
-    "roofline_tpot_s",
-    "mfu",
-    "mbu",
-    "energy_j",
-    "tokens_per_joule",
-)
-STEADINESS = ("latency_s", "latency_low_s", "latency_high_s", "rounds", "latency_cv", "load_s", "first_generate_s")
-MEMORY = (
-    "weight_bytes",
-    "weight_bytes_read",
-    "cache_bytes",
-    "cache_bytes_read",
-    "peak_rss_bytes",
-    "cuda_max_allocated_bytes",
-    "cuda_max_reserved_bytes",
-    "forward_passes",
-    "prefill_flops",
-    "decode_flops",
-)
-OF_THE_TEXTS = ("first_divergent_token", "divergent_share")
 
 Cell = Callable[[VariantResult, Record | None], str]
 
 
-def summary_section(run: Run, metrics: Mapping[str, Metric]) -> Section:
+def summary_section(findings: Findings) -> Section:
     """One row a variant: speed on the common workload, memory and quality; those that didn't run with their reason."""
-    records = {record.variant: record for record in common_workload(run)}
-    columns = {
-        **_summary_columns(records.get(run.reference), metrics),
-        **_metric_columns(added_metrics(run, metrics)),
-    }
+    columns = {**_summary_columns(findings), **_metric_columns(findings.added)}
     rows = []
-    for variant in run.variants:
-        record = records.get(variant.id)
-        ran = "; ".join([variant.label, *variant_flags(variant)])
+    for variant in findings.run.variants:
+        record = findings.common.get(variant.id)
+        ran = "; ".join([variant.label, *findings.variant_flags[variant.id]])
         what = ran if variant.label else f"{variant.status}: {first_line(variant.reason)}"
         values = [cell(variant, record) if variant.label else MISSING for cell in columns.values()]
         rows.append((variant.id, what, *values))
-    some = next(iter(records.values()), None)
+    some = next(iter(findings.common.values()), None)
     note = f"On the workload that most variants ran: {describe_workload(some)}." if some else "Nothing was timed."
     header = ("variant", "what ran", *columns)
     return Section("All variants", Table(header, tuple(rows), frozenset(range(2, len(header)))), note, SUMMARY)
 
 
-def _summary_columns(reference: Record | None, metrics: Mapping[str, Metric]) -> dict[str, Cell]:
-    def by_metric(*names: str) -> dict[str, Cell]:
-        return _metric_columns([metrics[name] for name in names])
+def _summary_columns(findings: Findings) -> dict[str, Cell]:
+    """The metrics of the table; the speed-up stands behind the throughput, the change behind the perplexity."""
 
     def speedup(_: VariantResult, record: Record | None) -> str:
+        reference = findings.reference
         if record is None or reference is None:
             return MISSING
         return f"{reference.median_s / record.median_s:.2f}×"
 
-    return {
-        **by_metric("ttft_s", "tpot_s"),
-        "latency": lambda _, record: latency_cell(record),
-        **by_metric("output_tokens_per_s"),
-        "speed-up": speedup,
-        **by_metric("weight_bytes", "peak_rss_bytes"),
-        "perplexity": _or_note(by_metric("perplexity")["perplexity"]),
-        "change": lambda variant, _: _change(variant),
-        **by_metric("kld_mean", "top1_agreement"),
+    behind: dict[str, dict[str, Cell]] = {
+        "output_tokens_per_s": {"speed-up": speedup},
+        "perplexity": {"change": lambda variant, _: _change(variant)},
     }
+    columns: dict[str, Cell] = {}
+    for metric in shown_in(ReportTable.SUMMARY, findings.metrics):
+        columns |= {metric.column: _summary_cell(metric), **behind.get(metric.name, {})}
+    return columns
 
 
-def _metric_columns(metrics: Sequence[Metric]) -> dict[str, Cell]:
-    def cell_of(metric: Metric) -> Cell:
-        return lambda variant, record: _value_cell(metric, record, variant)
+def _summary_cell(metric: Metric) -> Cell:
+    if metric.name == "latency_s":
+        return lambda _, record: latency_cell(record)
+    return _or_note(_cell(metric)) if metric.name == "perplexity" else _cell(metric)
 
-    return {metric.column: cell_of(metric) for metric in metrics}
+
+def _metric_columns(metrics: Iterable[Metric]) -> dict[str, Cell]:
+    return {metric.column: _cell(metric) for metric in metrics}
+
+
+def _cell(metric: Metric) -> Cell:
+    return lambda variant, record: _value_cell(metric, record, variant)
 
 
 def _value_cell(metric: Metric, record: Record | None, variant: VariantResult) -> str:
@@ -124,29 +93,33 @@ def _change(variant: VariantResult) -> str:
     return format_change(ratio) if error is None else format_change_and_error(ratio, error)
 
 
-def variant_sections(run: Run, metrics: Mapping[str, Metric]) -> Iterator[Section]:
-    """What stands behind the summary: phases and limits, steadiness, memory and counts, quality."""
-    records = {record.variant: record for record in common_workload(run)}
-    reference = records.get(run.reference)
-    where = f"{describe_workload(reference or next(iter(records.values())))}." if records else ""
-    sentence = decode_sentence(reference, run.variant(run.reference)) if reference else ""
+def variant_sections(findings: Findings) -> Iterator[Section]:
+    """What stands behind the summary: prefill and decode, steadiness, memory and counts, quality."""
+    records = findings.common
+    shown = findings.reference or next(iter(records.values()), None)
+    where = f"{describe_workload(shown)}." if shown else ""
     sure = (
         "From and to: the 95 % interval of the rounds' geometric mean in this process; another process differs by more."
     )
     steadiness: dict[str, Cell] = {"steadiness": lambda _, record: _steadiness(record)}
-    parts: tuple[tuple[str, tuple[str, ...], dict[str, Cell], str], ...] = (
-        ("Phases and limits", PHASES, {}, f"On {where} {sentence}".strip()),
-        ("Steadiness", STEADINESS, steadiness, sure),
-        ("Memory and exact counts", MEMORY, {}, f"Of a round on {where}"),
+    parts: tuple[tuple[str, ReportTable, dict[str, Cell], str], ...] = (
+        ("Prefill and decode", ReportTable.PREFILL_DECODE, {}, f"On {where} {findings.decode}".strip()),
+        ("Steadiness", ReportTable.STEADINESS, steadiness, sure),
+        ("Memory and exact counts", ReportTable.MEMORY, {}, f"Of a round on {where}"),
     )
-    for title, names, more, note in parts:
-        table = _table(run, records, {**_metric_columns([metrics[name] for name in names]), **more})
+    for title, name, more, note in parts:
+        table = _table(findings, {**_metric_columns(shown_in(name, findings.metrics)), **more})
         if records and table is not None:
             yield Section(title, table, note)
+    yield from _quality_section(findings)
+
+
+def _quality_section(findings: Findings) -> Iterator[Section]:
+    """Over the corpus, and of the generated texts; nothing where neither is known."""
+    run, metrics = findings.run, findings.metrics
     quality = [metric for metric in metrics.values() if _is_of_the_corpus(run, metric)]
-    texts = [metrics[name] for name in OF_THE_TEXTS]
-    of_texts = {metric.column: _mean_over_records(run, metric) for metric in texts}
-    table = _table(run, records, {**_metric_columns(quality), **of_texts})
+    of_texts = {metric.column: _mean_over_records(run, metric) for metric in shown_in(ReportTable.TEXTS, metrics)}
+    table = _table(findings, {**_metric_columns(quality), **of_texts})
     if table is not None:
         over = [f"Over the {run.provenance.corpus}; against {run.reference}."] if quality else []
         columns = " and ".join(title for title in of_texts if title in table.header)
@@ -166,14 +139,15 @@ def _mean_over_records(run: Run, metric: Metric) -> Cell:
 
 
 def _is_of_the_corpus(run: Run, metric: Metric) -> bool:
-    is_quality = metric.kind is Kind.QUALITY and metric.name not in OF_THE_TEXTS
+    is_quality = metric.kind is Kind.QUALITY and ReportTable.TEXTS not in metric.tables
     return is_quality and any(metric.name in variant.quality for variant in run.variants)
 
 
-def _table(run: Run, records: Mapping[str, Record], columns: Mapping[str, Cell]) -> Table | None:
+def _table(findings: Findings, columns: Mapping[str, Cell]) -> Table | None:
     """A row a variant that loaded; columns in which no variant has a value are left out. None where none is left."""
-    variants = [variant for variant in run.variants if variant.label]
-    cells = {title: [cell(variant, records.get(variant.id)) for variant in variants] for title, cell in columns.items()}
+    variants = [variant for variant in findings.run.variants if variant.label]
+    common = findings.common
+    cells = {title: [cell(variant, common.get(variant.id)) for variant in variants] for title, cell in columns.items()}
     filled = {title: column for title, column in cells.items() if set(column) != {MISSING}}
     if not filled:
         return None

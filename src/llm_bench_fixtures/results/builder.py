@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.results.record import Provenance, Record, Run, VariantResult
+from llm_bench_fixtures.results.record import Provenance, Record, Run, Scenario, VariantResult
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence
@@ -19,6 +19,7 @@ class RunBuilder:
 
     def __init__(self, reference: str) -> None:
         self.reference = reference
+        self.scenarios: tuple[Scenario, ...] = ()  # how the report shows them, in its order
         self._started = time.perf_counter()
         self._variants: dict[str, VariantResult] = {}
         self._records: dict[str, Record] = {}
@@ -68,4 +69,5 @@ class RunBuilder:
             phase_s={phase.value: seconds for phase, seconds in phase_s.items()},
             interrupted=interrupted,
             instrumentation_ratios=dict(self._instrumentation_ratios),
+            scenarios=self.scenarios,
         )

@@ -215,6 +215,17 @@ RecordT = TypeVar("RecordT", bound=HasStatus, covariant=True)
 
 
 @dataclass(frozen=True)
+class Scenario:
+    """How the report shows a scenario."""
+
+    name: str
+    title: str = ""
+    """Of its section; empty for one that is made of the name."""
+    columns: tuple[str, ...] = ()
+    """The metrics, by name, that its table shows beside the latency; empty for the usual ones."""
+
+
+@dataclass(frozen=True)
 class RunOf(Generic[RecordT]):
     """One session: what it ran on, its variants and its records."""
 
@@ -238,6 +249,8 @@ class RunOf(Generic[RecordT]):
     """A gate found the run worse than its baseline."""
     refused: str = ""
     """For what else a gate refused the run."""
+    scenarios: tuple[Scenario, ...] = ()
+    """How the report shows those that were collected, in its order."""
 
     @property
     def state(self) -> RunState:

@@ -1,13 +1,17 @@
-"""How near a record comes to what the machine can do: from its exact counts, its phases and the machine's limits."""
+"""How near a record comes to what the machine can do: from its exact counts, its times and the machine's limits.
+
+The limits are rates that were measured: bytes read and FLOPs per second. The roofline is the least time that work can
+take within them, computing and reading at once.
+"""
 
 from __future__ import annotations
 
 from llm_bench_fixtures.measure.work import roofline_s
-from llm_bench_fixtures.results import phases
+from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.record import Record, VariantResult
 
-_prefill_s = phases.median_of_rounds(phases.prefill_s)
-_decode_s = phases.median_of_rounds(phases.decode_s)
+_prefill_s = prefill_decode.median_of_rounds(prefill_decode.prefill_s)
+_decode_s = prefill_decode.median_of_rounds(prefill_decode.decode_s)
 
 
 def mbu(record: Record, variant: VariantResult) -> float | None:
@@ -29,7 +33,7 @@ def mfu(record: Record, variant: VariantResult) -> float | None:
 
 
 def roofline_ttft_s(record: Record, variant: VariantResult) -> float | None:
-    """Seconds of the mean prefill on a machine that is only held up by its limits."""
+    """The roofline of the mean prefill, in seconds."""
     work, flops_per_s, bytes_per_s = record.work, variant.matmul_flops_per_s, variant.read_bytes_per_s
     if not work or not work.prefill_flops or not work.weight_bytes_read or not flops_per_s or not bytes_per_s:
         return None
@@ -39,8 +43,10 @@ def roofline_ttft_s(record: Record, variant: VariantResult) -> float | None:
 
 
 def roofline_tpot_s(record: Record, variant: VariantResult) -> float | None:
-    """Seconds of the mean decode step on such a machine. Where the matrix-multiply rate or the FLOPs aren't known, as
-    with integers, only reading bounds it: then a machine may be slower and still be perfect."""
+    """The roofline of the mean decode step, in seconds.
+
+    Where the matrix-multiply rate or the FLOPs aren't known, as with integers, only reading bounds it.
+    """
     work, bytes_read = record.work, _decode_bytes(record)
     if not work or not bytes_read or not variant.read_bytes_per_s:
         return None

@@ -1,0 +1,108 @@
+"""What is said of a run, computed once, so that page, Markdown and terminal can't disagree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
+from llm_bench_fixtures.report.flags import flags, variant_flags
+from llm_bench_fixtures.report.takeaways import Evidence, decode_sentence, takeaways
+from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.noise import noise_floor
+from llm_bench_fixtures.results.record import Run, Status
+from llm_bench_fixtures.results.table import common_workload
+
+
+@dataclass(frozen=True)
+class SkippedOrFailed:
+    """Benchmarks of a variant that were skipped, or that failed, for the same reason."""
+
+    variant: str
+    status: Status
+    reason: str
+    """Its first line."""
+    benchmarks: int
+    """How many."""
+
+
+@dataclass(frozen=True)
+class Findings(Evidence):
+    """Everything that the report says of a run beyond its numbers."""
+
+    metrics: Mapping[str, Metric]
+    """The registry with the project's own, by name."""
+    added: tuple[Metric, ...]
+    """The project's own metrics that the run has values for."""
+    header: str
+    """What was loaded, and where it ran."""
+    warnings: tuple[str, ...]
+    """What a reader must not miss."""
+    takeaways: tuple[str, ...]
+    """What follows from the records, the most useful first."""
+    flags: Mapping[str, tuple[str, ...]]
+    """What is unusual about a record, by its test."""
+    variant_flags: Mapping[str, tuple[str, ...]]
+    """What is unusual about a variant, by its id."""
+    skipped_or_failed: tuple[SkippedOrFailed, ...]
+    instrumentation: tuple[str, ...]
+    """What taking the tokens' times costs, a sentence a variant."""
+
+
+def findings_of(run: Run, metrics: Mapping[str, Metric]) -> Findings:
+    """`metrics`: the registry, with what a project added to it."""
+    evidence = _evidence(run)
+    return Findings(
+        **vars(evidence),
+        metrics=metrics,
+        added=tuple(added_metrics(run, metrics)),
+        header=_header(run),
+        warnings=tuple(_warnings(run)),
+        takeaways=takeaways(evidence),
+        flags={record.test: tuple(flags(run, record)) for record in run.records},
+        variant_flags={variant.id: tuple(variant_flags(variant)) for variant in run.variants},
+        skipped_or_failed=tuple(_skipped_or_failed(run)),
+        instrumentation=tuple(instrumentation_sentences(run)),
+    )
+
+
+def _evidence(run: Run) -> Evidence:
+    common = {record.variant: record for record in common_workload(run)}
+    reference = common.get(run.reference)
+    decode = decode_sentence(reference, run.variant(run.reference)) if reference else ""
+    return Evidence(run, common, noise_floor(run), decode)
+
+
+def _header(run: Run) -> str:
+    """`Loaded: <model> | device=<device> | dtype=<dtype>`, the dtype being the reference's as it ran."""
+    loaded = [variant for variant in run.variants if variant.label]
+    reference = next((variant for variant in loaded if variant.id == run.reference), next(iter(loaded), None))
+    random = " (random weights)" if run.provenance.random_weights else ""
+    dtype = reference.label if reference else "nothing loaded"
+    return f"Loaded: {run.provenance.model}{random} | device={run.provenance.device} | dtype={dtype}"
+
+
+def _warnings(run: Run) -> Iterator[str]:
+    if run.interrupted:
+        yield "The run was interrupted: what had finished by then is here."
+    for candidate in run.provenance.passed_over:
+        yield f"Not used: {candidate}."
+    if run.provenance.random_weights:
+        yield "The weights are random: speed and memory are real, the generated text means nothing."
+    if run.reference not in [variant.id for variant in run.variants]:
+        yield f"The reference {run.reference} was not among --llm-variants: there is nothing to compare with."
+    failed = [variant.id for variant in run.variants if variant.status is Status.ERROR]
+    if failed:
+        yield f"Failed to load: {', '.join(failed)}."
+
+
+def _skipped_or_failed(run: Run) -> Iterator[SkippedOrFailed]:
+    counts = Counter(
+        (record.variant, record.status, first_line(record.reason))
+        for record in run.records
+        if record.status in (Status.SKIPPED, Status.ERROR)
+    )
+    for (variant, status, reason), benchmarks in counts.items():
+        yield SkippedOrFailed(variant, status, reason, benchmarks)

@@ -1,0 +1,141 @@
+"""Exact counts of a workload and of its forward passes: the same in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llm_bench_fixtures.measure.work import Work
+from llm_bench_fixtures.results.metrics.metric import Direction, Kind, Metric, ReportTable, Unit, Value
+from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFacts
+
+
+def _of_workload(value: Callable[[WorkloadFacts], float | None]) -> Value:
+    return lambda record, _: value(record.workload) if record.workload else None
+
+
+def _of_work(value: Callable[[Work], float | None]) -> Value:
+    """None for a backend whose model doesn't run through `forward`: nothing of it was seen."""
+    return lambda record, _: value(record.work) if record.work and record.work.forward_passes else None
+
+
+def _padding_share(record: Record, _: VariantResult) -> float | None:
+    if not record.workload:
+        return None
+    return record.workload.padded_tokens / (record.workload.padded_tokens + record.workload.prompt_tokens)
+
+
+EXACT: tuple[Metric, ...] = (
+    Metric(
+        name="new_tokens",
+        title="New tokens",
+        column="new tokens",
+        unit=Unit.TOKENS,
+        direction=Direction.NEITHER,
+        kind=Kind.EXACT,
+        formula="tokens generated in a round, over all prompts",
+        value=_of_workload(lambda workload: workload.new_tokens),
+        tables={ReportTable.SCENARIO: 50, ReportTable.REFERENCE: 60},
+    ),
+    Metric(
+        name="prompt_tokens",
+        title="Prompt tokens",
+        column="prompt tokens",
+        unit=Unit.TOKENS,
+        direction=Direction.NEITHER,
+        kind=Kind.EXACT,
+        formula="tokens of the prompts of a round, padding not counted",
+        value=_of_workload(lambda workload: workload.prompt_tokens),
+        tables={ReportTable.SCENARIO: 40, ReportTable.REFERENCE: 70},
+    ),
+    Metric(
+        name="padded_tokens",
+        title="Padding tokens",
+        column="padding tokens",
+        unit=Unit.TOKENS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula="positions of a round's batches that hold padding",
+        value=_of_workload(lambda workload: workload.padded_tokens),
+    ),
+    Metric(
+        name="padding_share",
+        title="Share of padding",
+        column="padding share",
+        unit=Unit.SHARE,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula="padded_tokens / (padded_tokens + prompt_tokens)",
+        value=_padding_share,
+    ),
+    Metric(
+        name="forward_passes",
+        title="Forward passes",
+        column="forward passes",
+        unit=Unit.COUNT,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula="calls of the model in a round, counted in a pass of its own",
+        value=_of_work(lambda work: work.forward_passes),
+        tables={ReportTable.MEMORY: 80},
+    ),
+    Metric(
+        name="prefill_flops",
+        title="FLOPs of the prefill",
+        column="prefill FLOPs",
+        unit=Unit.FLOPS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula=(
+            "floating-point operations of the architecture's matrix multiplications, "
+            "padding and masked positions included"
+        ),
+        source="torch.utils.flop_counter",
+        value=_of_work(lambda work: work.prefill_flops),
+        tables={ReportTable.MEMORY: 90},
+    ),
+    Metric(
+        name="decode_flops",
+        title="FLOPs of the decode",
+        column="decode FLOPs",
+        unit=Unit.FLOPS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula="the same for all forward passes after the first of each batch",
+        source="torch.utils.flop_counter",
+        value=_of_work(lambda work: work.decode_flops),
+        tables={ReportTable.MEMORY: 100},
+    ),
+    Metric(
+        name="weight_bytes_read",
+        title="Weights read",
+        column="weights read",
+        unit=Unit.BYTES,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula="bytes of the weights that each forward pass reads: of all but the tables that are only looked up",
+        value=_of_work(lambda work: work.weight_bytes_read),
+        tables={ReportTable.MEMORY: 20},
+    ),
+    Metric(
+        name="cache_bytes_read",
+        title="Cache read",
+        column="cache read",
+        unit=Unit.BYTES,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula="bytes of keys and values that the decode's forward passes read",
+        value=_of_work(lambda work: work.cache_bytes_read),
+        tables={ReportTable.MEMORY: 40},
+    ),
+    Metric(
+        name="cache_bytes",
+        title="KV cache",
+        column="KV cache",
+        unit=Unit.BYTES,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula="bytes of the keys and values at the end of the largest batch",
+        value=_of_work(lambda work: work.cache_bytes),
+        tables={ReportTable.MEMORY: 30},
+    ),
+)

@@ -1,0 +1,194 @@
+"""A round's latency: its middle, its spread, and what follows from it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
+from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.spread import Interval, coefficient_of_variation, interval
+
+
+def _of_rounds(summary: Callable[[tuple[float, ...]], float], least: int = 1) -> Value:
+    return lambda record, _: summary(record.rounds_s) if len(record.rounds_s) >= least else None
+
+
+def _interquartile_range(record: Record, _: VariantResult) -> float | None:
+    if len(record.rounds_s) < 2:
+        return None
+    low, _median, high = record.quartiles_s
+    return high - low
+
+
+def _bound(which: Callable[[Interval], float]) -> Value:
+    def value(record: Record, _: VariantResult) -> float | None:
+        found = interval(record.rounds_s)
+        return which(found) if found else None
+
+    return value
+
+
+def _tokens_per_s(record: Record, _: VariantResult) -> float | None:
+    if not record.workload or not record.rounds_s:
+        return None
+    return record.workload.new_tokens / record.median_s
+
+
+def _ms_per_token(record: Record, _: VariantResult) -> float | None:
+    if not record.workload or not record.rounds_s:
+        return None
+    return record.median_s / record.workload.new_tokens * 1000
+
+
+def _per_sample_latency(record: Record, _: VariantResult) -> float | None:
+    if not record.batches_s:
+        return None
+    rows = sum(record.batch_rows)
+    per_round = [
+        sum(seconds * count for seconds, count in zip(batches, record.batch_rows, strict=True)) / rows
+        for batches in record.batches_s
+    ]
+    return statistics.median(per_round)
+
+
+# How far rounds scatter is no property of the code: the rows that say so are never judged.
+LATENCY: tuple[Metric, ...] = (
+    Metric(
+        name="latency_s",
+        title="Latency",
+        column="latency",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="median over the rounds of: start of the first batch to the last token of the last",
+        source="all common tools",
+        value=_of_rounds(statistics.median),
+        tables={ReportTable.SUMMARY: 30, ReportTable.STEADINESS: 10},
+    ),
+    Metric(
+        name="latency_mean_s",
+        title="Mean latency",
+        column="mean",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="mean of the rounds' latencies",
+        source="pytest-benchmark",
+        value=_of_rounds(statistics.fmean),
+        tables={ReportTable.REFERENCE: 10},
+    ),
+    Metric(
+        name="latency_stddev_s",
+        title="Latency, standard deviation",
+        column="std. dev.",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="sample standard deviation of the rounds' latencies; none for one round",
+        source="pytest-benchmark",
+        value=_of_rounds(statistics.stdev, least=2),
+        tolerance=NEVER_JUDGED,
+    ),
+    Metric(
+        name="latency_iqr_s",
+        title="Latency, interquartile range",
+        column="IQR",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="upper minus lower quartile of the rounds' latencies; none for one round",
+        source="pytest-benchmark",
+        value=_interquartile_range,
+        tolerance=NEVER_JUDGED,
+    ),
+    Metric(
+        name="per_sample_latency_s",
+        title="Latency per sample",
+        column="per sample",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula=(
+            "mean over the prompts of the latency of the batch that each was in; "
+            "waiting for earlier batches not counted"
+        ),
+        source="own; MLPerf's per-sample latency without the queue",
+        value=_per_sample_latency,
+    ),
+    Metric(
+        name="output_tokens_per_s",
+        title="Output throughput",
+        column="tokens/s",
+        unit=Unit.TOKENS_PER_SECOND,
+        direction=Direction.HIGHER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="new tokens of all prompts / latency_s; the prefill's time is in it",
+        source="vLLM's output throughput",
+        value=_tokens_per_s,
+        tables={ReportTable.SUMMARY: 40, ReportTable.SCENARIO: 30, ReportTable.REFERENCE: 40},
+    ),
+    Metric(
+        name="ms_per_token",
+        title="Time per new token",
+        column="ms/token",
+        unit=Unit.MILLISECONDS_PER_TOKEN,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="latency_s / new tokens of all prompts x 1000; the prefill's time is in it, so this is not TPOT",
+        source="average latency per token of common tutorials",
+        value=_ms_per_token,
+        tables={ReportTable.REFERENCE: 50},
+    ),
+    Metric(
+        name="latency_cv",
+        title="Latency, coefficient of variation",
+        column="CV",
+        unit=Unit.SHARE,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula=(
+            "standard deviation / mean of the rounds' latencies; "
+            "below 5 % excellent, 10 % good, 20 % fair, else unstable"
+        ),
+        source="aiperf's bands",
+        value=lambda record, _: coefficient_of_variation(record.rounds_s),
+        tables={ReportTable.STEADINESS: 50},
+        tolerance=NEVER_JUDGED,
+    ),
+    Metric(
+        name="latency_low_s",
+        title="Latency, lower bound",
+        column="from",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="lower end of Student's 95 % interval of the rounds' geometric mean; at least three rounds",
+        value=_bound(lambda found: found.low),
+        tables={ReportTable.STEADINESS: 20},
+        tolerance=NEVER_JUDGED,
+    ),
+    Metric(
+        name="latency_high_s",
+        title="Latency, upper bound",
+        column="to",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula="upper end of that interval",
+        value=_bound(lambda found: found.high),
+        tables={ReportTable.STEADINESS: 30},
+        tolerance=NEVER_JUDGED,
+    ),
+    Metric(
+        name="rounds",
+        title="Timed rounds",
+        column="rounds",
+        unit=Unit.COUNT,
+        direction=Direction.NEITHER,
+        kind=Kind.TIMING,
+        formula="number of timed rounds",
+        value=lambda record, _: len(record.rounds_s) or None,
+        tables={ReportTable.STEADINESS: 40},
+    ),
+)

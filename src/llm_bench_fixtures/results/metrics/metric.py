@@ -1,0 +1,128 @@
+"""What a metric is: `Metric` and the choices that its row is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from llm_bench_fixtures.results.record import Record, VariantResult
+
+
+class Direction(StrEnum):
+    """Which way a metric is better."""
+
+    HIGHER_IS_BETTER = "higher is better"
+    LOWER_IS_BETTER = "lower is better"
+    NEITHER = "neither"
+
+
+class Kind(StrEnum):
+    """What a metric is a figure of, by which the gate judges it."""
+
+    TIMING = "timing"
+    MEMORY = "memory"
+    QUALITY = "quality"
+    EXACT = "exact"
+
+
+class Unit(StrEnum):
+    """Base units. How they are shown is the formatter's business."""
+
+    SECONDS = "s"
+    MILLISECONDS_PER_TOKEN = "ms/token"
+    TOKENS_PER_SECOND = "tokens/s"
+    TOKENS = "tokens"
+    BYTES = "bytes"
+    NATS_PER_TOKEN = "nats/token"
+    JOULES = "J"
+    TOKENS_PER_JOULE = "tokens/J"
+    FLOPS = "FLOP"
+    SHARE = "share"
+    COUNT = "count"
+    NONE = ""
+
+
+class ReportTable(StrEnum):
+    """The report's tables whose columns are metrics."""
+
+    SUMMARY = "summary"
+    SCENARIO = "scenario"  # of one whose marker names no columns
+    REFERENCE = "reference"
+    PREFILL_DECODE = "prefill and decode"
+    STEADINESS = "steadiness"
+    MEMORY = "memory and exact counts"
+    TEXTS = "generated texts"  # within the table of quality, which has every metric of that kind
+
+
+class Force(StrEnum):
+    """What a change beyond the tolerance does."""
+
+    BLOCKING = "blocking"
+    ADVISORY = "advisory"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How finely a metric is compared: a value passes while it is within `relative` or `absolute` of the baseline's."""
+
+    relative: float = 0.0
+    """0.05 allows up to 1.05 times the baseline's value, or down to a 1.05th of it."""
+    absolute: float = 0.0
+    """In the metric's unit."""
+    force: Force = Force.BLOCKING
+    floor: float | None = None
+    """A relative change that no uncertainty excuses."""
+
+
+NEVER_JUDGED = Tolerance(force=Force.OFF)
+MLPERF_FLOOR = 1 / 0.99 - 1  # of MLPerf's inference rules: at least 99 % of the reference's quality
+
+BY_KIND: Mapping[Kind, Tolerance] = {
+    Kind.EXACT: Tolerance(),
+    Kind.MEMORY: Tolerance(relative=0.10, absolute=16e6),
+    Kind.QUALITY: Tolerance(relative=0.01, force=Force.ADVISORY),
+    Kind.TIMING: Tolerance(relative=0.10, force=Force.ADVISORY),
+}
+
+Value: TypeAlias = Callable[[Record, VariantResult], float | None]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One reported quantity: a row that says everything about it."""
+
+    name: str
+    """By which it is stored, and named in options."""
+    title: str
+    """In a sentence or a list."""
+    column: str
+    """In the header of a table: short."""
+    unit: Unit
+    direction: Direction
+    kind: Kind
+    formula: str
+    """In words."""
+    source: str = ""
+    """The publication or the tool that the formula is from."""
+    value: Value | None = None
+    """Computes it from what was stored. None: it is looked up by name in the record's extra values, then in the
+    variant's quality values."""
+    tables: Mapping[ReportTable, float] = field(default_factory=dict, hash=False)
+    """The report's tables that show it. A table's columns are in the order of these numbers."""
+    tolerance: Tolerance | None = None
+    """How finely it is compared. None: as its kind is."""
+
+    def of(self, record: Record, variant: VariantResult) -> float | None:
+        if self.value is not None:
+            return self.value(record, variant)
+        return record.extra.get(self.name, variant.quality.get(self.name))
+
+    @property
+    def default_tolerance(self) -> Tolerance:
+        """Its own, else its kind's. What has no better direction is never judged, unless it is exact."""
+        if self.direction is Direction.NEITHER and self.kind is not Kind.EXACT:
+            return NEVER_JUDGED
+        return self.tolerance or BY_KIND[self.kind]
