@@ -2,7 +2,7 @@
 
 Advice for the reader of a page, never a verdict: nobody measured the runs side by side, so a machine that became
 slower looks like a commit that made it so. tools/measure_steps.py tells how often noise alone gives a step, and which
-steps are found; docs/history.md has its figures.
+steps are found; docs/explanation/trend.md has its figures.
 """
 
 from __future__ import annotations

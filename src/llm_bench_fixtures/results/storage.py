@@ -1,4 +1,4 @@
-"""Runs as JSON: schema version 3, described in docs/results.md. No NaN, no infinity."""
+"""Runs as JSON: schema version 3, described in docs/reference/results.md. No NaN, no infinity."""
 
 from __future__ import annotations
 
