@@ -28,7 +28,7 @@ from llm_bench_fixtures.results.metrics import METRICS, Kind
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"
-COLUMNS = "100"  # of a terminal that shows --help
+COLUMNS = "88"  # of a terminal that shows --help
 GATE, PAIR, PYTEST, ALL = "`llm-bench gate`", "`llm-bench pair`", "`pytest --llm-gate`", "all commands"
 GIVEN_BY = {
     ExitStatus.PASSED: ALL,
