@@ -1,4 +1,4 @@
-"""The workflows in docs/ci: their commands are run as they are written, in a project that has a suite of its own."""
+"""The workflows in docs/how-to/ci: their commands are run as written, in a project that has a suite of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-WORKFLOWS = Path(__file__).resolve().parent.parent / "docs" / "ci"
+WORKFLOWS = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "ci"
 NOT_RUN = ("Install", "Comment")  # what needs the network, or GitHub itself
 SUITE = """
 def test_mine(llm_benchmark):

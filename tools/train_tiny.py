@@ -2,7 +2,7 @@
 
 Training text: the language topics and the docstrings of the Python that runs this script, and the texts in
 `tools/training_text/`. The evaluation and calibration texts of the package are never read, except by
-`--evaluate`, which prints the figures that `docs/tiny.md` quotes.
+`--evaluate`, which prints the figures that `docs/explanation/embedded-model.md` quotes.
 
     python tools/train_tiny.py            # about 9 minutes on two cores
     python tools/train_tiny.py --evaluate # loss and perplexity against a uniform and a unigram model

@@ -1,40 +1,137 @@
-"""Write what the docs take from the code: the tables of docs/metrics.md and of docs/options.md.
+"""Write the reference pages that come from the code: options, metrics, variants, exit statuses, names, commands.
 
-python tools/write_docs.py          # after adding or changing a metric or an option
+python tools/write_docs.py          # after a change of any of them
+
+A page keeps what stands above its mark, and the rest is written anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+import io
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+import llm_bench_fixtures
+from llm_bench_fixtures.cli.main import COMMANDS, main
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.models.variants import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
-from llm_bench_fixtures.report.document import Table
-from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.report.markdown import escape
 from llm_bench_fixtures.results.metrics import METRICS, Kind
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"
+COLUMNS = "88"  # of a terminal that shows --help
+GATE, PAIR, PYTEST, ALL = "`llm-bench gate`", "`llm-bench pair`", "`pytest --llm-gate`", "all commands"
+GIVEN_BY = {
+    ExitStatus.PASSED: ALL,
+    ExitStatus.INTERRUPTED: ALL,
+    ExitStatus.USAGE: ALL,
+    ExitStatus.REGRESSED: f"{PYTEST}, {GATE}, {PAIR}",
+    ExitStatus.NO_BASELINE: f"{PYTEST}, {GATE}",
+    ExitStatus.NOT_COMPARABLE: f"{PYTEST}, {GATE}, {PAIR}",
+    ExitStatus.COVERAGE: f"{PYTEST}, {GATE}, {PAIR}",
+    ExitStatus.NOT_MEASURED: f"{PYTEST}, {GATE}, {PAIR}, `llm-bench aa`",
+    ExitStatus.INCONCLUSIVE: PAIR,
+    ExitStatus.WORKER_FAILED: f"{PAIR}, `llm-bench aa`",
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A Markdown table whose first column is code."""
+    yield f"| {' | '.join(header)} |"
+    yield f"| {' | '.join('---' for _ in header)} |"
+    for first, *rest in rows:
+        yield f"| {' | '.join([f'`{first}`', *map(escape, rest)])} |"
+    yield ""
 
 
 def metric_tables() -> Iterator[str]:
-    header = ("name", "unit", "direction", "formula", "as in")
     for kind in Kind:
-        rows = tuple(
-            (metric.name, metric.unit.value, metric.direction.value, metric.formula, metric.source)
-            for metric in METRICS
-            if metric.kind is kind
-        )
+        rows = [
+            (one.name, one.unit.value, one.direction.value, one.formula, one.source)
+            for one in METRICS
+            if one.kind is kind
+        ]
         if rows:
-            yield from (f"## {kind.value.capitalize()}", "", *markdown_table(Table(header, rows)), "")
+            yield from (f"## {kind.value.capitalize()}", "")
+            yield from table(("name", "unit", "direction", "formula", "as in"), rows)
 
 
 def option_table() -> Iterator[str]:
-    rows = tuple((option.flag, option.metavar, option.default, option.help) for option in ALL_OPTIONS)
-    yield from (*markdown_table(Table(("option", "value", "default", "what"), rows)), "")
+    rows = ((option.flag, option.metavar, option.default, option.help) for option in ALL_OPTIONS)
+    return table(("option", "value", "default", "what"), rows)
 
 
-PAGES: Mapping[str, Callable[[], Iterator[str]]] = {"metrics.md": metric_tables, "options.md": option_table}
+def variant_table() -> Iterator[str]:
+    rows = ((one.id, one.description, one.backend, needed_extra(one.backend), one.base or "") for one in CATALOGUE)
+    return table(("variant", "what it is", "backend", "needs", "made from"), rows)
+
+
+def needed_extra(backend: str) -> str:
+    """The extra of this package that installs the backend's libraries; empty where the package itself does."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return f"[{backend}]" if backend in project["optional-dependencies"] else ""
+
+
+def exit_status_table() -> Iterator[str]:
+    yield from ("| status | says | meaning | given by |", "| ---: | --- | --- | --- |")
+    yield from (f"| {status:d} | {status.words} | {status.meaning} | {GIVEN_BY[status]} |" for status in ExitStatus)
+    yield ""
+
+
+def public_name_table() -> Iterator[str]:
+    rows = ((name, kind_of(name), sentence) for name, sentence in public_names())
+    return table(("name", "kind", "what"), rows)
+
+
+def public_names() -> Iterator[tuple[str, str]]:
+    """Each public name with the first paragraph of its docstring; a plain value with itself."""
+    for name in sorted(llm_bench_fixtures.__all__):
+        value = getattr(llm_bench_fixtures, name)
+        documented = inspect.isclass(value) or inspect.isfunction(value)
+        yield name, own_docstring(value).split("\n\n")[0].replace("\n", " ") if documented else repr(value)
+
+
+def own_docstring(value: Any) -> str:
+    """Without one that a class inherits, or that a dataclass writes for itself."""
+    text = inspect.cleandoc(vars(value).get("__doc__") or "") if inspect.isclass(value) else inspect.getdoc(value) or ""
+    return "" if text.startswith(f"{value.__name__}(") else text
+
+
+def kind_of(name: str) -> str:
+    value = getattr(llm_bench_fixtures, name)
+    return "class" if inspect.isclass(value) else "function" if inspect.isfunction(value) else "value"
+
+
+def command_help() -> Iterator[str]:
+    for name in ("", *COMMANDS):
+        yield from (f"## {f'llm-bench {name}'.strip()}", "", "```text", help_of(name).rstrip(), "```", "")
+
+
+def help_of(command: str) -> str:
+    """What --help prints in a terminal of a fixed width."""
+    printed = io.StringIO()
+    with mock.patch.dict(os.environ, {"COLUMNS": COLUMNS}), redirect_stdout(printed), suppress(SystemExit):
+        main([*filter(None, [command]), "--help"])
+    return printed.getvalue()
+
+
+PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "reference/command-line.md": command_help,
+    "reference/exit-statuses.md": exit_status_table,
+    "reference/metrics.md": metric_tables,
+    "reference/options.md": option_table,
+    "reference/public-names.md": public_name_table,
+    "reference/variants.md": variant_table,
+}
 
 
 def render(page: str, text: str) -> str:

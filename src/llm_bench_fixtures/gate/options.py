@@ -34,7 +34,7 @@ RULES = Option(
     "RULE[,RULE...]",
     "[SCENARIO/]METRIC:CHANGE, where METRIC may be a kind (timing, memory, quality, exact) and CHANGE is what may "
     "change for the worse: 5% relative, 0.5 in the metric's unit, 0 nothing, or blocking, advisory, off. Default: "
-    "docs/gate.md",
+    "docs/reference/stored-gate.md",
 )
 MISSING = Option(
     "gate_missing",

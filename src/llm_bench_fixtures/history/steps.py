@@ -2,7 +2,7 @@
 
 A step is advice for the reader of a page, never a verdict: the runs were not measured side by side, so a machine that
 became slower looks like a commit that became slower. tools/measure_steps.py measures how often noise alone gives a
-step, and which steps are found; docs/history.md has its figures.
+step, and which steps are found; docs/explanation/trend.md has its figures.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Arithmetic(StrEnum):
     INT8_PER_BATCH = "int8 per batch"  # activations too, on a scale that depends on all that runs together
 
 
-# In logit scales (see `logit_scale`); docs/equivalence.md has the measurements that they stand on.
+# In logit scales (see `logit_scale`); docs/explanation/equivalence.md has the measurements that they stand on.
 TOLERANCES: Mapping[Arithmetic, float] = {
     Arithmetic.FLOAT32: 1e-4,
     Arithmetic.FLOAT16: 4e-3,

@@ -143,8 +143,8 @@ def _footnotes(storage: Path) -> Iterator[str]:
     )
     yield (
         f"A step is where the level changes, by {LEAST_STEP:.1%} or more; each level has {LEAST_RUNS} runs at least, "
-        "unless most runs don't differ at all. docs/history.md says how it is found, and how often noise alone gives "
-        "one."
+        "unless most runs don't differ at all. docs/explanation/trend.md says how it is found, and how often noise "
+        "alone gives one."
     )
 
 

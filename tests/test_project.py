@@ -1,0 +1,59 @@
+"""The project's own checks: CI and the hooks before a commit run what is there."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def load(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    return loaded
+
+
+def commands() -> list[str]:
+    jobs = load(".github/workflows/ci.yml")["jobs"].values()
+    return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+
+
+def test_the_workflow_runs_what_ci_runs_and_builds_the_docs() -> None:
+    assert "bash .ci/run" in commands()
+    assert any("tox run -e docs" in command for command in commands())
+    assert os.access(ROOT / ".ci" / "run", os.R_OK)
+
+
+def test_the_workflow_may_only_read_and_puts_nothing_into_a_command() -> None:
+    workflow = load(".github/workflows/ci.yml")
+    assert workflow["permissions"] == {"contents": "read"}
+    assert not any("permissions" in job for job in workflow["jobs"].values())
+    assert not any("${{" in command for command in commands())
+
+
+def test_the_workflow_tests_pythons_that_the_package_says_it_supports() -> None:
+    tested = load(".github/workflows/ci.yml")["jobs"]["checks"]["strategy"]["matrix"]["python"]
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    assert {f"Programming Language :: Python :: {version}" for version in tested} <= set(classifiers)
+
+
+def test_the_hooks_run_tools_of_the_dev_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    hooks = [hook for repo in load(".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
+    assert (
+        {hook["entry"].split()[0] for hook in hooks} == {"ruff", "mypy"} <= set(project["optional-dependencies"]["dev"])
+    )
+
+
+def test_the_docs_are_pinned() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    pinned = {
+        line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split("\n")
+    }
+    assert set(tox["testenv:docs"]["deps"].split()) <= pinned
