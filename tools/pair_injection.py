@@ -1,7 +1,7 @@
-"""A pytest plugin that adds real work to each decode step, for measure_pairs.py: a version that is slower by so much.
+"""A pytest plugin that slows down each decode step by real work, for measure_pairs.py.
 
-The environment says how much: LLM_BENCH_INJECT is a JSON object with the number of small matrix-vector products in each
-decode step, by test; those of "*" are for every other test.
+The environment variable LLM_BENCH_INJECT is a JSON object with the number of small matrix-vector products in each
+decode step, by test; the number of "*" is for all tests without one of their own.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 PRODUCTS = json.loads(os.environ["LLM_BENCH_INJECT"])
-SIZE = 64  # of the matrix, 16 kB: beside the model's weights it takes no place in any cache
+SIZE = 64  # rows of the matrix, which has 16 kB: it displaces next to nothing of the model in the processor's caches
 
 
 class Extra:
-    """The products of each decode step of the test in hand."""
+    """The products of each decode step of the current test."""
 
     def __init__(self) -> None:
         import torch
@@ -52,7 +52,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 def slow_down(model: Any, extra: Extra) -> None:
-    """Work before each token after the first is told of, which is within the decode step."""
+    """Do the work before `on_token` is called for each token after the first, which is within the decode step."""
     generate = model.generate
 
     def slower(*args: Any, on_token: Callable[[], None] | None = None, **kwargs: Any) -> Any:

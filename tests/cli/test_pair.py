@@ -183,7 +183,7 @@ def test_a_version_against_itself_gives_the_resolution(project: Path, capsys: py
 
 def test_a_time_limit_that_leaves_too_few_pairs_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pair", "HEAD", "--rounds", "1", "--max-time", "1"]) == ExitStatus.INCONCLUSIVE
-    assert "the time was up after 1 pair, and 3 are the least" in capsys.readouterr().out
+    assert "the time was up after 1 pair, and verdicts take at least 3" in capsys.readouterr().out
 
 
 def test_a_terminated_run_leaves_no_worktree_and_no_worker(project: Path) -> None:

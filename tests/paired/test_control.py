@@ -44,7 +44,7 @@ def test_what_is_slower_regressed_and_what_is_faster_improved(run_pair: RunPair)
 
 
 def test_only_what_is_open_goes_into_more_pairs(run_pair: RunPair) -> None:
-    """The fakes' noise is on top of one another's; a is steady, b differs by about 3 %, on the threshold itself."""
+    """Test a doesn't differ between the sides; b differs by 3 %, which is the threshold."""
     result = run_pair({"tests": TWO, "noise": 0.001}, {"tests": {"a": 0.1, "b": 0.206}}, max_time_s=6.0)
     by_test = {key.test: found.estimate.pairs for key, found in result.findings.items() if found.estimate}
     assert by_test["a"] == 3
@@ -104,7 +104,7 @@ def test_a_failing_test_names_its_side_and_spares_the_others(run_pair: RunPair) 
 
 @pytest.mark.parametrize("attempt", range(4))  # the order within a round is random
 def test_a_test_that_fails_within_a_round_spares_the_side_that_waits(run_pair: RunPair, attempt: int) -> None:
-    """The one that waited in the middle of its round was told to go on to the next test, and failed of that."""
+    """Bug: the side that waited in the middle of its round got Next instead of Resume, and failed."""
     told = {"tests": TWO, "pauses": 3}
     result = run_pair(told, {**told, "errors": {"a": "boom"}})
     assert result.not_compared == (NotCompared("a", Absence.FAILED, "HEAD", "boom"),)
@@ -143,7 +143,7 @@ def test_a_worker_that_hangs_is_told_within_the_time_limit(run_pair: RunPair) ->
 
 
 def test_a_worker_that_goes_on_talking_does_not_hang(run_pair: RunPair) -> None:
-    """Each of its tests takes less than the time limit, and all of them together more; it is told nothing meanwhile."""
+    """Each of its tests takes less than the time limit, and all together take more; no message reaches it meanwhile."""
     names = "abcdefgh"
     told = {
         "tests": {**dict.fromkeys(names, 0.1), "z": 0.1},

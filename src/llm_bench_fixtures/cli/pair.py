@@ -1,4 +1,4 @@
-"""Tell whether HEAD is slower than BASE, with processes of both that take turns.
+"""Measure whether HEAD is slower than BASE, with processes of both that take turns.
 
 BASE and HEAD are each one of these; the first that fits is taken:
   a git ref       main, HEAD~1, v1.2: checked out in a worktree of its own, which is removed at the end
@@ -6,8 +6,8 @@ BASE and HEAD are each one of these; the first that fits is taken:
   an interpreter  .venv/bin/python: runs this folder's tests, to judge its libraries
 Write ./NAME for a folder that has a ref's name. Only what git tracks is in a ref's worktree.
 
-Each side runs in its folder, whose `src` and whose own modules come before what is installed. What stands behind `--`
-goes to pytest. If it has no path, `benchmarks/` is run if there is one. Only tests that take `llm_benchmark` run.
+Each side runs in its folder, whose `src` and whose own modules come before what is installed. Arguments after `--` go
+to pytest; if there is no path among them, `benchmarks/` is run if it exists. Only tests that take `llm_benchmark` run.
 
 exit status:
    0  nothing got worse

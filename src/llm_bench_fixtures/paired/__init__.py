@@ -1,4 +1,4 @@
 """Two versions measured in turns: their processes, the statistics over pairs of processes, and the result.
 
-What a result looks like is the report's business.
+How a result is shown is decided in report/.
 """

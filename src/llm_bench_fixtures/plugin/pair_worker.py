@@ -172,7 +172,7 @@ def _status(report: pytest.TestReport) -> Status:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """One line of why it was skipped or failed."""
+    """Why it was skipped or failed; empty if it passed."""
     if report.passed:
         return ""
     if isinstance(report.longrepr, tuple):  # a skip: path, line, reason

@@ -140,8 +140,8 @@ def _carried(result: PairedResult) -> Iterator[str]:
     """Exact counts, memory and quality: how many have which verdict, and a sentence for each subject that is worse."""
     if result.carried is None:
         if result.runs:
-            why = "of different schemas" if len(result.runs) == 2 else "not those of both"
-            yield f"exact counts, memory and quality are not judged: the sides' results are {why}"
+            why = "the sides' results differ in schema" if len(result.runs) == 2 else "only one side has results"
+            yield f"exact counts, memory and quality are not judged: {why}"
         return
     blocking = [one for one in result.carried.judgements if one.is_blocking]
     counts = Counter(one.verdict for one in blocking)
@@ -175,7 +175,7 @@ def endings(result: PairedResult) -> Iterator[str]:
         yield f"interrupted: the verdicts are those of the {count(result.pairs, 'pair')} that were complete"
     elif not result.failure and result.findings and result.pairs < LEAST_PAIRS:
         pairs = count(result.pairs, "pair")
-        yield f"the time was up after {pairs}, and {LEAST_PAIRS} are the least: give more --max-time"
+        yield f"the time was up after {pairs}, and verdicts take at least {LEAST_PAIRS}: give more --max-time"
 
 
 def conclusion(result: PairedResult) -> str:
