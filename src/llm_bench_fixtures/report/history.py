@@ -23,7 +23,7 @@ DISPENSABLE = ("machine", "model", "fingerprint", "measured")
 
 
 def history_table(runs: Sequence[Heading], storage: Path, most: int) -> Table:
-    """A row a run, in their order, of the last `most`; named so that the name tells it from all of them."""
+    """A row for each of the last `most` runs, in their order. Its name tells a run from all that are given."""
     one_machine = len({run.path.parent for run in runs}) < 2
     rows = tuple(_row(run, run.path.name if one_machine else name_in(storage, run.path)) for run in runs[-most:])
     return Table(HEADER, rows, frozenset({HEADER.index("measured")}))
@@ -45,7 +45,7 @@ def _row(run: Heading, file: str) -> tuple[str, ...]:
 
 
 def run_name(file: str) -> str:
-    """As one would type it to name the run: the number alone where --benchmark-autosave gave the rest of the name."""
+    """What to type to name the run. If --benchmark-autosave named the file, the number is enough."""
     folder, slash, name = file.removesuffix(".json").rpartition("/")
     autosaved = AUTOSAVED.fullmatch(name)
     return folder + slash + (autosaved[1] if autosaved else name)
@@ -56,7 +56,7 @@ def time_cell(run: Heading) -> str:
 
 
 def commit_cell(provenance: Provenance) -> str:
-    """Marked where what was measured isn't quite that commit."""
+    """The start of the commit's id, with a mark if there were uncommitted changes."""
     short = provenance.commit[:COMMIT_DIGITS] or MISSING
     return short + DIRTY if provenance.dirty else short
 
