@@ -15,11 +15,11 @@ LEAST_WIDTH = 12  # to which a column is shortened
 
 
 def columns(table: Table, width: int = 0, dispensable: Sequence[str] = (), shortened: str = "") -> Iterator[str]:
-    """The columns that have a value, with a rule below the header.
+    """The lines of a table: the columns that have a value, with a rule below the header.
 
-    Where they are wider than `width`, the cells of the column `shortened` are cut, to stand whole below the table with
-    the name in their row's first cell; where that isn't enough, those of `dispensable` go, in their order. Lines are
-    wider than `width` where even the others don't fit.
+    If the table is wider than `width` character cells, the column `shortened` is cut, and its cells are printed in full
+    below the table, each after the first cell of its row. If that isn't enough, the columns of `dispensable` are left
+    out, in that order. If the other columns don't fit either, the lines are wider than `width`.
     """
     names = [name for name in table.header if _has_values(table, name)]
     for dropped in (None, *dispensable):
@@ -38,7 +38,7 @@ def columns(table: Table, width: int = 0, dispensable: Sequence[str] = (), short
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str = "", *, break_words: bool = True) -> list[str]:
-    """The text in lines of at most `width` character cells; longer where a word is and may not be broken.
+    """The text in lines of at most `width` character cells. A longer word is broken, unless `break_words` is False.
 
     indent: before each line but the first, before which `first` stands.
     """
@@ -71,7 +71,7 @@ def _has_values(table: Table, name: str) -> bool:
 
 
 def _column(table: Table, name: str) -> list[str]:
-    """The header and the cells below it, without what would move the cursor."""
+    """The header and the cells below it, with a replacement for each character that would move the cursor."""
     index = table.header.index(name)
     return [name, *(printable(row[index]) for row in table.rows)]
 

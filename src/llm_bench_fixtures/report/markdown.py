@@ -71,5 +71,5 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """The text as itself: on one line, and none of it markup, a link or somebody's name that would be told of it."""
+    """The text on one line, escaped so that none of it becomes markup, a link or a mention that notifies somebody."""
     return _EMPHASIS.sub(r"\\_", _LINK.sub(f"\\g<0>{ZERO_WIDTH_SPACE}", text).translate(_SPECIAL))

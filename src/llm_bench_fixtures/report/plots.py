@@ -1,4 +1,4 @@
-"""The report's plots. One that has nothing to show is not drawn."""
+"""The report's plots. A plot without data is not drawn."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _draw_sweep(
 
 
 def _error(record: Record, name: str, value: float) -> tuple[float, float]:
-    """Distances from the median, drawn as `value`, to the rounds' quartiles."""
+    """Distances from `value`, the median, down and up to the quartiles of the rounds."""
     if name != "ttft_s":
         return _relative_error(record, value)
     low, median, high = quartiles(prefill_decode.per_round(record, prefill_decode.ttft_s))
@@ -175,7 +175,7 @@ def _error(record: Record, name: str, value: float) -> tuple[float, float]:
 
 
 def _relative_error(record: Record, value: float) -> tuple[float, float]:
-    """The quartiles' distances, carried over to a quantity that is proportional to the latency."""
+    """The same distances, scaled from the latency to a value that is proportional to it."""
     low, high = _latency_error(record)
     median = record.median_s
     return value * low / median, value * high / median
@@ -243,7 +243,7 @@ def _draw_bars(run: Run, scenario: str) -> Figure | None:
 
 
 def draw_tradeoff(findings: Findings) -> Figure | None:
-    """Weights against latency, the perplexity (or what there is of it) beside each point."""
+    """Weights against latency, with the perplexity, where it is known, beside each point."""
     run = findings.run
     records = [record for record in findings.common.values() if _value(run, record, "weight_bytes") > 0]
     if len(records) < 2:
@@ -273,7 +273,7 @@ def draw_tradeoff(findings: Findings) -> Figure | None:
 
 
 def _scale_latency(axis: Axes, values: Sequence[float]) -> None:
-    """From zero, or logarithmic where one value would press the others together."""
+    """Start the axis at zero; make it logarithmic if the largest value is many times the smallest."""
     if max(values) > LOG_FROM * min(values):
         axis.set_yscale("log")
     else:

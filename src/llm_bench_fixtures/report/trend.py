@@ -1,4 +1,4 @@
-"""The page of what became of the metrics, and its summary for the terminal."""
+"""The page that shows how metrics changed from run to run, and its summary for the terminal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Wording:
-    """How a metric's values are written; those of one that isn't in the registry as bare numbers."""
+    """How a metric's values are written. A metric that isn't in the registry has bare numbers."""
 
     metrics: Mapping[str, Metric]
 
@@ -74,7 +74,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class TrendSection:
-    """Of one fingerprint. chart: a PNG, or none, and note says why."""
+    """The part of the page on one fingerprint. chart: a PNG; if it is None, `note` says why."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -161,7 +161,7 @@ def _what(chosen: TrendFilter) -> str:
 
 
 def _sentences(groups: Sequence[Group], words: Wording) -> list[str]:
-    """What of a variant stepped at the same place is one sentence. With several groups, each says of which it is."""
+    """One sentence for all steps of a variant at the same place. If there are several groups, it names the group."""
     together: dict[tuple[Fingerprint, str, int, int], list[Step]] = defaultdict(list)
     for step in all_steps(groups):
         together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
@@ -175,7 +175,7 @@ def _sentences(groups: Sequence[Group], words: Wording) -> list[str]:
 
 
 def _sentence(steps: Sequence[Step], words: Wording) -> str:
-    """Of steps of one variant at one place."""
+    """One sentence for steps of one variant at one place."""
     changes = (
         f"{words.title(step.line.metric)} {words.change(step)}, {' to '.join(words.levels(step))}" for step in steps
     )
@@ -207,7 +207,7 @@ def _section(group: Group, words: Wording, *, drawn: bool) -> TrendSection:
 
 
 def _most_complete(lines: Sequence[Line]) -> list[Line]:
-    """Of the variants with the most values, in their order."""
+    """The lines of the variants with the most values, in their order."""
     values: dict[str, int] = {}
     for line in lines:
         values[line.variant] = values.get(line.variant, 0) + len(line.values)

@@ -27,7 +27,7 @@ MOST_CHARACTERS = 40  # of a variant's name
 
 
 def draw_trend(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric]) -> bytes:
-    """A PNG. lines: those of the group that are to be shown, one at least."""
+    """A PNG. lines: the lines of the group to show, at least one."""
     import matplotlib
 
     with matplotlib.rc_context(plot_style()):
@@ -61,7 +61,7 @@ def trend_figure(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metr
 
 
 def _draw_panel(axis: Axes, lines: Sequence[Line], colours: Mapping[str, str]) -> None:
-    """Each run thin; of a line that steps, each level thick, and a dotted line where one ends."""
+    """Draw each run thin. If a line steps, draw its levels thick, with a dotted line at each step."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for line in lines:
@@ -83,7 +83,7 @@ def _percent(value: float, line: Line) -> float:
 
 
 def _label_runs(axis: Axes, runs: Sequence[Heading]) -> None:
-    """By their commits, as many as there is room for; by their day where there is none."""
+    """Label as many runs as there is room for, by commit, or by day if a run has no commit."""
     count = min(len(runs), MOST_TICKS)
     positions = sorted({round(index * (len(runs) - 1) / max(count - 1, 1)) for index in range(count)})
     axis.set_xticks(positions, [_label(runs[position]) for position in positions], rotation=25, ha="right", fontsize=8)

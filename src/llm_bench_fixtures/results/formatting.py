@@ -21,7 +21,7 @@ FLOP_SIZES = {"TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6}
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """1 run, 2 runs. many: where it isn't `one` with an s."""
+    """1 run, 2 runs. many: the plural, if it isn't `one` with an s."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
@@ -105,8 +105,8 @@ def format_change(ratio: float) -> str:
 
 
 def format_change_and_error(ratio: float, error: float) -> str:
-    """A ratio and its standard error as percentages, as many digits as the error's first: 1.0004 and 0.0002 are
-    "+0.04 % ± 0.02 %". The change alone where the error is nothing, or next to it.
+    """A ratio and its standard error as percentages, rounded at the error's first digit: 1.0004 and 0.0002 are
+    "+0.04 % ± 0.02 %". If the error is below 0.0001 %, the change stands alone.
     """
     if error * 100 < 10**-MOST_DIGITS:
         return format_change(ratio)

@@ -1,4 +1,7 @@
-"""Whether two latencies differ by more than chance: by their rounds, and by what repeated work differs in the run."""
+"""Whether two latencies differ by more than chance.
+
+Two things decide: how far the rounds of each scatter, and how far identical work differs within the run.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ ENOUGH_PAIRS = 10
 class NoiseFloor:
     """How far apart identical work comes out.
 
-    log_ratio: the 95th percentile over the run's pairs of |log(median latency / median latency)|; with fewer than ten
-    pairs at least the assumed 15 %.
+    log_ratio: the 95th percentile, over the run's pairs of identical work, of the absolute logarithm of the ratio of
+    their median latencies. If there are fewer than ten pairs, it is at least log(1.15), which is assumed.
     """
 
     log_ratio: float
@@ -55,8 +58,8 @@ class Speedup:
 
 
 def speedup(of: Record, over: Record, floor: NoiseFloor) -> Speedup:
-    """A difference is claimed where Welch's 99 % interval of the mean log-latencies excludes none, and the ratio of the
-    medians exceeds the noise floor. With fewer than three rounds on a side nothing is claimed."""
+    """A difference is claimed if Welch's 99 % interval of the difference of the mean log-latencies excludes zero, and
+    the ratio of the medians exceeds the noise floor. With fewer than three rounds on a side, none is claimed."""
     ratio = over.median_s / of.median_s
     low, high = _log_interval(of.rounds_s, over.rounds_s)
     return Speedup(

@@ -38,7 +38,7 @@ def prefill_s(_: Record, batches: Sequence[Tokens]) -> float:
 
 
 def decode_s(_: Record, batches: Sequence[Tokens]) -> float | None:
-    """Seconds of all batches from their first to their last tokens; None where there is but one."""
+    """Seconds of all batches from their first to their last tokens; None if no batch has a second token."""
     return sum(tokens[-1] - tokens[0] for tokens in batches) if _steps(batches) else None
 
 
@@ -48,7 +48,7 @@ def ttft_s(record: Record, batches: Sequence[Tokens]) -> float:
 
 
 def tpot_s(record: Record, batches: Sequence[Tokens]) -> float | None:
-    """Mean over the prompts of the seconds per token after the first; None where there is but one."""
+    """Mean over the prompts of the seconds per token after the first; None if no batch has a second token."""
     if not _steps(batches):
         return None
     return _mean_over_prompts(record, [(tokens[-1] - tokens[0]) / (len(tokens) - 1) for tokens in batches])

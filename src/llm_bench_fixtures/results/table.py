@@ -18,9 +18,9 @@ IDENTITY = ("test", "scenario", "case", "variant", "label", "status", "reason")
 def metric_values(
     record: Record, variant: VariantResult | None, metrics: Iterable[Metric] = METRICS
 ) -> dict[str, float]:
-    """Every metric that has a value for the record, by name; then those of its own that no registry names.
+    """The record's metrics by name: those of the registry that have a value, then other values that it was given.
 
-    None where the record's workload never ran.
+    Empty if the record's workload never ran.
     """
     if variant is None or record.workload is None or record.status is Status.SKIPPED:
         return {}
@@ -57,8 +57,9 @@ def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float
 
 
 def common_workload(run: Run) -> list[Record]:
-    """One record a variant, all of the same workload: the one that most variants ran; among equals the one of fewest
-    prompts, then the earliest. Empty where nothing was measured.
+    """One record for each variant that ran the workload that most variants ran.
+
+    Of several such workloads it is the one with the fewest prompts, then the earliest. Empty if nothing was measured.
     """
     by_digest: dict[str, dict[str, Record]] = defaultdict(dict)
     for record in run.measured():
