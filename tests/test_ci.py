@@ -104,6 +104,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     return Project(tmp_path)
 
 
+@pytest.mark.slow("runs all commands of a workflow, benchmarks included")
 def test_githubs_commands_save_judge_and_comment(project: Project) -> None:
     project.run(GITHUB["Measure, judge and save"])
     project.branch()
@@ -125,6 +126,7 @@ def test_githubs_commands_save_judge_and_comment(project: Project) -> None:
     assert "meant" in project.run(GITHUB["Bless the newest run"]).stdout
 
 
+@pytest.mark.slow("runs all commands of a workflow, benchmarks included")
 def test_gitlabs_commands_save_and_judge(project: Project) -> None:
     project.run(GITLAB["save"])
     project.branch()
@@ -133,6 +135,7 @@ def test_gitlabs_commands_save_and_judge(project: Project) -> None:
     assert "it is meant" in project.run(GITLAB["save"], BLESS_REASON="it is meant").stdout
 
 
+@pytest.mark.slow("runs all commands of a workflow, benchmarks included")
 def test_the_paired_gates_command(project: Project) -> None:
     """Equal versions are never found to differ; on a busy machine they may not be found equal either, which passes."""
     project.branch()

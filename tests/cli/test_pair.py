@@ -140,6 +140,7 @@ def test_a_suite_without_benchmarks_measures_nothing(project: Path, capsys: pyte
     assert "0 tests" in capsys.readouterr().out
 
 
+@pytest.mark.slow("eight real pairs of processes that import torch")
 def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(
         [
@@ -173,6 +174,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     assert left == {".git", "benchmarks", "conftest.py", "corpus.txt", "pytest.ini"}  # no report, no cache
 
 
+@pytest.mark.slow("three real pairs of processes that import torch")
 def test_a_version_against_itself_gives_the_resolution(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["aa", "HEAD~1", *FEW, "--pairs", "3", "--json", "floor.json"]) == ExitStatus.PASSED
     assert "against itself: 1 test in 3 pairs of processes" in capsys.readouterr().out
@@ -181,6 +183,7 @@ def test_a_version_against_itself_gives_the_resolution(project: Path, capsys: py
     assert all(row["resolvable"] > row["half_width"] > row["deviation"] > 0 for row in data["metrics"])
 
 
+@pytest.mark.slow("a real pair of processes that import torch")
 def test_a_time_limit_that_leaves_too_few_pairs_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pair", "HEAD", "--rounds", "1", "--max-time", "1"]) == ExitStatus.INCONCLUSIVE
     assert "the time was up after 1 pair, and verdicts take at least 3" in capsys.readouterr().out

@@ -142,6 +142,7 @@ def test_a_worker_that_hangs_is_told_within_the_time_limit(run_pair: RunPair) ->
     assert result.status is ExitStatus.WORKER_FAILED
 
 
+@pytest.mark.slow("waits for the time limits of a process that never ends")
 def test_a_worker_that_goes_on_talking_does_not_hang(run_pair: RunPair) -> None:
     """Each of its tests takes less than the time limit, and all together take more; no message reaches it meanwhile."""
     names = "abcdefgh"

@@ -84,6 +84,7 @@ def test_a_forgotten_test_has_no_verdict() -> None:
     assert list(tests.findings()) == [B]
 
 
+@pytest.mark.slow("thousands of simulated runs")
 @pytest.mark.parametrize(
     ("scatter", "shared"),
     [([1.0], 0.0), ([1.0] * 10, 0.0), ([1.0] * 10, 0.5), ([2.0, *[1.0] * 9], 0.0), ([3.0, *[1.0] * 9], 0.0)],
@@ -115,6 +116,7 @@ def test_equal_versions_are_called_regressed_in_at_most_one_percent(scatter: lis
     assert max(alarms) <= stats.binom.ppf(0.999, runs, ALPHA / 2)
 
 
+@pytest.mark.slow("thousands of simulated runs")
 def test_a_clear_slowdown_is_found_at_the_first_analysis() -> None:
     """Five percent, at a deviation of one between pairs, on one of ten tests: nearly always."""
     chance = np.random.default_rng(5)

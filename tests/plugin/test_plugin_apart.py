@@ -65,6 +65,7 @@ def test_skipped_benchmarks_load_nothing(own_suite: Bench) -> None:
     assert not own_suite.report.exists()
 
 
+@pytest.mark.slow("a process of its own that imports every library")
 def test_the_libraries_say_nothing(bench: Bench) -> None:
     """The noisiest there is: bitsandbytes on a CPU, right padding, every cache, a text longer than the context."""
     if importlib.util.find_spec("bitsandbytes") is None:
@@ -92,6 +93,7 @@ def test_the_libraries_say_nothing(bench: Bench) -> None:
     assert result.stderr.str().strip() == ""
 
 
+@pytest.mark.slow("three processes of its own")
 def test_with_xdist_nothing_is_measured_and_nothing_is_said(own_suite: Bench) -> None:
     """pytest-benchmark disables itself there. Bug: the workers left a results.json that said "interrupted"."""
     pytest.importorskip("xdist")

@@ -123,6 +123,7 @@ def test_grouping(bench: Bench, how: str, groups: list[str]) -> None:
     assert len(headings) == len(groups)
 
 
+@pytest.mark.slow("three runs, one of a model that is made slow")
 def test_a_slowdown_fails_the_comparison_that_was_asked_for(bench: Bench) -> None:
     """A real one, of the generate itself."""
     test = """
@@ -150,6 +151,7 @@ def test_profiled_rounds_are_not_among_the_timed_ones(own_suite: Bench) -> None:
     assert [len(record["rounds_s"]) for record in own_suite.records()] == [2]
 
 
+@pytest.mark.slow("imports the library that draws it")
 def test_a_histogram(own_suite: Bench) -> None:
     result = own_suite.run_apart("--benchmark-histogram=times")  # pygal's imports don't survive a second run
     assert result.ret == 0

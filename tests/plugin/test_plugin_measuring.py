@@ -24,6 +24,7 @@ def os_kill(model):
 """
 
 
+@pytest.mark.slow("a process that imports torch")
 def test_in_a_process_of_its_own_a_variant_has_a_truly_first_generate(own_suite: Bench) -> None:
     assert own_suite.run("--llm-isolate").ret == 0
     assert own_suite.results()["provenance"]["isolated"] is True
@@ -40,6 +41,7 @@ def test_in_one_process_there_is_no_first_generate(own_suite: Bench) -> None:
     assert own_suite.variants()["fp32"]["first_generate_s"] is None
 
 
+@pytest.mark.slow("two variants, each in a process that imports torch")
 def test_a_killed_process_is_an_error_row_and_the_next_variant_runs(bench: Bench) -> None:
     bench.write(test_own=KILLED)
     result = bench.run("--llm-isolate", "--llm-variants", "fp32,bf16", "--import-mode=prepend")
@@ -120,6 +122,7 @@ def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(own
     assert len(record["probe_s"]) == len(record["rounds_s"]) == 3
 
 
+@pytest.mark.slow("a process that imports torch")
 def test_in_a_process_of_its_own_the_probe_is_run_there_and_takes_no_memory_of_the_workloads(bench: Bench) -> None:
     """It holds 64 MiB once a first benchmark was timed, which a second of the same workload doesn't show."""
     bench.write(

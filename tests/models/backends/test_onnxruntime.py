@@ -305,6 +305,7 @@ load_variant(LoadRequest(variant, source, cpu, parse_settings({}), ArtifactStore
 """
 
 
+@pytest.mark.slow("a process of its own that exports")
 def test_the_first_export_of_a_process_prints_nothing(tmp_path: Path) -> None:
     """Optimum sets its log level when its logger is first asked for, which is in the middle of an export."""
     done = subprocess.run(
