@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NoReturn
 
-from llm_bench_fixtures.models.loaded import LoadRequest
+from llm_bench_fixtures.models.backend import LoadRequest
 from llm_bench_fixtures.progress import Phase
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,25 +14,22 @@ import torch
 from transformers.cache_utils import DynamicCache, StaticCache
 
 from llm_bench_fixtures.measure.equivalence import (
-    TOLERANCES,
-    Arithmetic,
     Change,
     Comparison,
     Equivalence,
     Verdict,
     Way,
-    arithmetic,
     check_equivalence,
     logit_scale,
     summarize,
 )
-from llm_bench_fixtures.models.device import ResolvedPrecision
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.backend import LoadRequest
 from llm_bench_fixtures.models.loading import load_variant
-from llm_bench_fixtures.models.variants import CATALOGUE, Precision
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds
 
-ModelAround = Callable[[Any], LoadedModel]
+ModelAround = Callable[[Any], TransformersModel]
 MakeRequest = Callable[..., LoadRequest]
 
 TOLERANCE = TOLERANCES[Arithmetic.FLOAT32]
@@ -78,7 +75,12 @@ class ScriptedModel:
         return SimpleNamespace(logits=torch.tensor(script.logits[0]).expand(*input_ids.shape, -1))
 
 
-def check(model: LoadedModel, way: Way) -> Equivalence:
+def with_caches(model: TransformersModel, *kinds: CacheKind) -> TransformersModel:
+    """The model as one that can generate with those caches only."""
+    return replace(model, facts=replace(model.facts, cache_kinds=frozenset(kinds)))
+
+
+def check(model: TransformersModel, way: Way) -> Equivalence:
     return Comparison(model, PROMPTS, 3).check(way)
 
 
@@ -173,7 +175,7 @@ def test_a_plain_way_of_no_numbers_diverges(model_around: ModelAround) -> None:
 
 
 def test_a_cache_that_the_model_does_not_have_is_not_supported(model_around: ModelAround) -> None:
-    model = replace(model_around(ScriptedModel()), cache_kinds=frozenset({CacheKind.DYNAMIC}))
+    model = with_caches(model_around(ScriptedModel()), CacheKind.DYNAMIC)
     found = check(model, Way.STATIC_CACHE)
     assert found == Equivalence(Way.STATIC_CACHE, Verdict.NOT_SUPPORTED, reason="fp32 can't generate with cache static")
     assert found.sentence == "static cache is not supported: fp32 can't generate with cache static"
@@ -188,7 +190,7 @@ def test_prompts_that_do_not_fit_with_their_padding_are_not_supported(model_arou
 
 
 def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
-    """The greedy settings of LoadedModel.generate, and the logits on top of them."""
+    """The greedy settings of TransformersModel.generate, and the logits on top of them."""
     asked = []
 
     class Asked(ScriptedModel):
@@ -253,58 +255,17 @@ def test_the_scale_of_logits(logits: list[float], scale: float) -> None:
     assert logit_scale(torch.tensor(logits)) == scale
 
 
-@pytest.mark.parametrize(
-    ("variant", "expected"),
-    [
-        ("fp32", Arithmetic.FLOAT32),
-        ("bf16", Arithmetic.BFLOAT16),
-        ("fp16", Arithmetic.FLOAT16),
-        ("autocast-bf16", Arithmetic.BFLOAT16),
-        ("autocast-fp16", Arithmetic.FLOAT16),
-        ("ort-fp32", Arithmetic.FLOAT32),
-        ("ort-int8-dynamic", Arithmetic.INT8_PER_BATCH),
-        ("ort-int8-static", Arithmetic.INT8),
-        ("bnb-int8", Arithmetic.INT8),
-        ("bnb-nf4", Arithmetic.FLOAT32),
-        ("bnb-fp4", Arithmetic.FLOAT32),
-    ],
-)
-def test_each_variant_has_the_tolerance_of_what_it_computes_with(
-    variant: str, expected: Arithmetic, model_around: ModelAround
-) -> None:
-    (found,) = (item for item in CATALOGUE if item.id == variant)
-    precision = ResolvedPrecision(found.precision, found.precision)
-    assert arithmetic(replace(model_around(None), variant=found, precision=precision)) is expected
-
-
-def test_what_fell_back_to_float32_has_its_tolerance(model_around: ModelAround) -> None:
-    (fp16,) = (item for item in CATALOGUE if item.id == "fp16")
-    precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT16, "CPU")
-    assert arithmetic(replace(model_around(None), variant=fp16, precision=precision)) is Arithmetic.FLOAT32
-
-
-def test_products_that_the_backend_rounds_to_bfloat16_have_its_tolerance(model_around: ModelAround) -> None:
-    (nf4,) = (item for item in CATALOGUE if item.id == "bnb-nf4")
-    model = replace(model_around(None), variant=nf4, compute=Precision.BFLOAT16)
-    assert arithmetic(model) is Arithmetic.BFLOAT16
-
-
-def test_every_arithmetic_has_a_tolerance() -> None:
-    assert set(TOLERANCES) == set(Arithmetic)
-    assert TOLERANCES[Arithmetic.FLOAT32] == min(TOLERANCES.values())
-
-
 VARIANTS = ("fp32", "bf16", "autocast-bf16", "ort-fp32", "ort-int8-dynamic", "ort-int8-static", "bnb-int8", "bnb-nf4")
 TORCH_VARIANTS = tuple(name for name in VARIANTS if not name.startswith("ort"))
 NEW_TOKENS = 4  # as many as the suite asks for, of as many prompts
 
 
 @pytest.fixture(scope="module")
-def tiny(request: pytest.FixtureRequest, make_request: MakeRequest) -> LoadedModel:
+def tiny(request: pytest.FixtureRequest, make_request: MakeRequest) -> TransformersModel:
     """The embedded model in the variant that the test is parametrized with."""
     if request.param.startswith("ort"):
         pytest.importorskip("optimum.onnxruntime")
-    return load_variant(make_request(request.param))
+    return load_variant(make_request(request.param)).model
 
 
 def each(names: Sequence[str]) -> pytest.MarkDecorator:
@@ -318,16 +279,16 @@ def unequal(prompts: Prompts) -> tuple[TokenIds, ...]:
 
 @each(VARIANTS)
 def test_the_embedded_model_answers_the_same_however_it_is_run(
-    tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
     found = check_equivalence(tiny, unequal, NEW_TOKENS)
     assert [item.sentence for item in found if item.verdict is Verdict.DIVERGES] == []
     unsupported = [item.way for item in found if item.verdict is Verdict.NOT_SUPPORTED]
-    assert unsupported == ([] if CacheKind.STATIC in tiny.cache_kinds else [Way.STATIC_CACHE])
+    assert unsupported == ([] if CacheKind.STATIC in tiny.facts.cache_kinds else [Way.STATIC_CACHE])
 
 
 @each(["fp32", "ort-fp32"])
-def test_in_float32_not_even_a_tie_is_found(tiny: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:
+def test_in_float32_not_even_a_tie_is_found(tiny: TransformersModel, unequal: tuple[TokenIds, ...]) -> None:
     verdicts = {item.verdict for item in check_equivalence(tiny, unequal, NEW_TOKENS)}
     assert verdicts <= {Verdict.EQUAL, Verdict.NOT_SUPPORTED}
 
@@ -346,33 +307,31 @@ class Deaf:
         return self._module(input_ids=input_ids, attention_mask=torch.ones_like(attention_mask), **how)
 
 
-def verdicts(model: LoadedModel, prompts: Sequence[TokenIds]) -> dict[Way, Verdict]:
+def verdicts(model: TransformersModel, prompts: Sequence[TokenIds]) -> dict[Way, Verdict]:
     return {item.way: item.verdict for item in check_equivalence(model, prompts, NEW_TOKENS)}
 
 
-@dataclass
-class OwnGenerate(LoadedModel):
-    """Of a backend that doesn't generate by its module."""
+class Silent:
+    """A model of a backend that can't show logits while it generates."""
 
-    def generate(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, *_: object, **how: object
-    ) -> torch.Tensor:
-        for _step in range(NEW_TOKENS):
-            token = self.module(input_ids, attention_mask=attention_mask).logits[:, -1:].argmax(-1)
-            input_ids = torch.cat([input_ids, token.to(self.module.device)], dim=1)
-            attention_mask = torch.cat([attention_mask, torch.ones_like(token)], dim=1)
-        return input_ids
+    def __init__(self, model: TransformersModel) -> None:
+        self.variant, self.device, self.facts, self.tokenizer = (
+            model.variant,
+            model.device,
+            model.facts,
+            model.tokenizer,
+        )
+        self.generate, self.logits, self.forget_caches = model.generate, model.logits, model.forget_caches
 
 
-def test_where_no_logits_are_seen_nothing_is_said(tiny_fp32: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:
-    model = OwnGenerate(**{item.name: getattr(tiny_fp32, item.name) for item in fields(tiny_fp32) if item.init})
-    found = check_equivalence(model, unequal, NEW_TOKENS)
+def test_where_no_logits_are_seen_nothing_is_said(tiny_fp32: TransformersModel, unequal: tuple[TokenIds, ...]) -> None:
+    found = check_equivalence(cast(Any, Silent(tiny_fp32)), unequal, NEW_TOKENS)
     assert {item.verdict for item in found} == {Verdict.NOT_SUPPORTED}
     assert found[0].reason == "fp32 shows no logits while it generates"
 
 
 @each(VARIANTS)
-def test_a_mask_that_is_ignored_is_caught(tiny: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:
+def test_a_mask_that_is_ignored_is_caught(tiny: TransformersModel, unequal: tuple[TokenIds, ...]) -> None:
     """Save in right padding, which no earlier token looks at."""
     found = verdicts(replace(tiny, module=Deaf(tiny.module)), unequal)
     assert (found[Way.LEFT_PADDING], found[Way.BATCH]) == (Verdict.DIVERGES, Verdict.DIVERGES)
@@ -380,7 +339,7 @@ def test_a_mask_that_is_ignored_is_caught(tiny: LoadedModel, unequal: tuple[Toke
 
 
 @contextmanager
-def altered(model: LoadedModel, alter: Callable[[dict[str, Any]], None]) -> Iterator[LoadedModel]:
+def altered(model: TransformersModel, alter: Callable[[dict[str, Any]], None]) -> Iterator[TransformersModel]:
     """The model with what its forward pass is given changed on the way."""
 
     def before(module: torch.nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -394,9 +353,9 @@ def altered(model: LoadedModel, alter: Callable[[dict[str, Any]], None]) -> Iter
         hook.remove()
 
 
-def without_static_cache(model: LoadedModel) -> LoadedModel:
+def without_static_cache(model: TransformersModel) -> TransformersModel:
     """With one, `generate` hands on a mask of another shape, which the alterations below don't read."""
-    return replace(model, cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}))
+    return with_caches(model, CacheKind.DYNAMIC, CacheKind.OFF)
 
 
 def mask_of(given: dict[str, Any]) -> torch.Tensor:
@@ -416,7 +375,7 @@ def count_positions_from_the_first_column(given: dict[str, Any]) -> None:
 
 @each(TORCH_VARIANTS)
 def test_positions_that_are_not_shifted_for_left_padding_are_caught(
-    tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
     with altered(without_static_cache(tiny), count_positions_from_the_first_column) as model:
         found = verdicts(model, unequal)
@@ -434,7 +393,7 @@ def count_positions_from_the_last_column(given: dict[str, Any]) -> None:
 
 @each(TORCH_VARIANTS)
 def test_positions_that_are_shifted_for_right_padding_are_caught(
-    tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
     with altered(tiny, count_positions_from_the_last_column) as model:
         found = verdicts(model, unequal)
@@ -454,9 +413,9 @@ def drop_a_cached_position(given: dict[str, Any], kind: type[Any]) -> None:
 @each(TORCH_VARIANTS)
 @pytest.mark.parametrize(("kind", "way"), [(DynamicCache, Way.CACHE), (StaticCache, Way.STATIC_CACHE)])
 def test_a_cache_that_drops_a_position_is_caught(
-    kind: type[Any], way: Way, tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    kind: type[Any], way: Way, tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
-    if way is Way.STATIC_CACHE and CacheKind.STATIC not in tiny.cache_kinds:
+    if way is Way.STATIC_CACHE and CacheKind.STATIC not in tiny.facts.cache_kinds:
         pytest.skip("no such cache")
     with altered(tiny, lambda given: drop_a_cached_position(given, kind)) as model:
         assert verdicts(model, unequal)[way] is Verdict.DIVERGES

@@ -20,7 +20,7 @@ METRICS_CONFTEST = """
         ]
 
     def pytest_llm_bench_measure(config, model, record):
-        assert model.module is not None
+        assert model.call(lambda itself: itself.module) is not None
         assert len(record.rounds_s) == 2
         return {"letters": 1234, "not_a_number": float("nan")}
 
@@ -89,7 +89,8 @@ def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
             pass
 
         def load(request):
-            return replace(usual.load(request), label="my way")
+            model = usual.load(request)
+            return replace(model, facts=replace(model.facts, label="my way"))
         """,
     )
     assert own_suite.run("--llm-variants", "fp32,mine").ret == 0
@@ -130,7 +131,7 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
             pass
 
         def load(request):
-            model = replace(usual.load(request), label=request.variant.id)
+            model = usual.load(request)
             generate = model.generate
 
             def slow_generate(*args, **how):

@@ -68,7 +68,7 @@ def test_each_variant_is_loaded_once_and_closed_before_the_next(bench: Bench) ->
         @pytest.mark.parametrize("word", ["Hello", "Good day"])
         class TestClass:
             def test_model(self, word, llm_model):
-                assert llm_model.module is not None
+                assert llm_model.model.module is not None
 
             @pytest.mark.llm_variants("quantization")
             def test_quantized(self, llm_benchmark, word):

@@ -85,7 +85,7 @@ def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
         test_fixtures="""
         import pytest
         from llm_bench_fixtures.models.device import Device
-        from llm_bench_fixtures.models.loaded import LoadedModel
+        from llm_bench_fixtures.models.handle import ModelHandle
         from llm_bench_fixtures.results.record import Record, Status
 
         def test_device(llm_device):
@@ -106,12 +106,12 @@ def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
             assert llm_corpus.texts[0].startswith("The keeper climbed")
 
         def test_model(llm_model, llm_device):
-            assert isinstance(llm_model, LoadedModel)
+            assert isinstance(llm_model, ModelHandle)
             assert llm_model.device is llm_device
             assert llm_model.variant.id == "fp32"
             assert llm_model.label == "float32"
             assert llm_model.weight_bytes > 1_000_000
-            assert llm_model.load_s > 0
+            assert llm_model.facts.load_s > 0
             assert llm_model.tokenizer("Hello")["input_ids"]
 
         def test_benchmark(llm_benchmark, llm_prompts, llm_model):

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.divergence import first_divergence
-from llm_bench_fixtures.models.variants import Precision, Quantization
+from llm_bench_fixtures.models.model import ShowsLogits
 from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import TokenIds
 
 PADDING = 5  # columns added to the longest prompt
@@ -46,26 +46,6 @@ class Verdict(StrEnum):
     TIE = "tie"  # the text differs, within float error
     DIVERGES = "diverges"
     NOT_SUPPORTED = "not supported"
-
-
-class Arithmetic(StrEnum):
-    """What a model computes with, as far as it bounds how much two orders of the same sums can differ."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    INT8 = "int8"  # activations too, on a scale that is fixed or a token's own
-    INT8_PER_BATCH = "int8 per batch"  # activations too, on a scale that depends on all that runs together
-
-
-# In logit scales (see `logit_scale`); docs/equivalence.md has the measurements that they stand on.
-TOLERANCES: Mapping[Arithmetic, float] = {
-    Arithmetic.FLOAT32: 1e-4,
-    Arithmetic.FLOAT16: 4e-3,
-    Arithmetic.BFLOAT16: 3e-2,
-    Arithmetic.INT8: 3e-2,
-    Arithmetic.INT8_PER_BATCH: 1e-1,
-}
 
 
 @dataclass(frozen=True)
@@ -139,7 +119,7 @@ class Change:
         return math.inf if math.isnan(share) else share
 
 
-def check_equivalence(model: LoadedModel, prompts: Sequence[TokenIds], new_tokens: int) -> tuple[Equivalence, ...]:
+def check_equivalence(model: Model, prompts: Sequence[TokenIds], new_tokens: int) -> tuple[Equivalence, ...]:
     """Every way against the plain one."""
     comparison = Comparison(model, prompts, new_tokens)
     return tuple(comparison.check(way) for way in Way)
@@ -151,7 +131,7 @@ class Comparison:
     prompts: at least one, each of at least one token; of unequal lengths, so that a batch of them is padded.
     """
 
-    def __init__(self, model: LoadedModel, prompts: Sequence[TokenIds], new_tokens: int) -> None:
+    def __init__(self, model: Model, prompts: Sequence[TokenIds], new_tokens: int) -> None:
         self._model = model
         self._prompts = tuple(prompts)
         self._new_tokens = new_tokens
@@ -159,7 +139,7 @@ class Comparison:
     def check(self, way: Way) -> Equivalence:
         """Compare one way."""
         try:
-            return summarize(way, self.changes(way), TOLERANCES[arithmetic(self._model)])
+            return summarize(way, self.changes(way), self._model.facts.tolerance)
         except WorkloadUnsupported as error:
             return Equivalence(way, Verdict.NOT_SUPPORTED, reason=str(error))
 
@@ -189,17 +169,16 @@ class Comparison:
 
     def _generate(self, rows: Sequence[TokenIds], width: int, cache: CacheKind) -> list[Answer]:
         """Answers to prompts together, padded on the left to that width."""
-        if cache not in self._model.cache_kinds:
-            raise WorkloadUnsupported(f"{self._model.variant.id} can't generate with cache {cache}")
+        model = self._model
+        if cache not in model.facts.cache_kinds:
+            raise WorkloadUnsupported(f"{model.variant.id} can't generate with cache {cache}")
+        if not isinstance(model, ShowsLogits):
+            raise WorkloadUnsupported(f"{model.variant.id} shows no logits while it generates")
         self._check_fits(width + self._new_tokens)
         batch = self._batch(rows, width, Side.LEFT)
-        scored = WithLogits(self._model.module)
-        model = replace(self._model, module=scored)
-        output = model.generate(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
-        if scored.logits is None:
-            raise WorkloadUnsupported(f"{self._model.variant.id} shows no logits while it generates")
+        output, logits = model.generate_with_logits(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
         texts = output[:, width:].tolist()
-        return [Answer(tuple(text), logits) for text, logits in zip(texts, scored.logits, strict=True)]
+        return [Answer(tuple(text), scored) for text, scored in zip(texts, logits, strict=True)]
 
     def _right_padded(self) -> list[Answer]:
         """The next token of each prompt alone, padded on the right."""
@@ -221,40 +200,14 @@ class Comparison:
         return int(logits.argmax())
 
     def _check_fits(self, tokens: int) -> None:
-        if tokens > self._model.context_length:
+        if tokens > self._model.facts.context_length:
             raise WorkloadUnsupported(
                 f"{tokens} tokens, padding and new ones included, don't fit the model's context of "
-                f"{self._model.context_length}"
+                f"{self._model.facts.context_length}"
             )
 
     def _batch(self, rows: Sequence[TokenIds], width: int, side: Side) -> Batch:
         return pad_batch(rows, width, side, self._model.tokenizer.pad_token_id, self._model.device.name)
-
-
-class WithLogits:
-    """Stands in for a model's module, to keep the logits of `LoadedModel.generate`: (B, new tokens, V) float32.
-
-    None of them where that doesn't call the module's own `generate`, as a backend is free not to.
-    """
-
-    logits: torch.Tensor | None = None
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
-        import torch
-
-        output = self._module.generate(input_ids, **how, output_logits=True, return_dict_in_generate=True)
-        self.logits = torch.stack(output.logits, dim=1).float()
-        sequences: torch.Tensor = output.sequences
-        return sequences
-
-    def __call__(self, *args: Any, **how: Any) -> Any:
-        return self._module(*args, **how)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
 
 
 def compare(prompt: int, plain: Answer, other: Answer) -> Change:
@@ -286,23 +239,6 @@ def summarize(way: Way, changes: Sequence[Change], tolerance: float) -> Equivale
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def arithmetic(model: LoadedModel) -> Arithmetic:
-    """Quantized activations decide; else the dtype that products are computed in."""
-    quantized = {
-        Quantization.ORT_INT8_DYNAMIC: Arithmetic.INT8_PER_BATCH,
-        Quantization.BNB_INT8: Arithmetic.INT8,
-        Quantization.ORT_INT8_STATIC: Arithmetic.INT8,
-    }
-    if model.variant.quantization in quantized:
-        return quantized[model.variant.quantization]
-    dtypes = {
-        Precision.FLOAT32: Arithmetic.FLOAT32,
-        Precision.FLOAT16: Arithmetic.FLOAT16,
-        Precision.BFLOAT16: Arithmetic.BFLOAT16,
-    }
-    return dtypes[model.compute or model.variant.autocast or model.precision.actual]
 
 
 def logit_scale(logits: torch.Tensor) -> torch.Tensor:

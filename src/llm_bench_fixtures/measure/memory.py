@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
-from llm_bench_fixtures.models.loaded import storage_bytes
+from llm_bench_fixtures.models.transformers import storage_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Corpus
 
 BATCH_TOKENS = 2048  # of one scoring forward pass, padding included
@@ -94,7 +94,7 @@ def exp_or_inf(exponent: float) -> float:
 
 
 def score_corpus(
-    model: LoadedModel,
+    model: Model,
     corpus: Corpus,
     plan: WindowPlan,
     *,
@@ -107,15 +107,15 @@ def score_corpus(
     the metrics of the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on
     other windows or over another vocabulary.
     """
-    cut = cut_corpus(corpus.texts, model.tokenizer, plan.resolved(model.context_length))
+    cut = cut_corpus(corpus.texts, model.tokenizer, plan.resolved(model.facts.context_length))
     with ExitStack() as opened:
         observers: list[Observer] = []
         comparison = None
         if keep is not None:
-            layout = plan_layout(cut.tokens, model.vocabulary, cut.digest)
+            layout = plan_layout(cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(ReferenceWriter(keep, layout)))
         if compare_with is not None:
-            comparison = Comparison(compare_with, cut.tokens, model.vocabulary, cut.digest)
+            comparison = Comparison(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(comparison))
         score = score_windows(model, cut.windows, observers)
         metrics = {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
@@ -142,7 +142,7 @@ def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:
     return metrics
 
 
-def score_windows(model: LoadedModel, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
+def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
     """Score every window's targets, in padded batches. Raises CorpusTooShort where there are none."""
     import numpy as np
     import torch
@@ -151,7 +151,7 @@ def score_windows(model: LoadedModel, windows: Sequence[Window], observers: Sequ
     if not total:
         raise CorpusTooShort("there is no token to score")
     nll = np.empty(total, np.float32)
-    most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.vocabulary)
+    most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary)
     with torch.inference_mode():
         for group in group_windows(windows, most_tokens):
             logits = _batch_logits(model, [windows[index] for index in group])
@@ -179,16 +179,16 @@ def group_windows(windows: Sequence[Window], most_tokens: int) -> list[list[int]
     return groups
 
 
-def _batch_logits(model: LoadedModel, windows: Sequence[Window]) -> torch.Tensor:
+def _batch_logits(model: Model, windows: Sequence[Window]) -> torch.Tensor:
     width = max(len(piece.fed) for piece in windows)
     pad = model.tokenizer.pad_token_id
     batch = pad_batch([piece.fed for piece in windows], width, Side.RIGHT, pad, model.device.name)
     return model.logits(batch.input_ids, batch.attention_mask)
 
 
-def _chunk_rows(model: LoadedModel) -> int:
+def _chunk_rows(model: Model) -> int:
     elements = CHUNK_ELEMENTS if model.device.kind is DeviceKind.CPU else ACCELERATOR_CHUNK_ELEMENTS
-    return max(elements // model.vocabulary, 1)
+    return max(elements // model.facts.vocabulary, 1)
 
 
 def score_chunks(logits: torch.Tensor, piece: Window, rows: int) -> Iterator[Chunk]:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure.energy import energy_meter
+from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.workloads import make_batches
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Batch, TokenIds, Workload
 
 Clock = Callable[[], float]
+
+_PREPARED: KeptForModel[tuple[Workload, list[Batch]]] = KeptForModel()
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class TokenClock:
         self._marks.append(event)
 
 
-def run_round(model: LoadedModel, workload: Workload, clock: Clock = time.perf_counter) -> Round:
+def run_round(model: Model, workload: Workload, clock: Clock = time.perf_counter) -> Round:
     """Generate each batch in turn. The device is idle when the first starts and when this returns.
 
     Raises GenerationMismatch unless each prompt got its number of new tokens.
@@ -127,16 +130,17 @@ def check_times(times: Sequence[BatchTimes], new_tokens: int) -> None:
             )
 
 
-def batches_of(model: LoadedModel, workload: Workload) -> list[Batch]:
+def batches_of(model: Model, workload: Workload) -> list[Batch]:
     """The workload's tensors on the model's device; the last workload's are kept, as its rounds follow each other.
 
-    A new workload begins without the static cache that the last one left.
+    A new workload begins without the cache that the last one left.
     """
-    if model.batches is None or model.batches[0] != workload:
-        model.forget_static_cache()
-        pad_token_id = model.tokenizer.pad_token_id
-        model.batches = (workload, make_batches(workload, pad_token_id, model.device.name))
-    return model.batches[1]
+    prepared = _PREPARED.get(model)
+    if prepared is None or prepared[0] != workload:
+        model.forget_caches()
+        prepared = workload, make_batches(workload, model.tokenizer.pad_token_id, model.device.name)
+        _PREPARED.put(model, prepared)
+    return prepared[1]
 
 
 def continuations(outputs: Sequence[torch.Tensor], batches: Sequence[Batch], new_tokens: int) -> tuple[TokenIds, ...]:

@@ -3,27 +3,29 @@
 A backend is a module with two functions, and a third where there is much to import:
 
     check(variant, device)   raises BackendUnavailable where the variant can't run here
-    load(request)            the LoadedModel of request.variant
+    load(request)            the Model of request.variant
     prepare(request)         imports what those need, so that neither load_s nor the load's memory hold that
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.errors import OutOfMemory
 from llm_bench_fixtures.models.device import resident_bytes
+from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backend import LoadRequest
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.variants import Variant
 
 BACKENDS = {
@@ -42,7 +44,7 @@ _FAILED_ALLOCATION = re.compile(r"out of memory|can't allocate memory|unable to 
 class Backend(Protocol):
     def check(self, variant: Variant, device: Device) -> None: ...
 
-    def load(self, request: LoadRequest) -> LoadedModel: ...
+    def load(self, request: LoadRequest) -> Model: ...
 
 
 def find_backend(name: str) -> Backend:
@@ -50,7 +52,7 @@ def find_backend(name: str) -> Backend:
     return cast(Backend, importlib.import_module(BACKENDS.get(name, name)))
 
 
-def load_variant(request: LoadRequest) -> LoadedModel:
+def load_variant(request: LoadRequest) -> LocalModel:
     """Load a variant, quietly, and time it; what has a phase of its own (imports, making artifacts) isn't in `load_s`.
 
     Raises BackendUnavailable where it can't run here, OutOfMemory where it doesn't fit.
@@ -71,19 +73,16 @@ def load_variant(request: LoadRequest) -> LoadedModel:
     ):
         model = backend.load(request)
         request.device.synchronize()
-    model.resident_before_load_bytes = model.resident_before_load_bytes or before_bytes
-    model.load_s = progress.phase_s[Phase.LOADING] - loading_before_s
-    return model
+    facts = replace(
+        model.facts,
+        configuration=model.facts.configuration or request.variant.id,
+        resident_before_load_bytes=model.facts.resident_before_load_bytes or before_bytes,
+        load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
+    )
+    return LocalModel(model, request.source, facts)
 
 
 def _nothing(_: LoadRequest) -> None: ...
-
-
-def require(modules: Sequence[str], extra: str) -> None:
-    """Raise BackendUnavailable, with what to install, unless all modules are there; a parent before its submodules."""
-    for name in modules:
-        if importlib.util.find_spec(name) is None:
-            raise BackendUnavailable(f"{name} is not installed: pip install 'llm-bench-fixtures[{extra}]'")
 
 
 @contextmanager

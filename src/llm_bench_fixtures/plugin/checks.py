@@ -11,7 +11,7 @@ from llm_bench_fixtures.errors import LlmBenchError, WorkloadUnsupported
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence, Way
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.workloads import TokenIds
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LlmEquivalence:
     """Compares ways to run one model, and hands each outcome to the report."""
 
-    def __init__(self, model: Model, session: BenchSession) -> None:
+    def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model
         self._session = session
         self._found: dict[tuple[tuple[TokenIds, ...], int], dict[Way, Equivalence]] = {}
@@ -64,7 +64,7 @@ class LlmEquivalence:
 class LlmOverhead:
     """Compares `generate` with and without its tokens' times taken, and hands the outcome to the report."""
 
-    def __init__(self, model: Model, session: BenchSession) -> None:
+    def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model
         self._session = session
 

@@ -13,7 +13,7 @@ from llm_bench_fixtures.plugin.stash import bench_session, is_timing, settings_o
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
     from llm_bench_fixtures.plugin.checks import LlmEquivalence, LlmOverhead
     from llm_bench_fixtures.plugin.session import BenchSession
@@ -58,7 +58,7 @@ def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
 
 
 @pytest.fixture(scope="session")
-def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[Model]:
+def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[ModelHandle]:
     """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
     try:
         model = llm_session.load(request.param)
@@ -73,7 +73,7 @@ def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iter
 
 
 @pytest.fixture(scope="session")
-def llm_equivalence(llm_model: Model, llm_session: BenchSession) -> LlmEquivalence:
+def llm_equivalence(llm_model: ModelHandle, llm_session: BenchSession) -> LlmEquivalence:
     """Call it with prompts and a way to run them, to check that `llm_model` answers as in the plain way."""
     from llm_bench_fixtures.plugin.checks import LlmEquivalence
 
@@ -84,7 +84,7 @@ def llm_equivalence(llm_model: Model, llm_session: BenchSession) -> LlmEquivalen
 def llm_benchmark(
     request: pytest.FixtureRequest,
     benchmark: Any,
-    llm_model: Model,
+    llm_model: ModelHandle,
     llm_prompts: Prompts,
     llm_session: BenchSession,
 ) -> LlmBenchmark:
@@ -95,7 +95,7 @@ def llm_benchmark(
 
 
 @pytest.fixture
-def llm_overhead(request: pytest.FixtureRequest, llm_model: Model, llm_session: BenchSession) -> LlmOverhead:
+def llm_overhead(request: pytest.FixtureRequest, llm_model: ModelHandle, llm_session: BenchSession) -> LlmOverhead:
     """Call it with a prompt to measure what taking each token's time costs; the report tells the outcome."""
     from llm_bench_fixtures.plugin.checks import LlmOverhead
 

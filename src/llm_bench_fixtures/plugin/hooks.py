@@ -46,7 +46,7 @@ from llm_bench_fixtures.plugin.stash import (
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.workloads import Corpus
 
 MARKERS = (
@@ -182,7 +182,7 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
             terminalreporter.write_line(line)
 
 
-def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> Mapping[str, float]:
+def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> Mapping[str, float]:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
     from llm_bench_fixtures.measure.quality import score_corpus
     from llm_bench_fixtures.measure.windows import plan_windows

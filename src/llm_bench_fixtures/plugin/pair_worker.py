@@ -41,7 +41,7 @@ from llm_bench_fixtures.results.storage import run_to_json
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.workloads import Workload
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Turns:
         self.tell(Collected(tests))
         return self._hear(Chosen).tests
 
-    def take(self, test: str, model: Model, workload: Workload) -> list[Round]:
+    def take(self, test: str, model: ModelHandle, workload: Workload) -> list[Round]:
         """The rounds that the coordinator counts; the last warmup round where it counts none, so never nothing."""
         from llm_bench_fixtures.paired.affinity import pin_thread
 
@@ -112,12 +112,12 @@ class Turns:
         finally:
             model.call(pin_thread, before)
 
-    def _run(self, model: Model, workload: Workload, tokens_per_turn: int = 0) -> Round:
+    def _run(self, model: ModelHandle, workload: Workload, tokens_per_turn: int = 0) -> Round:
         """One round; in one go where the model is in another process, which has no way to pause here."""
         from llm_bench_fixtures.measure.timing import run_round
-        from llm_bench_fixtures.models.loaded import LoadedModel
+        from llm_bench_fixtures.models.handle import LocalModel
 
-        if tokens_per_turn and isinstance(model, LoadedModel):
+        if tokens_per_turn and isinstance(model, LocalModel):
             return model.call(run_round, workload, PausingClock(self._pause, tokens_per_turn))
         return model.call(run_round, workload)
 

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.energy import energy_meter
+from llm_bench_fixtures.measure.flops import FlopCounter
 from llm_bench_fixtures.measure.limits import Ceilings, measure_ceilings
 from llm_bench_fixtures.measure.reference import is_kept
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import plan_windows
-from llm_bench_fixtures.measure.work import FlopCounter
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.backend import LoadRequest
 from llm_bench_fixtures.models.device import Device, resolve_device
-from llm_bench_fixtures.models.isolated import IsolatedModel, Model
-from llm_bench_fixtures.models.loaded import LoadRequest
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource, find_source
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 FIRST_PROMPT_TOKENS = 64  # of the first generate of a process
 
-Scorer = Callable[[Model, Corpus], Sequence[Mapping[str, float]]]
+Scorer = Callable[[ModelHandle, Corpus], Sequence[Mapping[str, float]]]
 
 
 class BenchSession:
@@ -113,7 +114,7 @@ class BenchSession:
     def prompts(self) -> Prompts:
         return Prompts(self.source.load_tokenizer())
 
-    def load(self, variant: Variant) -> Model:
+    def load(self, variant: Variant) -> ModelHandle:
         """Load and score a variant; what becomes of it stands in the results, also where this raises."""
         result = VariantResult(
             variant.id,
@@ -135,10 +136,10 @@ class BenchSession:
             self.device.release_cached_memory()
             raise
 
-    def _load_and_describe(self, variant: Variant, result: VariantResult) -> Model:
+    def _load_and_describe(self, variant: Variant, result: VariantResult) -> ModelHandle:
         _ = self.ceilings  # before any model takes its share of the machine
         request = LoadRequest(variant, self.source, self.device, self.settings, self.store, self.progress)
-        model: Model = self._isolate(request) if self.settings.isolate else load_variant(request)
+        model: ModelHandle = self._isolate(request) if self.settings.isolate else load_variant(request)
         try:
             with translate_out_of_memory(f"scoring {variant.id}"):
                 self.results.add_variant(self._describe(result, model))
@@ -147,7 +148,7 @@ class BenchSession:
             raise
         return model
 
-    def _describe(self, result: VariantResult, model: Model) -> VariantResult:
+    def _describe(self, result: VariantResult, model: ModelHandle) -> VariantResult:
         facts = model.facts
         first_generate_s = self._first_generate_s(model) if self.settings.isolate else None
         quality, quality_note = self._quality(model)
@@ -183,7 +184,7 @@ class BenchSession:
     def _making_s(self) -> float:
         return sum(self.progress.phase_s[phase] for phase in (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING))
 
-    def _first_generate_s(self, model: Model) -> float | None:
+    def _first_generate_s(self, model: ModelHandle) -> float | None:
         """Of a process that has loaded the model and done nothing else with it yet. None where no prompt fits."""
         tokens = min(FIRST_PROMPT_TOKENS, model.facts.context_length - self.settings.new_tokens)
         if tokens < 1:
@@ -192,7 +193,7 @@ class BenchSession:
         with self.progress.counted(Phase.GENERATING):
             return model.call(run_round, workload).latency_s
 
-    def _quality(self, model: Model) -> tuple[dict[str, float], str]:
+    def _quality(self, model: ModelHandle) -> tuple[dict[str, float], str]:
         """Quality metrics by name, and why some or all are missing."""
         if self.source.random_weights:
             return {}, "random weights"

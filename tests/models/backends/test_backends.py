@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.models.backend import LoadRequest, require
 from llm_bench_fixtures.models.device import Device
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant, require, translate_out_of_memory
+from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
 
@@ -43,11 +44,13 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeBackend], None]:
 
 
 def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(
-    install: Callable[[FakeBackend], None], make_request: MakeRequest, model_around: Callable[[object], LoadedModel]
+    install: Callable[[FakeBackend], None],
+    make_request: MakeRequest,
+    model_around: Callable[[object], TransformersModel],
 ) -> None:
     model = model_around(object())
     install(FakeBackend(lambda request: model))
-    assert load_variant(make_request(FAKE)) is model
+    assert load_variant(make_request(FAKE)).model is model
 
 
 def test_a_variant_that_cannot_run_here_is_not_loaded(
@@ -64,7 +67,7 @@ def test_a_variant_that_cannot_run_here_is_not_loaded(
 def test_load_s_is_the_load_without_the_making_of_artifacts(
     install: Callable[[FakeBackend], None],
     make_request: MakeRequest,
-    model_around: Callable[[object], LoadedModel],
+    model_around: Callable[[object], TransformersModel],
     clock: Clock,
 ) -> None:
     """2 s of loading around 5 s of export, 7 s of calibration and 11 s of quantization; 100 s of export before."""
@@ -72,7 +75,7 @@ def test_load_s_is_the_load_without_the_making_of_artifacts(
     with progress.activity(Phase.EXPORTING, "another variant"):
         clock.advance(100)
 
-    def load(request: LoadRequest) -> LoadedModel:
+    def load(request: LoadRequest) -> TransformersModel:
         clock.advance(2)
         for phase, seconds in ((Phase.EXPORTING, 5), (Phase.CALIBRATING, 7), (Phase.QUANTIZING, 11)):
             with request.progress.activity(phase, "making"):
@@ -80,7 +83,7 @@ def test_load_s_is_the_load_without_the_making_of_artifacts(
         return model_around(object())
 
     install(FakeBackend(load))
-    assert load_variant(make_request(FAKE, progress=progress)).load_s == 2
+    assert load_variant(make_request(FAKE, progress=progress)).facts.load_s == 2
     assert progress.phase_s == {
         Phase.IMPORTING: 0,
         Phase.LOADING: 2,

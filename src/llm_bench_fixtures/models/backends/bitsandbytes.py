@@ -10,19 +10,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+from llm_bench_fixtures.models.backend import require
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.backends.torch import check_memory, prepare_for_greedy, supported_caches
+from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
-from llm_bench_fixtures.models.loaded import LoadedModel, bytes_read_by_forward, storage_bytes
-from llm_bench_fixtures.models.loading import require
+from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.models.options import BNB_COMPUTE_DTYPE, BNB_DOUBLE_QUANT
+from llm_bench_fixtures.models.transformers import (
+    TransformersModel,
+    bytes_read_by_forward,
+    configuration_of,
+    context_length_of,
+    prepare_for_greedy,
+    storage_bytes,
+    supported_caches,
+    vocabulary_of,
+)
 from llm_bench_fixtures.models.variants import Precision, Quantization
 
 if TYPE_CHECKING:
     import torch
 
+    from llm_bench_fixtures.models.backend import LoadRequest
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadRequest
     from llm_bench_fixtures.models.variants import Variant
 
 
@@ -38,7 +49,7 @@ def prepare(request: LoadRequest) -> None:
     importlib.import_module("transformers.integrations.bitsandbytes")
 
 
-def load(request: LoadRequest) -> LoadedModel:
+def load(request: LoadRequest) -> TransformersModel:
     precision = _asked_precision(request)
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
@@ -50,18 +61,23 @@ def load(request: LoadRequest) -> LoadedModel:
     if _repacks(request):
         _repack(module)
     scales = _scales(module)
-    return LoadedModel(
+    return TransformersModel(
         request.variant,
-        request.source,
         request.device,
-        precision,
-        _label(request, precision, compute),
         module,
         prepare_for_greedy(module, request.source.load_tokenizer()),
-        weight_bytes=storage_bytes([*module.parameters(), *module.buffers(), *scales]),
-        weight_bytes_read=bytes_read_by_forward(module, scales),
-        compute=compute.actual if compute else None,
-        cache_kinds=supported_caches(module),
+        ModelFacts(
+            label=_label(request, precision, compute),
+            configuration=configuration_of(request.variant, precision),
+            context_length=context_length_of(module.config),
+            vocabulary=vocabulary_of(module.config),
+            weight_bytes=storage_bytes([*module.parameters(), *module.buffers(), *scales]),
+            weight_bytes_read=bytes_read_by_forward(module, scales),
+            compute=compute.actual if compute else None,
+            tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
+            cache_kinds=supported_caches(module),
+            runs_source=True,
+        ),
     )
 
 

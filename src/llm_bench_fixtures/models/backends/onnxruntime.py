@@ -14,24 +14,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import Artifact, Key
-from llm_bench_fixtures.models.backends.torch import prepare_for_greedy
+from llm_bench_fixtures.models.backend import require
 from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, processor_flags, resident_bytes
-from llm_bench_fixtures.models.loaded import LoadedModel
-from llm_bench_fixtures.models.loading import require
+from llm_bench_fixtures.models.model import ModelFacts
+from llm_bench_fixtures.models.transformers import (
+    TransformersModel,
+    configuration_of,
+    context_length_of,
+    prepare_for_greedy,
+    vocabulary_of,
+)
 from llm_bench_fixtures.models.variants import Precision, Quantization
 from llm_bench_fixtures.models.versions import installed_versions
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, read_corpus
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backend import LoadRequest
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadRequest
     from llm_bench_fixtures.models.variants import Variant
 
 PROVIDERS = {DeviceKind.CPU: "CPUExecutionProvider", DeviceKind.CUDA: "CUDAExecutionProvider"}
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
+ARITHMETIC = {
+    None: Arithmetic.FLOAT32,
+    Quantization.ORT_INT8_DYNAMIC: Arithmetic.INT8_PER_BATCH,
+    Quantization.ORT_INT8_STATIC: Arithmetic.INT8,
+}
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 
 
@@ -64,26 +76,32 @@ def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
     return exported, exported, "ONNX Runtime float32"
 
 
-def load(request: LoadRequest) -> LoadedModel:
+def load(request: LoadRequest) -> TransformersModel:
     exported, artifact, label = _make(request)
     request.device.release_cached_memory()
     before_bytes = resident_bytes()  # here, so that what an export leaves behind isn't taken for the model's memory
     module = open_model(artifact.folder, request.device)
     files = [path for path in artifact.folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
-    return LoadedModel(
+    quantization = request.variant.quantization
+    return TransformersModel(
         request.variant,
-        request.source,
         request.device,
-        ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
-        label,
         module,
         prepare_for_greedy(module, request.source.load_tokenizer()),
-        weight_bytes=sum(path.stat().st_size for path in files),
-        weight_bytes_read=json.loads((artifact.folder / FACTS_FILE).read_text())["weight_bytes_read"],
-        compute=None if request.variant.quantization else Precision.FLOAT32,
-        resident_before_load_bytes=before_bytes,
-        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
-        cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
+        ModelFacts(
+            label=label,
+            configuration=configuration_of(request.variant, ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)),
+            context_length=context_length_of(module.config),
+            vocabulary=vocabulary_of(module.config),
+            weight_bytes=sum(path.stat().st_size for path in files),
+            weight_bytes_read=json.loads((artifact.folder / FACTS_FILE).read_text())["weight_bytes_read"],
+            compute=None if quantization else Precision.FLOAT32,
+            tolerance=TOLERANCES[ARITHMETIC[quantization]],
+            cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
+            runs_source=True,
+            notes=tuple(dict.fromkeys((exported.note, artifact.note))),
+            resident_before_load_bytes=before_bytes,
+        ),
     )
 
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
-from llm_bench_fixtures.models.device import DeviceKind, resolve_precision
-from llm_bench_fixtures.models.loaded import LoadedModel, bytes_read_by_forward, storage_bytes
+from llm_bench_fixtures.models.arithmetic import tolerance_of
+from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.models.source import check_architecture, safetensors_files
+from llm_bench_fixtures.models.transformers import (
+    TransformersModel,
+    bytes_read_by_forward,
+    configuration_of,
+    context_length_of,
+    prepare_for_greedy,
+    storage_bytes,
+    supported_caches,
+    vocabulary_of,
+)
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import torch
-    from transformers import PreTrainedTokenizerBase
-
+    from llm_bench_fixtures.models.backend import LoadRequest
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadRequest
     from llm_bench_fixtures.models.variants import Variant
 
 
@@ -31,40 +40,45 @@ def prepare(request: LoadRequest) -> None:
     check_architecture(request.source.load_config(), request.source.trust_remote_code)
 
 
-def load(request: LoadRequest) -> LoadedModel:
+def load(request: LoadRequest) -> TransformersModel:
     precision = resolve_precision(request.variant.precision, request.device)
     check_memory(request, precision.torch_dtype.itemsize)
     module = request.source.load_model(dtype=precision.torch_dtype).to(request.device.name)
-    label = precision.label
-    caches = supported_caches(module)
-    running = {}
-    if request.variant.autocast is not None:
-        label += f", {request.variant.autocast} autocast"
-        running = {"running": _autocast(request)}
-        caches -= {CacheKind.STATIC}  # made in the weights' dtype, it refuses the keys that autocast gives it
-    return LoadedModel(
+    model = TransformersModel(
         request.variant,
-        request.source,
         request.device,
-        precision,
-        label,
         module,
         prepare_for_greedy(module, request.source.load_tokenizer()),
-        weight_bytes=storage_bytes([*module.parameters(), *module.buffers()]),
-        weight_bytes_read=bytes_read_by_forward(module),
-        compute=request.variant.autocast or precision.actual,
-        cache_kinds=caches,
-        **running,
+        ModelFacts(
+            label=precision.label,
+            configuration=configuration_of(request.variant, precision),
+            context_length=context_length_of(module.config),
+            vocabulary=vocabulary_of(module.config),
+            weight_bytes=storage_bytes([*module.parameters(), *module.buffers()]),
+            weight_bytes_read=bytes_read_by_forward(module),
+            compute=precision.actual,
+            tolerance=tolerance_of(precision.actual),
+            cache_kinds=supported_caches(module),
+            runs_source=True,
+        ),
     )
+    return model if request.variant.autocast is None else with_autocast(model, request.variant.autocast)
 
 
-def _autocast(request: LoadRequest) -> Any:
+def with_autocast(model: TransformersModel, compute: Precision) -> TransformersModel:
+    """The same model, each call of which runs under autocast to the dtype."""
     import torch
 
-    dtype = {Precision.BFLOAT16: torch.bfloat16, Precision.FLOAT16: torch.float16}[
-        request.variant.autocast or Precision.BFLOAT16
-    ]
-    return lambda: torch.autocast(request.device.kind.value, dtype=dtype)
+    dtype = ResolvedPrecision(compute, compute).torch_dtype
+    facts = replace(
+        model.facts,
+        label=f"{model.facts.label}, {compute} autocast",
+        compute=compute,
+        tolerance=tolerance_of(compute),
+        # a static cache, made in the weights' dtype, refuses the keys that autocast gives it
+        cache_kinds=model.facts.cache_kinds - {CacheKind.STATIC},
+    )
+    return replace(model, facts=facts, running=lambda: torch.autocast(model.device.kind.value, dtype=dtype))
 
 
 def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:
@@ -93,23 +107,3 @@ def count_weights(folder: Path) -> int:
         with safe_open(path, framework="pt") as tensors:
             count += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  # no dict
     return count
-
-
-def prepare_for_greedy(module: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search."""
-    from transformers import GenerationConfig
-
-    module.generation_config = GenerationConfig(
-        do_sample=False,
-        num_beams=1,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return tokenizer
-
-
-def supported_caches(module: torch.nn.Module) -> frozenset[CacheKind]:
-    """A static cache needs a model whose forward pass doesn't depend on the cache's length."""
-    static = getattr(module, "_can_compile_fullgraph", False) or getattr(module, "_supports_static_cache", False)
-    return frozenset(CacheKind) if static else frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
