@@ -204,7 +204,7 @@ def test_memory_that_runs_out_while_generating_is_an_error_of_that_test_only(ben
         import torch
 
         def test_big(llm_benchmark, llm_model, monkeypatch):
-            monkeypatch.setattr(llm_model, "generate", lambda *args, **how: torch.empty(1 << 50))
+            monkeypatch.setattr(llm_model.model, "generate", lambda *args, **how: torch.empty(1 << 50))
             llm_benchmark("Hello")
 
         def test_usual(llm_benchmark):
@@ -223,8 +223,8 @@ def test_a_model_that_generates_too_little_is_an_error(bench: Bench) -> None:
     bench.write(
         test_own="""
         def test_short(llm_benchmark, llm_model, monkeypatch):
-            generate = llm_model.generate
-            monkeypatch.setattr(llm_model, "generate", lambda *args, **how: generate(*args, **how)[:, :-1])
+            generate = llm_model.model.generate
+            monkeypatch.setattr(llm_model.model, "generate", lambda *args, **how: generate(*args, **how)[:, :-1])
             llm_benchmark("Hello")
         """
     )

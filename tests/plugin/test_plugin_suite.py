@@ -59,7 +59,7 @@ def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Benc
 
         def test_mine(llm_benchmark, llm_model, monkeypatch):
             calls = []
-            generate = llm_model.generate
+            generate = llm_model.model.generate
 
             def slow_at_first(*args, **how):
                 calls.append(args)
@@ -67,7 +67,7 @@ def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Benc
                     time.sleep(0.3)
                 return generate(*args, **how)
 
-            monkeypatch.setattr(llm_model, "generate", slow_at_first)
+            monkeypatch.setattr(llm_model.model, "generate", slow_at_first)
             record = llm_benchmark(["Hello", "Good day"], batch_size=1)
             assert len(calls) == 6  # two batches in one warmup round and in two rounds
             assert record.batch_rows == (1, 1)
