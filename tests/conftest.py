@@ -15,13 +15,13 @@ import pytest
 from llm_bench_fixtures.measure.quality import Score, score_windows
 from llm_bench_fixtures.measure.windows import strided_windows
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backend import LoadRequest
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel, context_length_of, vocabulary_of
-from llm_bench_fixtures.models.variants import CATALOGUE, Variant, select_variants
+from llm_bench_fixtures.models.variants import Variant, select_variants
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corpus

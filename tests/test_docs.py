@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.report.sections import SCENARIOS
 

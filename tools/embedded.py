@@ -6,13 +6,13 @@ import tempfile
 from pathlib import Path
 
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backend import LoadRequest
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.device import resolve_device
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import CATALOGUE, select_variants
+from llm_bench_fixtures.models.variants import select_variants
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 

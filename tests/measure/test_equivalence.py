@@ -24,8 +24,7 @@ from llm_bench_fixtures.measure.equivalence import (
     summarize,
 )
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backend import LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds
 

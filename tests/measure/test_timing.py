@@ -11,9 +11,8 @@ import torch
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure.timing import batches_of, run_round
-from llm_bench_fixtures.models.backend import LoadRequest
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Side, TokenIds, Workload, pad_batch
 

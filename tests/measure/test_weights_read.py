@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from llm_bench_fixtures.models.backend import LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel, bytes_read_by_forward
 
 MakeRequest = Callable[..., LoadRequest]

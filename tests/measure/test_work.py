@@ -22,8 +22,7 @@ from transformers import (
 from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
 from llm_bench_fixtures.measure.passes import watch_forward_passes
 from llm_bench_fixtures.measure.work import Observed, Passes, Work, count_work, observe_round, roofline_s
-from llm_bench_fixtures.models.backend import LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Workload

@@ -17,8 +17,8 @@ import torch
 
 from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, WorkerDied, WorkerFailed
 from llm_bench_fixtures.measure.timing import run_round
-from llm_bench_fixtures.models.backend import LoadRequest
 from llm_bench_fixtures.models.isolated import IsolatedModel
+from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant

@@ -14,11 +14,12 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, T5Config
 
 from llm_bench_fixtures.errors import LlmBenchError, NoCandidateLoaded
-from llm_bench_fixtures.models import source as models
+from llm_bench_fixtures.models import dummy as models
 from llm_bench_fixtures.models.artifacts import ArtifactStore, file_digest
-from llm_bench_fixtures.models.backend import LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
-from llm_bench_fixtures.models.source import PRESETS, TINY_FOLDER, ModelSource, find_source
+from llm_bench_fixtures.models.candidates import find_source
+from llm_bench_fixtures.models.dummy import PRESETS
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel, storage_bytes
 from llm_bench_fixtures.options.settings import parse_settings
 

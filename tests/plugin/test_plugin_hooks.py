@@ -83,14 +83,14 @@ def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
         """,
         my_backend="""
         from dataclasses import replace
+        from llm_bench_fixtures.models.backend import Backend
         from llm_bench_fixtures.models.backends import torch as usual
-
-        def check(variant, device):
-            pass
 
         def load(request):
             model = usual.load(request)
             return replace(model, facts=replace(model.facts, label="my way"))
+
+        BACKEND = Backend(load)
         """,
     )
     assert own_suite.run("--llm-variants", "fp32,mine").ret == 0
@@ -124,11 +124,8 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
         """,
         my_backend="""
         import time
-        from dataclasses import replace
+        from llm_bench_fixtures.models.backend import Backend
         from llm_bench_fixtures.models.backends import torch as usual
-
-        def check(variant, device):
-            pass
 
         def load(request):
             model = usual.load(request)
@@ -141,6 +138,8 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
             if request.variant.id == "mine-slow":
                 model.generate = slow_generate
             return model
+
+        BACKEND = Backend(load)
         """,
     )
     assert own_suite.run("--llm-variants", "mine-quick,mine-slow").ret == 0

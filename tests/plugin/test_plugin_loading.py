@@ -151,8 +151,7 @@ FAILING_CONFTEST = """
         return [Variant(name, "failing_backend", "fails") for name in ("too-big", "no-memory", "broken")]
 """
 FAILING_BACKEND = """
-    def check(variant, device):
-        pass
+    from llm_bench_fixtures.models.backend import Backend
 
     def load(request):
         if request.variant.id == "too-big":
@@ -162,6 +161,8 @@ FAILING_BACKEND = """
         if request.variant.id == "no-memory":
             raise MemoryError
         raise KeyError("a bug of the backend")
+
+    BACKEND = Backend(load)
 """
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.source import TINY_FOLDER
-from llm_bench_fixtures.models.variants import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 
 if TYPE_CHECKING:

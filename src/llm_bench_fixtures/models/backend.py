@@ -1,46 +1,50 @@
-"""What a backend is given, and what it asks for."""
+"""What an engine gives to be a backend."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from llm_bench_fixtures.errors import BackendUnavailable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.source import ModelSource
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.progress import Progress
+    from llm_bench_fixtures.options.table import Option
+
+
+def _do_nothing(*_: object) -> None: ...
 
 
 @dataclass(frozen=True)
-class LoadRequest:
-    """Everything that a backend needs to load one variant."""
+class Backend:
+    """An engine that runs models. Its module has it as `BACKEND`, and imports nothing heavy when it is imported."""
 
-    variant: Variant
-    source: ModelSource
-    """The model of --llm-model: its folder holds weights, config and tokenizer."""
+    load: Callable[[LoadRequest], Model]
+    """Loads `request.variant`. What it raises is an error of the variant; BackendUnavailable skips it."""
 
-    device: Device
-    """Where it is to run."""
+    check: Callable[[Variant, Device], None] = _do_nothing
+    """Raises BackendUnavailable, with what to do, where the variant can't run on the device or this machine. It looks
+    and doesn't try; what `modules` names is there. Default: every variant runs everywhere."""
 
-    settings: Settings
-    """All options; `settings.of(option)` for a backend's own."""
+    prepare: Callable[[LoadRequest], None] = _do_nothing
+    """Imports what loading and running need, so that neither the load's time nor its memory holds that."""
 
-    store: ArtifactStore
-    """Where what takes long to make is kept from run to run."""
+    modules: tuple[str, ...] = ()
+    """Modules that have to be installed, a parent before its submodules; else its variants are skipped."""
 
-    progress: Progress
-    """Shows what takes long, and tells its time from the load's."""
+    extra: str = ""
+    """The extra of this package that installs them. Empty: they are named as they are."""
 
+    variants: tuple[Variant, ...] = ()
+    """Its part of the catalogue. Those of a project's own backend come from `pytest_llm_bench_variants` instead."""
 
-def require(modules: Sequence[str], extra: str) -> None:
-    """Raise BackendUnavailable, with what to install, unless all modules are there; a parent before its submodules."""
-    for name in modules:
-        if importlib.util.find_spec(name) is None:
-            raise BackendUnavailable(f"{name} is not installed: pip install 'llm-bench-fixtures[{extra}]'")
+    libraries: tuple[str, ...] = ()
+    """Distributions whose versions decide what runs: they stand in each run's results and in its fingerprint."""
+
+    loggers: tuple[str, ...] = ()
+    """Loggers that say nothing below an error while the engine works."""
+
+    options: tuple[Option[Any], ...] = ()
+    """Its command-line options; for the package's own backends, as options are read before any project's hook."""

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from llm_bench_fixtures.errors import LlmBenchError, WorkerDied, WorkerFailed
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backend import LoadRequest
+from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.handle import LocalModel, ModelHandle
-from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.progress import Phase, Progress
@@ -64,6 +64,7 @@ class IsolatedModel(ModelHandle):
         """Start the process and load the variant there. Raises what the load raises, or WorkerDied."""
         import torch
 
+        find_backend(request.variant.backend)  # for what this process keeps of it: its libraries, its loggers
         self.variant, self.source, self.device = request.variant, request.source, request.device
         self._progress = request.progress
         assignment = Assignment(

@@ -24,15 +24,16 @@ from llm_bench_fixtures.measure.reference import is_kept
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import plan_windows
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backend import LoadRequest
+from llm_bench_fixtures.models.backends import known_libraries
+from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.device import Device, resolve_device
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
-from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.source import ModelSource, find_source
+from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision
-from llm_bench_fixtures.models.versions import installed_versions
+from llm_bench_fixtures.models.versions import MEASURING, installed_versions
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Provenance, Run, Status, VariantResult
@@ -274,7 +275,7 @@ class BenchSession:
             threads=torch.get_num_threads(),
             platform=platform.platform(),
             python=platform.python_version(),
-            libraries=installed_versions(),
+            libraries=installed_versions((*MEASURING[:1], *known_libraries(), *MEASURING[1:])),
             commit=_known(self.commit.get("id")),
             branch=_known(self.commit.get("branch")),
             dirty=bool(self.commit.get("dirty")),

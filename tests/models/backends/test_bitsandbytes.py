@@ -12,12 +12,12 @@ from bitsandbytes.functional import has_avx512bf16
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backend import LoadRequest
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends.bitsandbytes import check
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import CATALOGUE, Precision
+from llm_bench_fixtures.models.variants import Precision
 
 MakeRequest = Callable[..., LoadRequest]
 VARIANTS = ("bnb-int8", "bnb-nf4", "bnb-fp4")

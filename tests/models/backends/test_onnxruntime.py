@@ -20,13 +20,12 @@ import onnxruntime
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, QualityCollapsed
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backend import LoadRequest
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends import onnxruntime as backend
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import CATALOGUE
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, Prompts, Side, pad_batch, read_corpus
 
@@ -300,11 +299,11 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backend import LoadRequest
+from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE
 
 (variant,) = (variant for variant in CATALOGUE if variant.id == "ort-fp32")
 source, cpu = ModelSource(TINY, TINY_FOLDER), Device(DeviceKind.CPU, "cpu", "a processor")

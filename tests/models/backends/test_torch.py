@@ -14,9 +14,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backend import LoadRequest
 from llm_bench_fixtures.models.backends.torch import count_weights, with_autocast
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Precision

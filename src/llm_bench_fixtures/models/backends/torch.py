@@ -6,41 +6,53 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
-from llm_bench_fixtures.models.arithmetic import tolerance_of
-from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
-from llm_bench_fixtures.models.model import ModelFacts
-from llm_bench_fixtures.models.source import check_architecture, safetensors_files
-from llm_bench_fixtures.models.transformers import (
-    TransformersModel,
-    bytes_read_by_forward,
-    configuration_of,
-    context_length_of,
-    prepare_for_greedy,
-    storage_bytes,
-    supported_caches,
-    vocabulary_of,
-)
-from llm_bench_fixtures.models.variants import Precision
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from llm_bench_fixtures.models.backend import LoadRequest
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.transformers import TransformersModel
+
+VARIANTS = (
+    Variant("fp32", "torch", "float32 weights"),
+    Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
+    Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
+    Variant("autocast-bf16", "torch", "float32 weights, bfloat16 autocast", autocast=Precision.BFLOAT16),
+    Variant("autocast-fp16", "torch", "float32 weights, float16 autocast", autocast=Precision.FLOAT16),
+)
 
 
 def check(variant: Variant, device: Device) -> None:
+    from llm_bench_fixtures.models.device import DeviceKind
+
     if variant.autocast is Precision.FLOAT16 and device.kind is DeviceKind.CPU:
         raise BackendUnavailable("float16 autocast needs an accelerator; on CPU use autocast-bf16")
 
 
 def prepare(request: LoadRequest) -> None:
+    from llm_bench_fixtures.models.checks import check_architecture
+
     check_architecture(request.source.load_config(), request.source.trust_remote_code)
 
 
 def load(request: LoadRequest) -> TransformersModel:
+    from llm_bench_fixtures.models.arithmetic import tolerance_of
+    from llm_bench_fixtures.models.device import resolve_precision
+    from llm_bench_fixtures.models.model import ModelFacts
+    from llm_bench_fixtures.models.transformers import (
+        TransformersModel,
+        bytes_read_by_forward,
+        configuration_of,
+        context_length_of,
+        prepare_for_greedy,
+        storage_bytes,
+        supported_caches,
+        vocabulary_of,
+    )
+
     precision = resolve_precision(request.variant.precision, request.device)
     check_memory(request, precision.torch_dtype.itemsize)
     module = request.source.load_model(dtype=precision.torch_dtype).to(request.device.name)
@@ -68,6 +80,10 @@ def load(request: LoadRequest) -> TransformersModel:
 def with_autocast(model: TransformersModel, compute: Precision) -> TransformersModel:
     """The same model, each call of which runs under autocast to the dtype."""
     import torch
+
+    from llm_bench_fixtures.models.arithmetic import tolerance_of
+    from llm_bench_fixtures.models.device import ResolvedPrecision
+    from llm_bench_fixtures.workloads import CacheKind
 
     dtype = ResolvedPrecision(compute, compute).torch_dtype
     facts = replace(
@@ -102,8 +118,20 @@ def count_weights(folder: Path) -> int:
 
     from safetensors import safe_open
 
+    from llm_bench_fixtures.models.checks import safetensors_files
+
     count = 0
     for path in safetensors_files(folder):
         with safe_open(path, framework="pt") as tensors:
             count += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  # no dict
     return count
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    variants=VARIANTS,
+    libraries=("torch", "transformers"),
+    loggers=("transformers",),
+)
