@@ -8,6 +8,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: n
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small gain nothing from threads, and lose to busy cores
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -16,15 +17,17 @@ from llm_bench_fixtures.measure.quality import Score, score_windows
 from llm_bench_fixtures.measure.windows import strided_windows
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
-from llm_bench_fixtures.models.model import Model, ModelFacts
+from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.transformers import TransformersModel, context_length_of, vocabulary_of
-from llm_bench_fixtures.models.variants import Variant, select_variants
+from llm_bench_fixtures.models.transformers import TransformersModel, source_facts
+from llm_bench_fixtures.models.variants import Precision, Variant, select_variants
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corpus
+
+FLOAT32 = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
 
 
 class FakeClock:
@@ -124,14 +127,8 @@ def model_around(cpu: Device, tiny_source: ModelSource) -> Callable[[Any], Trans
 
     def make(module: Any) -> TransformersModel:
         config = getattr(module, "config", usual)
-        facts = ModelFacts(
-            label="fake",
-            weight_bytes=0,
-            context_length=context_length_of(config),
-            vocabulary=vocabulary_of(config),
-            cache_kinds=frozenset(CacheKind),
-            runs_source=True,
-        )
+        facts = source_facts(CATALOGUE[0], config, FLOAT32, label="fake", weight_bytes=0)
+        facts = replace(facts, cache_kinds=frozenset(CacheKind))
         return TransformersModel(CATALOGUE[0], cpu, module, tokenizer, facts)
 
     return make

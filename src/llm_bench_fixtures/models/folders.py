@@ -26,7 +26,7 @@ def model_folder(name: str, settings: Settings) -> Path:
 
 def download(name: str, patterns: Sequence[str], settings: Settings, *, weights: bool) -> Path:
     """The local snapshot of a hub repository: safetensors where it has them, else the PyTorch checkpoint."""
-    from huggingface_hub import snapshotdownload
+    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
         HFValidationError,
@@ -37,12 +37,12 @@ def download(name: str, patterns: Sequence[str], settings: Settings, *, weights:
     wanted = [*patterns, "*.py"] if settings.trust_remote_code else [*patterns]
     try:
         folder = Path(
-            snapshotdownload(
+            snapshot_download(
                 name, allow_patterns=[*wanted, "model*.safetensors"] if weights else wanted, ignore_patterns=["*/*"]
             )
         )
         if weights and not safetensors_files(folder):
-            snapshotdownload(name, allow_patterns=["pytorch_model*.bin*"], ignore_patterns=["*/*"])
+            snapshot_download(name, allow_patterns=["pytorch_model*.bin*"], ignore_patterns=["*/*"])
     except HFValidationError:
         raise CandidateFailed("neither a folder nor a hub id") from None
     except GatedRepoError:

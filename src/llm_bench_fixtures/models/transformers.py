@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.variants import is_plain
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision
-    from llm_bench_fixtures.models.model import ModelFacts
+    from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.workloads import Tokenizer
 
@@ -127,19 +127,29 @@ def prepare_for_greedy(module: Any, tokenizer: PreTrainedTokenizerBase) -> PreTr
     return tokenizer
 
 
-def configuration_of(variant: Variant, precision: ResolvedPrecision) -> str:
-    """What runs, for ModelFacts: a plain model in float32 is the same one, whatever dtype was asked for."""
-    return f"{'plain' if is_plain(variant) else variant.id} {precision.actual}"
+def source_facts(
+    variant: Variant, config: PretrainedConfig, precision: ResolvedPrecision, *, label: str, weight_bytes: int
+) -> ModelFacts:
+    """What the config tells of a model that runs the source; the backend adds what else it knows.
+
+    A config that names no limit of the context gets DEFAULT_CONTEXT.
+    """
+    text = config.get_text_config()
+    return ModelFacts(
+        label=label,
+        weight_bytes=weight_bytes,
+        context_length=int(getattr(text, "max_position_embeddings", None) or DEFAULT_CONTEXT),
+        vocabulary=int(text.vocab_size),
+        # a plain model in float32 is the same one, whatever dtype was asked for
+        configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}",
+        runs_source=True,
+    )
 
 
-def context_length_of(config: PretrainedConfig) -> int:
-    """Tokens that fit, prompt and new ones together; DEFAULT_CONTEXT where the config names no limit."""
-    return int(getattr(config.get_text_config(), "max_position_embeddings", None) or DEFAULT_CONTEXT)
-
-
-def vocabulary_of(config: PretrainedConfig) -> int:
-    """Width of the logits."""
-    return int(config.get_text_config().vocab_size)
+def greedy_model(request: LoadRequest, module: Any, facts: ModelFacts) -> TransformersModel:
+    """The model of a loaded module, which is told to search greedily."""
+    tokenizer = prepare_for_greedy(module, request.source.load_tokenizer())
+    return TransformersModel(request.variant, request.device, module, tokenizer, facts)
 
 
 def supported_caches(module: torch.nn.Module) -> frozenset[CacheKind]:

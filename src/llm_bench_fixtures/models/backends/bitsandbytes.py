@@ -75,16 +75,12 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
-    from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.transformers import (
-        TransformersModel,
         bytes_read_by_forward,
-        configuration_of,
-        context_length_of,
-        prepare_for_greedy,
+        greedy_model,
+        source_facts,
         storage_bytes,
         supported_caches,
-        vocabulary_of,
     )
 
     precision = _asked_precision(request)
@@ -98,24 +94,16 @@ def load(request: LoadRequest) -> TransformersModel:
     if _repacks(request):
         _repack(module)
     scales = _scales(module)
-    return TransformersModel(
-        request.variant,
-        request.device,
-        module,
-        prepare_for_greedy(module, request.source.load_tokenizer()),
-        ModelFacts(
-            label=_label(request, precision, compute),
-            configuration=configuration_of(request.variant, precision),
-            context_length=context_length_of(module.config),
-            vocabulary=vocabulary_of(module.config),
-            weight_bytes=storage_bytes([*module.parameters(), *module.buffers(), *scales]),
-            weight_bytes_read=bytes_read_by_forward(module, scales),
-            compute=compute.actual if compute else None,
-            tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
-            cache_kinds=supported_caches(module),
-            runs_source=True,
-        ),
+    weight_bytes = storage_bytes([*module.parameters(), *module.buffers(), *scales])
+    label = _label(request, precision, compute)
+    facts = replace(
+        source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
+        weight_bytes_read=bytes_read_by_forward(module, scales),
+        compute=compute.actual if compute else None,
+        tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
+        cache_kinds=supported_caches(module),
     )
+    return greedy_model(request, module, facts)
 
 
 def _asked_precision(request: LoadRequest) -> ResolvedPrecision:

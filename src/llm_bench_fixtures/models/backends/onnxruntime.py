@@ -10,6 +10,7 @@ import json
 import os
 import platform
 from collections import defaultdict
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,14 +84,7 @@ def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
 
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
-    from llm_bench_fixtures.models.model import ModelFacts
-    from llm_bench_fixtures.models.transformers import (
-        TransformersModel,
-        configuration_of,
-        context_length_of,
-        prepare_for_greedy,
-        vocabulary_of,
-    )
+    from llm_bench_fixtures.models.transformers import greedy_model, source_facts
     from llm_bench_fixtures.workloads import CacheKind
 
     exported, artifact, label = _make(request)
@@ -98,26 +92,18 @@ def load(request: LoadRequest) -> TransformersModel:
     before_bytes = resident_bytes()  # here, so that what an export leaves behind isn't taken for the model's memory
     module = open_model(artifact.folder, request.device)
     files = [path for path in artifact.folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
-    return TransformersModel(
-        request.variant,
-        request.device,
-        module,
-        prepare_for_greedy(module, request.source.load_tokenizer()),
-        ModelFacts(
-            label=label,
-            configuration=configuration_of(request.variant, ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)),
-            context_length=context_length_of(module.config),
-            vocabulary=vocabulary_of(module.config),
-            weight_bytes=sum(path.stat().st_size for path in files),
-            weight_bytes_read=json.loads((artifact.folder / FACTS_FILE).read_text())["weight_bytes_read"],
-            compute=None if request.variant.quantization else Precision.FLOAT32,
-            tolerance=tolerance(request.variant),
-            cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
-            runs_source=True,
-            notes=tuple(dict.fromkeys((exported.note, artifact.note))),
-            resident_before_load_bytes=before_bytes,
-        ),
+    weight_bytes = sum(path.stat().st_size for path in files)
+    precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
+    facts = replace(
+        source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
+        weight_bytes_read=json.loads((artifact.folder / FACTS_FILE).read_text())["weight_bytes_read"],
+        compute=None if request.variant.quantization else Precision.FLOAT32,
+        tolerance=tolerance(request.variant),
+        cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
+        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
+        resident_before_load_bytes=before_bytes,
     )
+    return greedy_model(request, module, facts)
 
 
 def tolerance(variant: Variant) -> float:

@@ -41,39 +41,26 @@ def prepare(request: LoadRequest) -> None:
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.arithmetic import tolerance_of
     from llm_bench_fixtures.models.device import resolve_precision
-    from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.transformers import (
-        TransformersModel,
         bytes_read_by_forward,
-        configuration_of,
-        context_length_of,
-        prepare_for_greedy,
+        greedy_model,
+        source_facts,
         storage_bytes,
         supported_caches,
-        vocabulary_of,
     )
 
     precision = resolve_precision(request.variant.precision, request.device)
     check_memory(request, precision.torch_dtype.itemsize)
     module = request.source.load_model(dtype=precision.torch_dtype).to(request.device.name)
-    model = TransformersModel(
-        request.variant,
-        request.device,
-        module,
-        prepare_for_greedy(module, request.source.load_tokenizer()),
-        ModelFacts(
-            label=precision.label,
-            configuration=configuration_of(request.variant, precision),
-            context_length=context_length_of(module.config),
-            vocabulary=vocabulary_of(module.config),
-            weight_bytes=storage_bytes([*module.parameters(), *module.buffers()]),
-            weight_bytes_read=bytes_read_by_forward(module),
-            compute=precision.actual,
-            tolerance=tolerance_of(precision.actual),
-            cache_kinds=supported_caches(module),
-            runs_source=True,
-        ),
+    weight_bytes = storage_bytes([*module.parameters(), *module.buffers()])
+    facts = replace(
+        source_facts(request.variant, module.config, precision, label=precision.label, weight_bytes=weight_bytes),
+        weight_bytes_read=bytes_read_by_forward(module),
+        compute=precision.actual,
+        tolerance=tolerance_of(precision.actual),
+        cache_kinds=supported_caches(module),
     )
+    model = greedy_model(request, module, facts)
     return model if request.variant.autocast is None else with_autocast(model, request.variant.autocast)
 
 
