@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from llm_bench_fixtures.errors import ReferenceMismatch
+from llm_bench_fixtures.errors import OtherTokens, ReferenceMismatch
 
 if TYPE_CHECKING:
     from io import BufferedRandom, BufferedReader
@@ -254,7 +254,7 @@ class Comparison:
 
         self._folder = folder
         self._layout = _read_layout(folder)
-        _check_same(folder, self._layout, positions, vocabulary, digest)
+        _check_same(self._layout, positions, vocabulary, digest)
         self._files: dict[str, ArrayFile] = {}
         self._opened = ExitStack()
         self._same_top = np.zeros(positions, np.bool_)
@@ -306,15 +306,15 @@ def _read_layout(folder: Path) -> Layout:
         raise ReferenceMismatch(f"no reference was kept in {folder}: score one with keep={folder} first") from None
 
 
-def _check_same(folder: Path, layout: Layout, positions: int, vocabulary: int, digest: str) -> None:
+def _check_same(layout: Layout, positions: int, vocabulary: int, digest: str) -> None:
     if layout.vocabulary != vocabulary:
-        raise ReferenceMismatch(
-            f"the reference in {folder} has a vocabulary of {layout.vocabulary}, and the model one of {vocabulary}: "
+        raise OtherTokens(
+            f"the reference has a vocabulary of {layout.vocabulary}, and the model one of {vocabulary}: "
             "they can't be compared token by token"
         )
     if (layout.positions, layout.digest) != (positions, digest):
-        raise ReferenceMismatch(
-            f"the reference in {folder} was scored on {layout.positions} other tokens than the model's {positions}: "
+        raise OtherTokens(
+            f"the reference was scored on {layout.positions} other tokens than the model's {positions}: "
             "both need the same corpus, tokenizer and windows"
         )
 

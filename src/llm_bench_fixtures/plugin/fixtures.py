@@ -40,9 +40,14 @@ def llm_device(llm_session: BenchSession) -> Device:
 
 
 @pytest.fixture(scope="session")
-def llm_prompts(llm_session: BenchSession) -> Prompts:
-    """Prompts in the model's tokens: of exact lengths, of varying lengths, the standard ones, the unusual ones."""
-    return llm_session.prompts
+def llm_prompts(request: pytest.FixtureRequest, llm_session: BenchSession) -> Prompts:
+    """Prompts in the model's tokens: of exact lengths, of varying lengths, the standard ones, the unusual ones.
+
+    In the tokens of the test's own `llm_model`, where it takes that; else in those of --llm-model.
+    """
+    if not hasattr(request, "param"):
+        return llm_session.prompts
+    return llm_session.prompts_of(request.getfixturevalue("llm_model"))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
-from llm_bench_fixtures.plugin.items import identify, variant_of
+from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
     HAS_BENCHMARKS,
@@ -98,8 +98,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             variants = selected_variants(metafunc.config, names)
         except pytest.UsageError as error:  # which pytest would show with a traceback here
             raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: llm_variants: {error}") from error
+        names = [name for name in OF_VARIANT if name in metafunc.fixturenames]
+        values = [[variant] * len(names) for variant in variants]
         ids = [variant.id for variant in variants]
-        metafunc.parametrize("llm_model", variants, ids=ids, indirect=True, scope="session")
+        metafunc.parametrize(names, values, ids=ids, indirect=True, scope="session")
 
 
 @pytest.hookimpl(trylast=True)
@@ -184,13 +186,18 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
 
 def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> Mapping[str, float]:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
+    from llm_bench_fixtures.errors import OtherTokens
     from llm_bench_fixtures.measure.quality import score_corpus
     from llm_bench_fixtures.measure.windows import plan_windows
 
     session = bench_session(config)
     keep, compare_with = session.reference_folders(model.variant)
     plan = plan_windows(settings_of(config))
-    score = model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
+    try:
+        score = model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
+    except OtherTokens as error:  # its own quality can be told all the same
+        session.note(model.variant, f"not compared with the reference variant: {error}")
+        score = model.call(score_corpus, corpus, plan)
     session.note_loss_blocks(model.variant, score.loss_blocks)
     return score.metrics
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Record, Status
 
 
+OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
+
+
 @dataclass(frozen=True)
 class Identity:
     """test: pytest's node id. case: the parameters other than the variant, as people read them. gate: the changes that
@@ -46,7 +49,7 @@ def identify(item: pytest.Item) -> Identity:
     marker = item.get_closest_marker("llm_scenario")
     scenario = str(marker.args[0]) if marker else item.path.stem.removeprefix("test_")
     function = getattr(item, "originalname", item.name).removeprefix("test_")
-    values = [str(value) for name, value in _parameters(item).items() if name != "llm_model"]
+    values = [str(value) for name, value in _parameters(item).items() if name not in OF_VARIANT]
     case = ", ".join([*([function] if function != scenario else []), *values])
     variant = variant_of(item)
     return Identity(item.nodeid, scenario, case, variant.id if variant else "", _gate_marks(item))

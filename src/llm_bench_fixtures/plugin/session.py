@@ -72,6 +72,7 @@ class BenchSession:
         self._ask_commit = commit
         self._started = datetime.now(UTC)
         self._windows: WindowPlan | None = None
+        self._notes: dict[str, tuple[str, ...]] = {}
         self._loss_blocks: dict[str, tuple[float, ...]] = {}
         self._reference_texts: dict[str, tuple[TokenIds, ...]] = {}
 
@@ -114,6 +115,10 @@ class BenchSession:
     @cached_property
     def prompts(self) -> Prompts:
         return Prompts(self.source.load_tokenizer())
+
+    def prompts_of(self, model: ModelHandle) -> Prompts:
+        """Prompts in the model's own tokens."""
+        return self.prompts if model.facts.runs_source else model.prompts
 
     def load(self, variant: Variant) -> ModelHandle:
         """Load and score a variant; what becomes of it stands in the results, also where this raises."""
@@ -169,7 +174,7 @@ class BenchSession:
             quality=quality,
             quality_note=quality_note,
             loss_blocks=self._loss_blocks.get(model.variant.id, ()),
-            notes=(*self.source.notes, *facts.notes),
+            notes=(*self.source.notes, *facts.notes, *self._notes.get(model.variant.id, ())),
         )
 
     def _isolate(self, request: LoadRequest) -> IsolatedModel:
@@ -190,7 +195,7 @@ class BenchSession:
         tokens = min(FIRST_PROMPT_TOKENS, model.facts.context_length - self.settings.new_tokens)
         if tokens < 1:
             return None
-        workload = Workload((self.prompts.exact(tokens),), self.settings.new_tokens, batch_size=1)
+        workload = Workload((self.prompts_of(model).exact(tokens),), self.settings.new_tokens, batch_size=1)
         with self.progress.counted(Phase.GENERATING):
             return model.call(run_round, workload).latency_s
 
@@ -247,6 +252,10 @@ class BenchSession:
     def note_loss_blocks(self, variant: Variant, blocks: tuple[float, ...]) -> None:
         """What its loss was along the corpus, in nats per token; none where it isn't finite everywhere."""
         self._loss_blocks[variant.id] = blocks if all(map(math.isfinite, blocks)) else ()
+
+    def note(self, variant: Variant, text: str) -> None:
+        """Something more for the report to say of the variant."""
+        self._notes[variant.id] = (*self._notes.get(variant.id, ()), text)
 
     def close(self) -> None:
         """Remove the session's temporary files."""
