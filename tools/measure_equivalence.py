@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
-from llm_bench_fixtures.measure.equivalence import Comparison, Way
+from llm_bench_fixtures.measure.equivalence import EquivalenceCheck, Way
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.device import resolve_device
@@ -70,7 +70,7 @@ def random_models(folder: Path) -> Iterator[ModelSource]:
 
 def measure(model: TransformersModel, name: str) -> None:
     prompts = Prompts(model.tokenizer).varied(PROMPTS)
-    comparison = Comparison(model, prompts, NEW_TOKENS)
+    comparison = EquivalenceCheck(model, prompts, NEW_TOKENS)
     for way in Way:
         row = f"{model.facts.tolerance:<9.0e} {model.variant.id:17s} {name:22s} {way:13s}"
         try:

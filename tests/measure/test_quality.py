@@ -26,7 +26,8 @@ from llm_bench_fixtures.measure.quality import (
     score_windows,
     text_metrics,
 )
-from llm_bench_fixtures.measure.reference import Divergences, divergence_metrics, plan_layout
+from llm_bench_fixtures.measure.reference import Divergences, divergence_metrics
+from llm_bench_fixtures.measure.reference_files import plan_layout
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
 from llm_bench_fixtures.models.transformers import TransformersModel

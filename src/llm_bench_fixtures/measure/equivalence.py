@@ -41,7 +41,7 @@ class Way(StrEnum):
     BATCH = "batch"  # all prompts together, padded on the left where they are unequal
 
 
-class Verdict(StrEnum):
+class EquivalenceVerdict(StrEnum):
     EQUAL = "equal"
     TIE = "tie"  # the text differs, within float error
     DIVERGES = "diverges"
@@ -50,21 +50,25 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Equivalence:
-    """What became of one way, over all prompts.
-
-    prompt: the one that the way changes most; None where it changes none beyond float error. token: the first one of
-    its continuation that differs; None where its text stays. Both count from 0. gap: the largest change of a likely
-    token's log-probability up to there, in nats; tolerance: what is float error there, in nats; either is None where
-    the logits are not finite. reason: why the way is not supported.
-    """
+    """What became of one way, over all prompts."""
 
     way: Way
-    verdict: Verdict
+    verdict: EquivalenceVerdict
+
     prompt: int | None = None
+    """The prompt that the way changes most, counted from 0. None: it changes none beyond float error."""
+
     token: int | None = None
+    """The first token of that prompt's continuation that differs, counted from 0. None: its text stays."""
+
     gap: float | None = None
+    """The largest change of a likely token's log-probability up to there, in nats. None: the logits are not finite."""
+
     tolerance: float | None = None
+    """What is float error there, in nats. None: the logits are not finite."""
+
     reason: str = ""
+    """Why the way is not supported."""
 
     @property
     def short(self) -> str:
@@ -74,7 +78,7 @@ class Equivalence:
     @property
     def sentence(self) -> str:
         """For people, who count from 1."""
-        if self.verdict is Verdict.NOT_SUPPORTED:
+        if self.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             return f"{self.way} is not supported: {self.reason}"
         if self.prompt is None:
             return f"{self.way} changes nothing"
@@ -82,7 +86,9 @@ class Equivalence:
             what = f"the probabilities of prompt {self.prompt + 1}, though not its text,"
         else:
             what = f"token {self.token + 1} of prompt {self.prompt + 1}"
-        return f"{self.way} changes {what} by {self._amount}" + (", a tie" if self.verdict is Verdict.TIE else "")
+        return f"{self.way} changes {what} by {self._amount}" + (
+            ", a tie" if self.verdict is EquivalenceVerdict.TIE else ""
+        )
 
     @property
     def _amount(self) -> str:
@@ -93,24 +99,30 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class Answer:
-    """tokens: the greedy continuation. logits: (len(tokens), V) float32, those that each token was chosen by."""
+    """What a model makes of one prompt."""
 
     tokens: TokenIds
+    """The greedy continuation."""
+
     logits: torch.Tensor
+    """Those that each token was chosen by: (len(tokens), V) float32."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a way does to one prompt: the step that it changes most, of those with the same text before them.
-
-    token: the first one that differs, if one does. gap: nats, NaN or infinite where the logits are. scale: of the
-    step's logits.
-    """
+    """What a way does to one prompt: the step that it changes most, of those with the same text before them."""
 
     prompt: int
+    """Which prompt, counted from 0."""
+
     token: int | None
+    """The first token that differs, counted from 0. None: none does."""
+
     gap: float
+    """In nats. NaN or infinite where the logits are."""
+
     scale: float
+    """That of the step's logits."""
 
     @property
     def share(self) -> float:
@@ -121,11 +133,11 @@ class Change:
 
 def check_equivalence(model: Model, prompts: Sequence[TokenIds], new_tokens: int) -> tuple[Equivalence, ...]:
     """Every way against the plain one."""
-    comparison = Comparison(model, prompts, new_tokens)
-    return tuple(comparison.check(way) for way in Way)
+    one = EquivalenceCheck(model, prompts, new_tokens)
+    return tuple(one.check(way) for way in Way)
 
 
-class Comparison:
+class EquivalenceCheck:
     """Runs prompts in the plain way, once, and compares other ways with that.
 
     prompts: at least one, each of at least one token; of unequal lengths, so that a batch of them is padded.
@@ -141,7 +153,7 @@ class Comparison:
         try:
             return summarize(way, self.changes(way), self._model.facts.tolerance)
         except WorkloadUnsupported as error:
-            return Equivalence(way, Verdict.NOT_SUPPORTED, reason=str(error))
+            return Equivalence(way, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
 
     def changes(self, way: Way) -> list[Change]:
         """What the way does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
@@ -231,9 +243,9 @@ def summarize(way: Way, changes: Sequence[Change], tolerance: float) -> Equivale
     beyond = [change for change in changes if change.share > tolerance]
     ties = [change for change in changes if change.token is not None]
     if not beyond and not ties:
-        return Equivalence(way, Verdict.EQUAL)
+        return Equivalence(way, EquivalenceVerdict.EQUAL)
     worst = max(beyond or ties, key=lambda change: (change.token is not None, change.share))
-    verdict = Verdict.DIVERGES if beyond else Verdict.TIE
+    verdict = EquivalenceVerdict.DIVERGES if beyond else EquivalenceVerdict.TIE
     return Equivalence(way, verdict, worst.prompt, worst.token, _finite(worst.gap), _finite(tolerance * worst.scale))
 
 

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProbeSize:
-    """matrix_rows: of each of the two square float32 matrices that are multiplied. read_bytes: float32 numbers."""
+    """How much the probe works on."""
 
     matrix_rows: int
+    """Of each of the two square float32 matrices that are multiplied."""
+
     read_bytes: int
+    """Of the float32 numbers that are read."""
 
 
 # Runs are compared by these times, so a change of sizes ends the comparison with every run saved before it. They are

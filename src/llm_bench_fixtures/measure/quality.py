@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from llm_bench_fixtures.errors import CorpusTooShort
-from llm_bench_fixtures.measure.reference import Comparison, ReferenceWriter, plan_layout
+from llm_bench_fixtures.measure.reference import ReferenceComparison
+from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.workloads import Side, pad_batch
@@ -38,16 +39,19 @@ LARGEST_EXPONENT = 700.0  # of what a float64 holds
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What the model says at consecutive positions of one window, in float32.
-
-    shifted: (n, V) logits less the largest of their row. weights: (n, V) their exponentials, to be overwritten by
-    whoever needs no more of them. norm: (n, 1) the weights' sums. nll: (n,) nats of each target.
-    """
+    """What the model says at consecutive positions of one window, in float32."""
 
     shifted: torch.Tensor
+    """(n, V) logits less the largest of their row."""
+
     weights: torch.Tensor
+    """(n, V) exponentials of `shifted`. Whoever needs no more of them may overwrite them."""
+
     norm: torch.Tensor
+    """(n, 1) sums of the weights."""
+
     nll: torch.Tensor
+    """(n,) nats of each target."""
 
 
 class Observer(Protocol):
@@ -59,9 +63,10 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """nll: negative log-likelihood of each target in nats, float32, in the windows' order."""
+    """What a model makes of windows of a text."""
 
     nll: NDArray[np.float32]
+    """Negative log-likelihood of each target in nats, in the windows' order."""
 
     @property
     def tokens(self) -> int:
@@ -79,14 +84,14 @@ class Score:
 
 @dataclass(frozen=True)
 class CorpusScore:
-    """What is reported of a corpus: quality metrics by name.
-
-    loss_blocks: nats per token of each of up to LOSS_BLOCKS stretches, as long as each other to a token, in order. Two
-    models' blocks over the same text are paired, which tells their difference far more sharply than their losses do.
-    """
+    """What is reported of a corpus."""
 
     metrics: Mapping[str, float]
+    """Quality metrics by name."""
+
     loss_blocks: tuple[float, ...]
+    """Nats per token of each of up to LOSS_BLOCKS stretches, as long as each other to a token, in order. Two models'
+    blocks over the same text are paired, which tells their difference far more sharply than their losses do."""
 
 
 def exp_or_inf(exponent: float) -> float:
@@ -115,7 +120,7 @@ def score_corpus(
             layout = plan_layout(cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(ReferenceWriter(keep, layout)))
         if compare_with is not None:
-            comparison = Comparison(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
+            comparison = ReferenceComparison(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(comparison))
         score = score_windows(model, cut.windows, observers)
         metrics = {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}

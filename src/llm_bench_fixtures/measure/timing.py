@@ -26,25 +26,32 @@ _PREPARED: KeptForModel[tuple[Workload, list[Batch]]] = KeptForModel()
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Seconds from a batch's start: until each new token of its rows was ready, and until `generate` had returned."""
+    """Seconds from a batch's start."""
 
     tokens_s: tuple[float, ...]
+    """Until each new token of its rows was ready."""
+
     end_s: float
+    """Until `generate` had returned."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """latency_s: from the first batch's start to the last one's end. continuations: each prompt's new tokens.
-
-    energy_j: what the machine's counters added meanwhile; None where it has none. probe_s: the seconds of the fixed
-    probe run before it; None where there was none.
-    """
+    """One timed run of a workload."""
 
     latency_s: float
+    """From the first batch's start to the last one's end."""
+
     batches: tuple[BatchTimes, ...]
+
     continuations: tuple[TokenIds, ...]
+    """Each prompt's new tokens."""
+
     energy_j: float | None = None
+    """What the machine's counters added meanwhile. None: it has none."""
+
     probe_s: tuple[float, float] | None = None
+    """Seconds of the fixed probe that ran before it. None: there was none."""
 
 
 class TokenClock:

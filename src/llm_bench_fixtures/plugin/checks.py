@@ -29,16 +29,16 @@ class LlmEquivalence:
 
         prompts: token ids of each; of unequal lengths, so that a batch of them is padded.
         """
-        from llm_bench_fixtures.measure.equivalence import Verdict, Way
+        from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, Way
 
         try:
             found = self._compare(tuple(prompts), new_tokens)[Way(way)]
         except LlmBenchError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         self._session.results.add_equivalence(self._model.variant.id, found)
-        if found.verdict is Verdict.NOT_SUPPORTED:
+        if found.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             pytest.skip(found.sentence)
-        if found.verdict is Verdict.DIVERGES:
+        if found.verdict is EquivalenceVerdict.DIVERGES:
             pytest.fail(found.sentence, pytrace=False)
         return found
 

@@ -19,8 +19,8 @@ from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.measure.flops import FlopCounter
-from llm_bench_fixtures.measure.limits import Ceilings, measure_ceilings
-from llm_bench_fixtures.measure.reference import is_kept
+from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
+from llm_bench_fixtures.measure.reference_files import is_kept
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import plan_windows
 from llm_bench_fixtures.models.artifacts import ArtifactStore
@@ -86,13 +86,15 @@ class BenchSession:
         return device
 
     @cached_property
-    def ceilings(self) -> Ceilings | None:
+    def ceilings(self) -> MachineLimits | None:
         """What this machine can do; None where --llm-limits-time is 0."""
         budget_s = self.settings.limits_time
         if not budget_s:
             return None
-        with self.progress.activity(Phase.PROBING, "measuring how fast this machine reads memory and multiplies"):
-            return measure_ceilings(self.device, Precision, budget_s)
+        with self.progress.activity(
+            Phase.MEASURING_LIMITS, "measuring how fast this machine reads memory and multiplies"
+        ):
+            return measure_limits(self.device, Precision, budget_s)
 
     @cached_property
     def store(self) -> ArtifactStore:
