@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small gain nothing 
 os.environ.pop("PYTEST_XDIST_WORKER", None)  # the runs that the tests start are nobody's workers, and do time
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,14 +18,18 @@ import pytest
 from llm_bench_fixtures.measure.quality import Score, score_windows
 from llm_bench_fixtures.measure.windows import strided_windows
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.variants import CATALOGUE, Precision, Variant, select_variants
+from llm_bench_fixtures.models.transformers import TransformersModel, source_facts
+from llm_bench_fixtures.models.variants import Precision, Variant, select_variants
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
-from llm_bench_fixtures.workloads import Prompts, TokenIds, read_corpus
+from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corpus
+
+FLOAT32 = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
 
 
 class FakeClock:
@@ -97,8 +102,8 @@ def make_request(cpu: Device, session_store: ArtifactStore, tiny_source: ModelSo
 
 
 @pytest.fixture(scope="session")
-def tiny_fp32(make_request: MakeRequest) -> LoadedModel:
-    return load_variant(make_request("fp32"))
+def tiny_fp32(make_request: MakeRequest) -> TransformersModel:
+    return load_variant(make_request("fp32")).model
 
 
 @pytest.fixture(scope="session")
@@ -113,23 +118,26 @@ def corpus_sample(prompts: Prompts) -> tuple[TokenIds, ...]:
 
 
 @pytest.fixture(scope="session")
-def score_sample(corpus_sample: tuple[TokenIds, ...]) -> Callable[[LoadedModel], Score]:
+def score_sample(corpus_sample: tuple[TokenIds, ...]) -> Callable[[Model], Score]:
     windows = [piece for ids in corpus_sample for piece in strided_windows(ids, 256, 128)]
     return lambda model: score_windows(model, windows)
 
 
 @pytest.fixture(scope="session")
-def fp32_loss(tiny_fp32: LoadedModel, score_sample: Callable[[LoadedModel], Score]) -> float:
+def fp32_loss(tiny_fp32: TransformersModel, score_sample: Callable[[Model], Score]) -> float:
     return score_sample(tiny_fp32).loss
 
 
 @pytest.fixture(scope="session")
-def model_around(cpu: Device, tiny_source: ModelSource) -> Callable[[Any], LoadedModel]:
-    """A LoadedModel whose module is the given object."""
+def model_around(cpu: Device, tiny_source: ModelSource) -> Callable[[Any], TransformersModel]:
+    """A TransformersModel whose module is the given object; with the embedded model's limits where that names none."""
     tokenizer = tiny_source.load_tokenizer()
-    precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
+    usual = tiny_source.load_config()
 
-    def make(module: Any) -> LoadedModel:
-        return LoadedModel(CATALOGUE[0], tiny_source, cpu, precision, "fake", module, tokenizer, weight_bytes=0)
+    def make(module: Any) -> TransformersModel:
+        config = getattr(module, "config", usual)
+        facts = source_facts(CATALOGUE[0], config, FLOAT32, label="fake", weight_bytes=0)
+        facts = replace(facts, cache_kinds=frozenset(CacheKind))
+        return TransformersModel(CATALOGUE[0], cpu, module, tokenizer, facts)
 
     return make

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from typing import NoReturn
 
-from llm_bench_fixtures.models.loaded import LoadRequest
+from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.progress import Phase
-
-
-def check(*_: object) -> None: ...
-
-
-def prepare(_: object) -> None: ...
 
 
 def load(request: LoadRequest) -> NoReturn:
     with request.progress.activity(Phase.EXPORTING, "turning it over"):
         time.sleep(0.7)
     raise LookupError("nothing to load")
+
+
+BACKEND = Backend(load, libraries=("pytest-xdist",), loggers=("slow_engine",))

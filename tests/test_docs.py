@@ -18,7 +18,7 @@ import yaml
 import llm_bench_fixtures
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.results.metrics import METRICS, Kind
 from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, Run, VariantResult, WorkloadFacts

@@ -25,7 +25,7 @@ from lm_eval.tasks.wikitext.preprocess_wikitext import process_results
 
 from llm_bench_fixtures.measure.quality import BATCH_TOKENS, score_corpus
 from llm_bench_fixtures.measure.windows import WindowPlan, WindowScheme
-from llm_bench_fixtures.models.loaded import LoadedModel
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Corpus, read_corpus
 
 WINDOW = 512
@@ -38,7 +38,7 @@ AGGREGATIONS = {
 }
 
 
-def harness(model: LoadedModel, window: int) -> HFLM:
+def harness(model: TransformersModel, window: int) -> HFLM:
     return HFLM(
         pretrained=model.module,
         tokenizer=model.tokenizer,

@@ -6,20 +6,23 @@ import tempfile
 from pathlib import Path
 
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.device import resolve_device
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.variants import CATALOGUE, select_variants
+from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.variants import select_variants
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 
 
-def load_embedded(variant: str = "fp32") -> LoadedModel:
+def load_embedded(variant: str = "fp32") -> TransformersModel:
     """The model on the CPU. What it has to be exported or quantized to is made anew and not kept."""
     (chosen,) = select_variants(variant, CATALOGUE, variant)
     source = ModelSource(TINY, TINY_FOLDER)
     with tempfile.TemporaryDirectory() as folder, quiet_libraries():
         store = ArtifactStore(Path(folder))
-        return load_variant(LoadRequest(chosen, source, resolve_device("cpu"), parse_settings({}), store, Progress()))
+        return load_variant(
+            LoadRequest(chosen, source, resolve_device("cpu"), parse_settings({}), store, Progress())
+        ).model

@@ -19,14 +19,15 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
-from llm_bench_fixtures.measure.equivalence import Comparison, Way, arithmetic
+from llm_bench_fixtures.measure.equivalence import EquivalenceCheck, Way
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.device import resolve_device
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.variants import CATALOGUE, select_variants
+from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.variants import select_variants
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.workloads import Prompts
@@ -67,11 +68,11 @@ def random_models(folder: Path) -> Iterator[ModelSource]:
             yield ModelSource(title, folder / title)
 
 
-def measure(model: LoadedModel, name: str) -> None:
+def measure(model: TransformersModel, name: str) -> None:
     prompts = Prompts(model.tokenizer).varied(PROMPTS)
-    comparison = Comparison(model, prompts, NEW_TOKENS)
+    comparison = EquivalenceCheck(model, prompts, NEW_TOKENS)
     for way in Way:
-        row = f"{arithmetic(model):13s} {model.variant.id:17s} {name:22s} {way:13s}"
+        row = f"{model.facts.tolerance:<9.0e} {model.variant.id:17s} {name:22s} {way:13s}"
         try:
             changes = comparison.changes(way)
         except (WorkloadUnsupported, RuntimeError) as error:
@@ -82,7 +83,7 @@ def measure(model: LoadedModel, name: str) -> None:
 
 
 def main(variants: str) -> None:
-    print(f"{'arithmetic':13s} {'variant':17s} {'model':22s} {'way':13s} largest  texts changed of {PROMPTS}")
+    print(f"{'tolerance':9s} {'variant':17s} {'model':22s} {'way':13s} largest  texts changed of {PROMPTS}")
     with tempfile.TemporaryDirectory() as folder:
         store = ArtifactStore(Path(folder) / "store")
         sources = [ModelSource(TINY, TINY_FOLDER), *random_models(Path(folder))]
@@ -90,7 +91,7 @@ def main(variants: str) -> None:
             for source in sources:
                 request = LoadRequest(variant, source, resolve_device("cpu"), parse_settings({}), store, Progress())
                 try:
-                    model = load_variant(request)
+                    model = load_variant(request).model
                 except BackendUnavailable as error:
                     print(f"{variant.id}: {error}")
                     break

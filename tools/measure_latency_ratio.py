@@ -34,7 +34,7 @@ def bare(model, prompt, rounds):
         model.device.synchronize()
         started = time.perf_counter()
         with torch.inference_mode():
-            model.module.generate(ids, attention_mask=mask, min_new_tokens=16, max_new_tokens=16)
+            model.model.module.generate(ids, attention_mask=mask, min_new_tokens=16, max_new_tokens=16)
         model.device.synchronize()
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds[1:])

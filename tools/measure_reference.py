@@ -17,7 +17,7 @@ from unittest import mock
 from embedded import load_embedded
 
 from llm_bench_fixtures.measure import quality
-from llm_bench_fixtures.measure.reference import BUDGET_BYTES, plan_layout
+from llm_bench_fixtures.measure.reference_files import BUDGET_BYTES, plan_layout
 from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.workloads import read_corpus
 

@@ -27,7 +27,7 @@ from scipy import stats
 
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS, BATCH_TOKENS, group_windows, score_corpus
 from llm_bench_fixtures.measure.windows import WindowPlan, cut_corpus
-from llm_bench_fixtures.models.loaded import LoadedModel
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Batch, Corpus, Side, pad_batch, read_corpus
 
 ROUNDS = 21
@@ -35,15 +35,15 @@ THREADS = 2
 PLAN = WindowPlan()
 
 
-def scored_batches(model: LoadedModel, corpus: Corpus) -> list[Batch]:
+def scored_batches(model: TransformersModel, corpus: Corpus) -> list[Batch]:
     """The tensors that scoring gives the model."""
-    windows = cut_corpus(corpus.texts, model.tokenizer, PLAN.resolved(model.context_length)).windows
-    groups = group_windows(windows, min(BATCH_TOKENS, BATCH_ELEMENTS // model.vocabulary))
+    windows = cut_corpus(corpus.texts, model.tokenizer, PLAN.resolved(model.facts.context_length)).windows
+    groups = group_windows(windows, min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary))
     rows = [[windows[index].fed for index in group] for group in groups]
     return [pad_batch(group, max(map(len, group)), Side.RIGHT, 0, model.device.name) for group in rows]
 
 
-def bare(model: LoadedModel, batches: list[Batch]) -> None:
+def bare(model: TransformersModel, batches: list[Batch]) -> None:
     for batch in batches:
         model.logits(batch.input_ids, batch.attention_mask)
 

@@ -53,7 +53,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 def slow_down(model: Any, extra: Extra) -> None:
     """Do the work before `on_token` is called for each token after the first, which is within the decode step."""
-    generate = model.generate
+    generate = model.model.generate
 
     def slower(*args: Any, on_token: Callable[[], None] | None = None, **kwargs: Any) -> Any:
         tokens = 0
@@ -68,4 +68,4 @@ def slow_down(model: Any, extra: Extra) -> None:
 
         return generate(*args, on_token=tick, **kwargs)
 
-    model.generate = slower
+    model.model.generate = slower

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.errors import WorkloadUnsupported as WorkloadUnsupported
     from llm_bench_fixtures.measure.equivalence import Way as Way
     from llm_bench_fixtures.measure.quality import CorpusScore as CorpusScore
+    from llm_bench_fixtures.models.backend import Backend as Backend
+    from llm_bench_fixtures.models.backends.torch import load_source_model as load_source_model
+    from llm_bench_fixtures.models.handle import ModelHandle as ModelHandle
+    from llm_bench_fixtures.models.loading import LoadRequest as LoadRequest
+    from llm_bench_fixtures.models.model import Model as Model
+    from llm_bench_fixtures.models.model import ModelFacts as ModelFacts
+    from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
     from llm_bench_fixtures.models.variants import Precision as Precision
     from llm_bench_fixtures.models.variants import Variant as Variant
+    from llm_bench_fixtures.progress import Phase as Phase
     from llm_bench_fixtures.results.metrics import Direction as Direction
     from llm_bench_fixtures.results.metrics import Force as Force
     from llm_bench_fixtures.results.metrics import Kind as Kind
@@ -46,7 +54,17 @@ _HOMES = {
     "errors": ("BackendUnavailable", "LlmBenchError", "UnreadableResults", "WorkloadUnsupported"),
     "measure.equivalence": ("Way",),
     "measure.quality": ("CorpusScore",),
+    "models.backend": ("Backend",),
+    "models.backends.torch": ("load_source_model",),
+    "models.handle": ("ModelHandle",),
+    "models.loading": ("LoadRequest",),
+    "models.model": (
+        "Model",
+        "ModelFacts",
+    ),
+    "models.transformers": ("TransformersModel",),
     "models.variants": ("Precision", "Variant"),
+    "progress": ("Phase",),
     "results.metrics": ("Direction", "Force", "Kind", "Metric", "ReportTable", "Tolerance", "Unit"),
     "results.record": ("Provenance", "Record", "Run", "Scenario", "Status", "VariantResult"),
     "results.storage": ("read_results", "read_run"),

@@ -81,6 +81,10 @@ class ReferenceMismatch(LlmBenchError, ValueError):
     """A reference's distributions are of other positions, or over another vocabulary, than what they are to judge."""
 
 
+class OtherTokens(ReferenceMismatch):
+    """A reference over another vocabulary, or of other tokens of the corpus: there is nothing to compare."""
+
+
 class QualityCollapsed(LlmBenchError):
     """A quantized artifact whose loss is too far from its base to be used."""
 

@@ -18,7 +18,7 @@ class Phase(StrEnum):
 
     IMPORTING = "importing"
     CHECKING = "checking"
-    PROBING = "probing"
+    MEASURING_LIMITS = "limits"
     LOADING = "loading"
     EXPORTING = "exporting"
     QUANTIZING = "quantizing"

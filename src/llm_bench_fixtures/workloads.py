@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from llm_bench_fixtures.errors import InvalidSetting
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedTokenizerBase
 
 TokenIds: TypeAlias = tuple[int, ...]
 
@@ -187,10 +186,36 @@ def read_corpus(path: Path | None) -> Corpus:
     return Corpus(name, texts)
 
 
+class Tokenizer(Protocol):
+    """What is needed of a tokenizer. Each of transformers' is one.
+
+    One that has a true `is_fast` can tell which text a token stands for.
+    """
+
+    pad_token_id: int
+    """Fills up the shorter rows of a batch. Any id will do, as a mask hides it."""
+
+    bos_token_id: int | None
+    eos_token_id: int | None
+    """The token that ends a text, which `generate` passes over. None: no token does."""
+
+    def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
+        """`input_ids`: the text's ids, in a list.
+
+        how: `add_special_tokens` (bool, default True), `verbose` (bool, about warnings), and for one that is fast
+        `return_offsets_mapping` (bool), which adds `offset_mapping`: start and end of each token in the text.
+        """
+        ...
+
+    def decode(self, ids: Sequence[int], /, *, skip_special_tokens: bool = False) -> str:
+        """The text of the ids."""
+        ...
+
+
 class Prompts:
     """Prompts for one tokenizer. Those of a given length are cut from the embedded corpus, so they are real text."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         text = "\n\n".join(read_corpus(None).texts)
         self._text = tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])

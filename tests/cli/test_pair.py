@@ -28,7 +28,7 @@ import pytest
 def pytest_fixture_setup(fixturedef):
     model = yield
     if fixturedef.argname == "llm_model":
-        generate = model.generate
+        generate = model.model.generate
 
         def slower(*args, on_token=None, **kwargs):
             def tick():
@@ -37,7 +37,7 @@ def pytest_fixture_setup(fixturedef):
                     on_token()
             return generate(*args, on_token=tick, **kwargs)
 
-        model.generate = slower
+        model.model.generate = slower
     return model
 """
 FEW = ("--rounds", "4", "--max-time", "300")

@@ -34,6 +34,7 @@ def test_it_can_be_read() -> None:
         ("libraries", {"python": "3.12.0"}),
         ("libraries", {"libraries": {"torch": "2.7.0"}}),
         ("libraries", {"libraries": {"torch": "2.6.0", "onnxruntime": "1.20.0"}}),
+        ("libraries", {"libraries": {"torch": "2.6.0", "an-engine-of-their-own": "1.0"}}),
         ("model", {"model": "gpt2"}),
         ("model", {"random_weights": True}),
         ("corpus", {"corpus": "another"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,25 +14,21 @@ import torch
 from transformers.cache_utils import DynamicCache, StaticCache
 
 from llm_bench_fixtures.measure.equivalence import (
-    TOLERANCES,
-    Arithmetic,
     Change,
-    Comparison,
     Equivalence,
-    Verdict,
+    EquivalenceCheck,
+    EquivalenceVerdict,
     Way,
-    arithmetic,
     check_equivalence,
     logit_scale,
     summarize,
 )
-from llm_bench_fixtures.models.device import ResolvedPrecision
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
-from llm_bench_fixtures.models.variants import CATALOGUE, Precision
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds
 
-ModelAround = Callable[[Any], LoadedModel]
+ModelAround = Callable[[Any], TransformersModel]
 MakeRequest = Callable[..., LoadRequest]
 
 TOLERANCE = TOLERANCES[Arithmetic.FLOAT32]
@@ -78,13 +74,18 @@ class ScriptedModel:
         return SimpleNamespace(logits=torch.tensor(script.logits[0]).expand(*input_ids.shape, -1))
 
 
-def check(model: LoadedModel, way: Way) -> Equivalence:
-    return Comparison(model, PROMPTS, 3).check(way)
+def with_caches(model: TransformersModel, *kinds: CacheKind) -> TransformersModel:
+    """The model as one that can generate with those caches only."""
+    return replace(model, facts=replace(model.facts, cache_kinds=frozenset(kinds)))
+
+
+def check(model: TransformersModel, way: Way) -> Equivalence:
+    return EquivalenceCheck(model, PROMPTS, 3).check(way)
 
 
 @pytest.mark.parametrize("way", Way)
 def test_a_way_that_changes_nothing(way: Way, model_around: ModelAround) -> None:
-    assert check(model_around(ScriptedModel()), way) == Equivalence(way, Verdict.EQUAL)
+    assert check(model_around(ScriptedModel()), way) == Equivalence(way, EquivalenceVerdict.EQUAL)
 
 
 OTHER = Script((1, 0, 1), (LOGITS, (1.0, 0.0, -1.0), LOGITS))
@@ -98,29 +99,29 @@ def test_a_way_that_changes_the_second_token_by_one_nat(way: Way, name: str, mod
     """The logits of tokens 0 and 1, which are 0 and 1, change places; the top one is 1 from zero and the median."""
     found = {item.way: item for item in check_equivalence(model_around(ScriptedModel(**{name: OTHER})), PROMPTS, 3)}
     assert found.pop(way) == Equivalence(
-        way, Verdict.DIVERGES, prompt=0, token=1, gap=pytest.approx(1.0), tolerance=TOLERANCE
+        way, EquivalenceVerdict.DIVERGES, prompt=0, token=1, gap=pytest.approx(1.0), tolerance=TOLERANCE
     )
-    assert {equivalence.verdict for equivalence in found.values()} == {Verdict.EQUAL}
+    assert {equivalence.verdict for equivalence in found.values()} == {EquivalenceVerdict.EQUAL}
 
 
 def test_the_gap_is_that_of_the_log_probabilities(model_around: ModelAround) -> None:
     """Of two tokens, 3/4 and 1/4 against 7/8 and 1/8: the second one's falls by log 2. The third one is impossible."""
     plain, other = ([math.log(share), math.log(1 - share), -math.inf] for share in (3 / 4, 7 / 8))
     scripts = {"plain": Script((0,), (plain,)), "off": Script((0,), (other,))}
-    found = Comparison(model_around(ScriptedModel(**scripts)), PROMPTS, 1).check(Way.CACHE)
+    found = EquivalenceCheck(model_around(ScriptedModel(**scripts)), PROMPTS, 1).check(Way.CACHE)
     assert found.gap == pytest.approx(math.log(2))
 
 
 def test_logits_that_all_move_by_the_same_change_nothing(model_around: ModelAround) -> None:
     """They are the same probabilities."""
     higher = Script(PLAIN, ((7.0, 8.0, 6.0),) * 3)
-    assert check(model_around(ScriptedModel(off=higher)), Way.CACHE).verdict is Verdict.EQUAL
+    assert check(model_around(ScriptedModel(off=higher)), Way.CACHE).verdict is EquivalenceVerdict.EQUAL
 
 
 def test_a_probability_that_moves_diverges_though_the_text_stays(model_around: ModelAround) -> None:
     moved = Script(PLAIN, (LOGITS, LOGITS, (0.5, 1.0, -1.0)))
     found = check(model_around(ScriptedModel(batch=moved)), Way.BATCH)
-    assert (found.verdict, found.prompt, found.token) == (Verdict.DIVERGES, 0, None)
+    assert (found.verdict, found.prompt, found.token) == (EquivalenceVerdict.DIVERGES, 0, None)
     assert found.sentence.startswith("batch changes the probabilities of prompt 1, though not its text, by 0.")
 
 
@@ -129,17 +130,17 @@ def test_what_comes_after_the_first_token_that_differs_is_not_compared(model_aro
     later = Script((0, 0, 0), ((1.0, 1.0, -1.0), (9.0, 0.0, 0.0), (9.0, 0.0, 0.0)))
     plain = Script((1, 1, 1), ((1.0, 1.0, -1.0), LOGITS, LOGITS))
     found = check(model_around(ScriptedModel(plain, off=later)), Way.CACHE)
-    assert (found.verdict, found.token, found.gap) == (Verdict.TIE, 0, 0.0)
+    assert (found.verdict, found.token, found.gap) == (EquivalenceVerdict.TIE, 0, 0.0)
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.9, Verdict.TIE), (1.1, Verdict.DIVERGES)])
+@pytest.mark.parametrize(("share", "verdict"), [(0.9, EquivalenceVerdict.TIE), (1.1, EquivalenceVerdict.DIVERGES)])
 def test_a_text_that_changes_within_the_tolerance_is_a_tie(
-    share: float, verdict: Verdict, model_around: ModelAround
+    share: float, verdict: EquivalenceVerdict, model_around: ModelAround
 ) -> None:
     """Two tokens at 8, of which one moves to 8 + 2x: it gains x and the other one loses x. The scale is 8 to 1e-4."""
     move = share * TOLERANCE * 8
     plain, other = Script((1,), ((8.0, 8.0, -8.0),)), Script((0,), ((8.0 + 2 * move, 8.0, -8.0),))
-    found = Comparison(model_around(ScriptedModel(plain, off=other)), PROMPTS, 1).check(Way.CACHE)
+    found = EquivalenceCheck(model_around(ScriptedModel(plain, off=other)), PROMPTS, 1).check(Way.CACHE)
     assert (found.verdict, found.token) == (verdict, 0)
     assert found.gap == pytest.approx(move, rel=1e-2)
     assert found.tolerance == pytest.approx(8 * TOLERANCE)
@@ -148,7 +149,7 @@ def test_a_text_that_changes_within_the_tolerance_is_a_tie(
 def test_right_padding_is_compared_by_the_next_token(model_around: ModelAround) -> None:
     """The logits of tokens 1 and 2, which are 1 and -1, change places."""
     found = check(model_around(ScriptedModel(right=Script(logits=((0.0, -1.0, 1.0),)))), Way.RIGHT_PADDING)
-    assert (found.verdict, found.prompt, found.token) == (Verdict.DIVERGES, 0, 0)
+    assert (found.verdict, found.prompt, found.token) == (EquivalenceVerdict.DIVERGES, 0, 0)
     assert found.gap == pytest.approx(2.0)
 
 
@@ -156,39 +157,41 @@ def test_the_token_that_would_end_the_text_is_not_the_next_one(model_around: Mod
     """Bug: a model that would rather end the text was said to change its answer; `generate` was told not to end."""
     model = model_around(ScriptedModel(Script((1,), ((2.0, 1.0, -1.0),))))
     model = replace(model, tokenizer=cast(Any, SimpleNamespace(pad_token_id=0, eos_token_id=0)))
-    assert Comparison(model, PROMPTS, 1).check(Way.RIGHT_PADDING).verdict is Verdict.EQUAL
+    assert EquivalenceCheck(model, PROMPTS, 1).check(Way.RIGHT_PADDING).verdict is EquivalenceVerdict.EQUAL
 
 
 def test_logits_that_are_not_numbers_diverge(model_around: ModelAround) -> None:
     module = ScriptedModel(off=Script(PLAIN, ((math.nan,) * 3,) * 3))
     found = check(model_around(module), Way.CACHE)
-    assert (found.verdict, found.prompt, found.gap) == (Verdict.DIVERGES, 0, None)
+    assert (found.verdict, found.prompt, found.gap) == (EquivalenceVerdict.DIVERGES, 0, None)
     assert found.sentence.endswith("though not its text, by no finite number of nats")
 
 
 def test_a_plain_way_of_no_numbers_diverges(model_around: ModelAround) -> None:
     module = ScriptedModel(Script(PLAIN, ((math.nan,) * 3,) * 3))
     found = check(model_around(module), Way.CACHE)
-    assert (found.verdict, found.gap, found.tolerance) == (Verdict.DIVERGES, None, None)
+    assert (found.verdict, found.gap, found.tolerance) == (EquivalenceVerdict.DIVERGES, None, None)
 
 
 def test_a_cache_that_the_model_does_not_have_is_not_supported(model_around: ModelAround) -> None:
-    model = replace(model_around(ScriptedModel()), cache_kinds=frozenset({CacheKind.DYNAMIC}))
+    model = with_caches(model_around(ScriptedModel()), CacheKind.DYNAMIC)
     found = check(model, Way.STATIC_CACHE)
-    assert found == Equivalence(Way.STATIC_CACHE, Verdict.NOT_SUPPORTED, reason="fp32 can't generate with cache static")
+    assert found == Equivalence(
+        Way.STATIC_CACHE, EquivalenceVerdict.NOT_SUPPORTED, reason="fp32 can't generate with cache static"
+    )
     assert found.sentence == "static cache is not supported: fp32 can't generate with cache static"
 
 
 def test_prompts_that_do_not_fit_with_their_padding_are_not_supported(model_around: ModelAround) -> None:
     """Three tokens and five of padding, then three new ones."""
     found = {item.way: item for item in check_equivalence(model_around(ScriptedModel(context=10)), PROMPTS, 3)}
-    assert found[Way.LEFT_PADDING].verdict is Verdict.NOT_SUPPORTED
+    assert found[Way.LEFT_PADDING].verdict is EquivalenceVerdict.NOT_SUPPORTED
     assert "11 tokens, padding and new ones included" in found[Way.LEFT_PADDING].reason
-    assert {found[way].verdict for way in (Way.CACHE, Way.RIGHT_PADDING, Way.BATCH)} == {Verdict.EQUAL}
+    assert {found[way].verdict for way in (Way.CACHE, Way.RIGHT_PADDING, Way.BATCH)} == {EquivalenceVerdict.EQUAL}
 
 
 def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
-    """The greedy settings of LoadedModel.generate, and the logits on top of them."""
+    """The greedy settings of TransformersModel.generate, and the logits on top of them."""
     asked = []
 
     class Asked(ScriptedModel):
@@ -205,14 +208,14 @@ def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
 def test_the_largest_divergence_stands_for_all() -> None:
     changes = [Change(0, 4, 0.3, 1.0), Change(1, 0, 0.05, 1.0), Change(2, 2, 0.9, 1.0)]
     assert summarize(Way.BATCH, changes, 0.1) == Equivalence(
-        Way.BATCH, Verdict.DIVERGES, prompt=2, token=2, gap=0.9, tolerance=0.1
+        Way.BATCH, EquivalenceVerdict.DIVERGES, prompt=2, token=2, gap=0.9, tolerance=0.1
     )
 
 
 def test_a_divergence_stands_before_a_larger_tie() -> None:
     """Three tenths of a scale of 1 are more than four tenths of a scale of 10."""
     found = summarize(Way.BATCH, [Change(0, 4, 0.3, 1.0), Change(1, 0, 0.4, 10.0)], 0.1)
-    assert (found.verdict, found.prompt) == (Verdict.DIVERGES, 0)
+    assert (found.verdict, found.prompt) == (EquivalenceVerdict.DIVERGES, 0)
 
 
 def test_a_divergence_that_changes_the_text_stands_before_one_that_does_not() -> None:
@@ -221,22 +224,22 @@ def test_a_divergence_that_changes_the_text_stands_before_one_that_does_not() ->
 
 
 def test_float_error_that_changes_no_text_is_equal() -> None:
-    assert summarize(Way.BATCH, [Change(0, None, 0.05, 1.0)], 0.1) == Equivalence(Way.BATCH, Verdict.EQUAL)
+    assert summarize(Way.BATCH, [Change(0, None, 0.05, 1.0)], 0.1) == Equivalence(Way.BATCH, EquivalenceVerdict.EQUAL)
 
 
 def test_sentences_count_from_one() -> None:
-    found = Equivalence(Way.LEFT_PADDING, Verdict.DIVERGES, prompt=1, token=2, gap=0.42, tolerance=0.001)
+    found = Equivalence(Way.LEFT_PADDING, EquivalenceVerdict.DIVERGES, prompt=1, token=2, gap=0.42, tolerance=0.001)
     assert found.sentence == "left padding changes token 3 of prompt 2 by 0.42 nats (tolerance 0.001)"
     assert found.short == "diverges: 0.42 nats (tolerance 0.001)"
 
 
 def test_a_tie_says_so() -> None:
-    found = Equivalence(Way.BATCH, Verdict.TIE, prompt=0, token=0, gap=0.0002, tolerance=0.001)
+    found = Equivalence(Way.BATCH, EquivalenceVerdict.TIE, prompt=0, token=0, gap=0.0002, tolerance=0.001)
     assert found.sentence == "batch changes token 1 of prompt 1 by 0.0002 nats (tolerance 0.001), a tie"
 
 
 def test_no_change_says_so() -> None:
-    found = Equivalence(Way.STATIC_CACHE, Verdict.EQUAL)
+    found = Equivalence(Way.STATIC_CACHE, EquivalenceVerdict.EQUAL)
     assert (found.sentence, found.short) == ("static cache changes nothing", "equal")
 
 
@@ -253,58 +256,17 @@ def test_the_scale_of_logits(logits: list[float], scale: float) -> None:
     assert logit_scale(torch.tensor(logits)) == scale
 
 
-@pytest.mark.parametrize(
-    ("variant", "expected"),
-    [
-        ("fp32", Arithmetic.FLOAT32),
-        ("bf16", Arithmetic.BFLOAT16),
-        ("fp16", Arithmetic.FLOAT16),
-        ("autocast-bf16", Arithmetic.BFLOAT16),
-        ("autocast-fp16", Arithmetic.FLOAT16),
-        ("ort-fp32", Arithmetic.FLOAT32),
-        ("ort-int8-dynamic", Arithmetic.INT8_PER_BATCH),
-        ("ort-int8-static", Arithmetic.INT8),
-        ("bnb-int8", Arithmetic.INT8),
-        ("bnb-nf4", Arithmetic.FLOAT32),
-        ("bnb-fp4", Arithmetic.FLOAT32),
-    ],
-)
-def test_each_variant_has_the_tolerance_of_what_it_computes_with(
-    variant: str, expected: Arithmetic, model_around: ModelAround
-) -> None:
-    (found,) = (item for item in CATALOGUE if item.id == variant)
-    precision = ResolvedPrecision(found.precision, found.precision)
-    assert arithmetic(replace(model_around(None), variant=found, precision=precision)) is expected
-
-
-def test_what_fell_back_to_float32_has_its_tolerance(model_around: ModelAround) -> None:
-    (fp16,) = (item for item in CATALOGUE if item.id == "fp16")
-    precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT16, "CPU")
-    assert arithmetic(replace(model_around(None), variant=fp16, precision=precision)) is Arithmetic.FLOAT32
-
-
-def test_products_that_the_backend_rounds_to_bfloat16_have_its_tolerance(model_around: ModelAround) -> None:
-    (nf4,) = (item for item in CATALOGUE if item.id == "bnb-nf4")
-    model = replace(model_around(None), variant=nf4, compute=Precision.BFLOAT16)
-    assert arithmetic(model) is Arithmetic.BFLOAT16
-
-
-def test_every_arithmetic_has_a_tolerance() -> None:
-    assert set(TOLERANCES) == set(Arithmetic)
-    assert TOLERANCES[Arithmetic.FLOAT32] == min(TOLERANCES.values())
-
-
 VARIANTS = ("fp32", "bf16", "autocast-bf16", "ort-fp32", "ort-int8-dynamic", "ort-int8-static", "bnb-int8", "bnb-nf4")
 TORCH_VARIANTS = tuple(name for name in VARIANTS if not name.startswith("ort"))
 NEW_TOKENS = 4  # as many as the suite asks for, of as many prompts
 
 
 @pytest.fixture(scope="module")
-def tiny(request: pytest.FixtureRequest, make_request: MakeRequest) -> LoadedModel:
+def tiny(request: pytest.FixtureRequest, make_request: MakeRequest) -> TransformersModel:
     """The embedded model in the variant that the test is parametrized with."""
     if request.param.startswith("ort"):
         pytest.importorskip("optimum.onnxruntime")
-    return load_variant(make_request(request.param))
+    return load_variant(make_request(request.param)).model
 
 
 def each(names: Sequence[str]) -> pytest.MarkDecorator:
@@ -318,18 +280,18 @@ def unequal(prompts: Prompts) -> tuple[TokenIds, ...]:
 
 @each(VARIANTS)
 def test_the_embedded_model_answers_the_same_however_it_is_run(
-    tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
     found = check_equivalence(tiny, unequal, NEW_TOKENS)
-    assert [item.sentence for item in found if item.verdict is Verdict.DIVERGES] == []
-    unsupported = [item.way for item in found if item.verdict is Verdict.NOT_SUPPORTED]
-    assert unsupported == ([] if CacheKind.STATIC in tiny.cache_kinds else [Way.STATIC_CACHE])
+    assert [item.sentence for item in found if item.verdict is EquivalenceVerdict.DIVERGES] == []
+    unsupported = [item.way for item in found if item.verdict is EquivalenceVerdict.NOT_SUPPORTED]
+    assert unsupported == ([] if CacheKind.STATIC in tiny.facts.cache_kinds else [Way.STATIC_CACHE])
 
 
 @each(["fp32", "ort-fp32"])
-def test_in_float32_not_even_a_tie_is_found(tiny: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:
+def test_in_float32_not_even_a_tie_is_found(tiny: TransformersModel, unequal: tuple[TokenIds, ...]) -> None:
     verdicts = {item.verdict for item in check_equivalence(tiny, unequal, NEW_TOKENS)}
-    assert verdicts <= {Verdict.EQUAL, Verdict.NOT_SUPPORTED}
+    assert verdicts <= {EquivalenceVerdict.EQUAL, EquivalenceVerdict.NOT_SUPPORTED}
 
 
 class Deaf:
@@ -346,41 +308,39 @@ class Deaf:
         return self._module(input_ids=input_ids, attention_mask=torch.ones_like(attention_mask), **how)
 
 
-def verdicts(model: LoadedModel, prompts: Sequence[TokenIds]) -> dict[Way, Verdict]:
+def verdicts(model: TransformersModel, prompts: Sequence[TokenIds]) -> dict[Way, EquivalenceVerdict]:
     return {item.way: item.verdict for item in check_equivalence(model, prompts, NEW_TOKENS)}
 
 
-@dataclass
-class OwnGenerate(LoadedModel):
-    """Of a backend that doesn't generate by its module."""
+class Silent:
+    """A model of a backend that can't show logits while it generates."""
 
-    def generate(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, *_: object, **how: object
-    ) -> torch.Tensor:
-        for _step in range(NEW_TOKENS):
-            token = self.module(input_ids, attention_mask=attention_mask).logits[:, -1:].argmax(-1)
-            input_ids = torch.cat([input_ids, token.to(self.module.device)], dim=1)
-            attention_mask = torch.cat([attention_mask, torch.ones_like(token)], dim=1)
-        return input_ids
+    def __init__(self, model: TransformersModel) -> None:
+        self.variant, self.device, self.facts, self.tokenizer = (
+            model.variant,
+            model.device,
+            model.facts,
+            model.tokenizer,
+        )
+        self.generate, self.logits, self.forget_caches = model.generate, model.logits, model.forget_caches
 
 
-def test_where_no_logits_are_seen_nothing_is_said(tiny_fp32: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:
-    model = OwnGenerate(**{item.name: getattr(tiny_fp32, item.name) for item in fields(tiny_fp32) if item.init})
-    found = check_equivalence(model, unequal, NEW_TOKENS)
-    assert {item.verdict for item in found} == {Verdict.NOT_SUPPORTED}
+def test_where_no_logits_are_seen_nothing_is_said(tiny_fp32: TransformersModel, unequal: tuple[TokenIds, ...]) -> None:
+    found = check_equivalence(cast(Any, Silent(tiny_fp32)), unequal, NEW_TOKENS)
+    assert {item.verdict for item in found} == {EquivalenceVerdict.NOT_SUPPORTED}
     assert found[0].reason == "fp32 shows no logits while it generates"
 
 
 @each(VARIANTS)
-def test_a_mask_that_is_ignored_is_caught(tiny: LoadedModel, unequal: tuple[TokenIds, ...]) -> None:
+def test_a_mask_that_is_ignored_is_caught(tiny: TransformersModel, unequal: tuple[TokenIds, ...]) -> None:
     """Save in right padding, which no earlier token looks at."""
     found = verdicts(replace(tiny, module=Deaf(tiny.module)), unequal)
-    assert (found[Way.LEFT_PADDING], found[Way.BATCH]) == (Verdict.DIVERGES, Verdict.DIVERGES)
-    assert Verdict.DIVERGES not in (found[Way.CACHE], found[Way.STATIC_CACHE], found[Way.RIGHT_PADDING])
+    assert (found[Way.LEFT_PADDING], found[Way.BATCH]) == (EquivalenceVerdict.DIVERGES, EquivalenceVerdict.DIVERGES)
+    assert EquivalenceVerdict.DIVERGES not in (found[Way.CACHE], found[Way.STATIC_CACHE], found[Way.RIGHT_PADDING])
 
 
 @contextmanager
-def altered(model: LoadedModel, alter: Callable[[dict[str, Any]], None]) -> Iterator[LoadedModel]:
+def altered(model: TransformersModel, alter: Callable[[dict[str, Any]], None]) -> Iterator[TransformersModel]:
     """The model with what its forward pass is given changed on the way."""
 
     def before(module: torch.nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -394,9 +354,9 @@ def altered(model: LoadedModel, alter: Callable[[dict[str, Any]], None]) -> Iter
         hook.remove()
 
 
-def without_static_cache(model: LoadedModel) -> LoadedModel:
+def without_static_cache(model: TransformersModel) -> TransformersModel:
     """With one, `generate` hands on a mask of another shape, which the alterations below don't read."""
-    return replace(model, cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}))
+    return with_caches(model, CacheKind.DYNAMIC, CacheKind.OFF)
 
 
 def mask_of(given: dict[str, Any]) -> torch.Tensor:
@@ -416,12 +376,12 @@ def count_positions_from_the_first_column(given: dict[str, Any]) -> None:
 
 @each(TORCH_VARIANTS)
 def test_positions_that_are_not_shifted_for_left_padding_are_caught(
-    tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
     with altered(without_static_cache(tiny), count_positions_from_the_first_column) as model:
         found = verdicts(model, unequal)
-    assert (found[Way.LEFT_PADDING], found[Way.BATCH]) == (Verdict.DIVERGES, Verdict.DIVERGES)
-    assert Verdict.DIVERGES not in (found[Way.CACHE], found[Way.RIGHT_PADDING])
+    assert (found[Way.LEFT_PADDING], found[Way.BATCH]) == (EquivalenceVerdict.DIVERGES, EquivalenceVerdict.DIVERGES)
+    assert EquivalenceVerdict.DIVERGES not in (found[Way.CACHE], found[Way.RIGHT_PADDING])
 
 
 def count_positions_from_the_last_column(given: dict[str, Any]) -> None:
@@ -434,12 +394,12 @@ def count_positions_from_the_last_column(given: dict[str, Any]) -> None:
 
 @each(TORCH_VARIANTS)
 def test_positions_that_are_shifted_for_right_padding_are_caught(
-    tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
     with altered(tiny, count_positions_from_the_last_column) as model:
         found = verdicts(model, unequal)
-    assert found.pop(Way.RIGHT_PADDING) is Verdict.DIVERGES
-    assert Verdict.DIVERGES not in found.values()
+    assert found.pop(Way.RIGHT_PADDING) is EquivalenceVerdict.DIVERGES
+    assert EquivalenceVerdict.DIVERGES not in found.values()
 
 
 def drop_a_cached_position(given: dict[str, Any], kind: type[Any]) -> None:
@@ -454,9 +414,9 @@ def drop_a_cached_position(given: dict[str, Any], kind: type[Any]) -> None:
 @each(TORCH_VARIANTS)
 @pytest.mark.parametrize(("kind", "way"), [(DynamicCache, Way.CACHE), (StaticCache, Way.STATIC_CACHE)])
 def test_a_cache_that_drops_a_position_is_caught(
-    kind: type[Any], way: Way, tiny: LoadedModel, unequal: tuple[TokenIds, ...]
+    kind: type[Any], way: Way, tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
-    if way is Way.STATIC_CACHE and CacheKind.STATIC not in tiny.cache_kinds:
+    if way is Way.STATIC_CACHE and CacheKind.STATIC not in tiny.facts.cache_kinds:
         pytest.skip("no such cache")
     with altered(tiny, lambda given: drop_a_cached_position(given, kind)) as model:
-        assert verdicts(model, unequal)[way] is Verdict.DIVERGES
+        assert verdicts(model, unequal)[way] is EquivalenceVerdict.DIVERGES

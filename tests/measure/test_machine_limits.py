@@ -9,8 +9,8 @@ import psutil
 import pytest
 import torch
 
-from llm_bench_fixtures.measure import limits as ceilings
-from llm_bench_fixtures.measure.limits import measure_ceilings
+from llm_bench_fixtures.measure import limits
+from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.variants import Precision
 
@@ -19,9 +19,9 @@ FLOAT32, FLOAT16, BFLOAT16 = Precision.FLOAT32, Precision.FLOAT16, Precision.BFL
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ceilings, "CPU_BUFFER_BYTES", 1 << 20)
-    monkeypatch.setattr(ceilings, "SMALLEST_MATRIX", 16)
-    monkeypatch.setattr(ceilings, "LARGEST_MATRIX", 64)
+    monkeypatch.setattr(limits, "CPU_BUFFER_BYTES", 1 << 20)
+    monkeypatch.setattr(limits, "SMALLEST_MATRIX", 16)
+    monkeypatch.setattr(limits, "LARGEST_MATRIX", 64)
 
 
 class StepClock:
@@ -37,19 +37,19 @@ class StepClock:
 
 
 def test_a_mebibyte_read_in_10_ms_is_100_mebibytes_a_second(cpu: Device) -> None:
-    assert measure_ceilings(cpu, (), budget_s=1, clock=StepClock()).read_bytes_per_s == pytest.approx(100 * 2**20)
+    assert measure_limits(cpu, (), budget_s=1, clock=StepClock()).read_bytes_per_s == pytest.approx(100 * 2**20)
 
 
 def test_a_product_of_64_in_10_ms_is_2_times_64_cubed_a_hundred_times_a_second(cpu: Device) -> None:
     """No size takes an eighth of the time, so the largest is the last."""
-    found = measure_ceilings(cpu, [FLOAT32], budget_s=1, clock=StepClock())
+    found = measure_limits(cpu, [FLOAT32], budget_s=1, clock=StepClock())
     assert found.matmul_flops_per_s[FLOAT32] == pytest.approx(2 * 64**3 * 100)
 
 
 def test_a_product_that_takes_long_is_large_enough(cpu: Device) -> None:
     """Half a second for the product, of which an eighth are 62.5 ms; each takes 100 ms."""
     clock = StepClock(*itertools.repeat(0.1, 100))
-    found = measure_ceilings(cpu, [FLOAT32], budget_s=1, clock=clock)
+    found = measure_limits(cpu, [FLOAT32], budget_s=1, clock=clock)
     assert found.matmul_flops_per_s[FLOAT32] == pytest.approx(2 * 16**3 * 10)
 
 
@@ -57,11 +57,11 @@ def test_a_limit_is_the_best_run_and_the_first_is_not_counted(cpu: Device) -> No
     """Readings: the share's start, then start and end of each run, and the check of the time left after it."""
     first, slow, fast = (0.01, 0.001), (0.01, 0.05), (0.01, 0.02)
     clock = StepClock(0.01, *first, *slow, 0.01, *fast, 0.01, *slow)
-    assert measure_ceilings(cpu, (), budget_s=0.12, clock=clock).read_bytes_per_s == pytest.approx(2**20 / 0.02)
+    assert measure_limits(cpu, (), budget_s=0.12, clock=clock).read_bytes_per_s == pytest.approx(2**20 / 0.02)
 
 
 def test_there_is_a_figure_however_small_the_budget(cpu: Device) -> None:
-    found = measure_ceilings(cpu, [FLOAT32, BFLOAT16], budget_s=0)
+    found = measure_limits(cpu, [FLOAT32, BFLOAT16], budget_s=0)
     rates = [found.read_bytes_per_s, *found.matmul_flops_per_s.values()]
     assert len(rates) == 3
     assert all(math.isfinite(rate) and rate > 0 for rate in rates)
@@ -69,18 +69,18 @@ def test_there_is_a_figure_however_small_the_budget(cpu: Device) -> None:
 
 def test_the_time_stays_near_the_budget(cpu: Device) -> None:
     clock = StepClock(*itertools.repeat(0.001, 10_000))
-    measure_ceilings(cpu, [FLOAT32, BFLOAT16], budget_s=0.6, clock=clock)
+    measure_limits(cpu, [FLOAT32, BFLOAT16], budget_s=0.6, clock=clock)
     assert clock.now_s == pytest.approx(0.6, abs=0.05)
 
 
 def test_float16_on_a_cpu_has_no_ceiling(cpu: Device) -> None:
-    found = measure_ceilings(cpu, [FLOAT16, FLOAT32, FLOAT32], budget_s=0)
+    found = measure_limits(cpu, [FLOAT16, FLOAT32, FLOAT32], budget_s=0)
     assert set(found.matmul_flops_per_s) == {FLOAT32}
 
 
 def test_no_more_than_an_eighth_of_the_free_memory_is_read(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=8 << 16))
-    assert measure_ceilings(cpu, (), budget_s=0, clock=StepClock()).read_bytes_per_s == pytest.approx(100 << 16)
+    assert measure_limits(cpu, (), budget_s=0, clock=StepClock()).read_bytes_per_s == pytest.approx(100 << 16)
 
 
 def test_each_clock_reading_of_a_run_comes_when_the_device_is_idle() -> None:
@@ -99,12 +99,12 @@ def test_each_clock_reading_of_a_run_comes_when_the_device_is_idle() -> None:
         def release_cached_memory(self) -> None:
             events.append("release")
 
-    measure_ceilings(cast(Device, WatchedDevice()), (), budget_s=0, clock=clock)
+    measure_limits(cast(Device, WatchedDevice()), (), budget_s=0, clock=clock)
     one_run = ["synchronize", "clock", "synchronize", "clock"]
     assert events == ["clock", *one_run, *one_run, "clock", "release"]
 
 
 def test_the_models_own_settings_of_torch_are_left_alone(cpu: Device) -> None:
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    measure_ceilings(cpu, [FLOAT32], budget_s=0)
+    measure_limits(cpu, [FLOAT32], budget_s=0)
     assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before

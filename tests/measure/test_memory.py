@@ -12,7 +12,7 @@ from transformers import DynamicCache, StaticCache
 from llm_bench_fixtures.measure import memory
 from llm_bench_fixtures.measure.memory import MemoryMethod, MemoryPeak, PeakMemory, cache_bytes
 from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
-from llm_bench_fixtures.models.loaded import LoadedModel
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Prompts, Side, pad_batch
 
 MIB = 1 << 20
@@ -144,7 +144,7 @@ POSITION = 4 * 2 * 256 * 4
 
 
 def test_the_dynamic_cache_of_generate_holds_every_position_but_the_last_token(
-    tiny_fp32: LoadedModel, prompts: Prompts
+    tiny_fp32: TransformersModel, prompts: Prompts
 ) -> None:
     batch = pad_batch([prompts.exact(10)] * 3, 10, Side.LEFT, 0, "cpu")
     done = tiny_fp32.module.generate(
@@ -154,7 +154,7 @@ def test_the_dynamic_cache_of_generate_holds_every_position_but_the_last_token(
     assert cache_bytes(done.past_key_values) == 3 * (10 + 4 - 1) * POSITION
 
 
-def test_a_static_cache_has_the_bytes_of_its_whole_buffer(tiny_fp32: LoadedModel) -> None:
+def test_a_static_cache_has_the_bytes_of_its_whole_buffer(tiny_fp32: TransformersModel) -> None:
     cache = StaticCache(config=tiny_fp32.module.config, max_cache_len=32)
     assert cache_bytes(cache) == 0
     with torch.inference_mode():

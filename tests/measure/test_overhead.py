@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llm_bench_fixtures.measure.overhead import instrumentation_ratios
-from llm_bench_fixtures.models.loaded import LoadedModel
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Workload
 
 
@@ -17,7 +17,9 @@ class Clock(Protocol):
     def advance(self, seconds: float) -> None: ...
 
 
-def test_each_pair_is_the_same_call_with_and_without(clock: Clock, model_around: Callable[[Any], LoadedModel]) -> None:
+def test_each_pair_is_the_same_call_with_and_without(
+    clock: Clock, model_around: Callable[[Any], TransformersModel]
+) -> None:
     """A call of 100 ms to which a stopping criterion adds 1 ms for each of two tokens."""
     orders: list[bool] = []
 
@@ -39,7 +41,7 @@ def test_each_pair_is_the_same_call_with_and_without(clock: Clock, model_around:
 
 @pytest.mark.parametrize(("budget_s", "pairs"), [(0.0, 1), (7.0, 3), (100.0, 20)])
 def test_it_ends_when_its_time_is_spent(
-    budget_s: float, pairs: int, clock: Clock, model_around: Callable[[Any], LoadedModel]
+    budget_s: float, pairs: int, clock: Clock, model_around: Callable[[Any], TransformersModel]
 ) -> None:
     """Each pair takes two seconds, and the first isn't counted."""
 

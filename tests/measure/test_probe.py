@@ -8,9 +8,9 @@ import torch
 
 from llm_bench_fixtures.measure import probe
 from llm_bench_fixtures.measure.observation import observe
-from llm_bench_fixtures.measure.probe import Probe, ProbeSize, run_probe
+from llm_bench_fixtures.measure.probe import Probe, ProbeSize, drop_probe, has_probe, run_probe
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loaded import LoadedModel
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Workload
 
 
@@ -33,9 +33,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def model(tiny_fp32: LoadedModel) -> Iterator[LoadedModel]:
+def model(tiny_fp32: TransformersModel) -> Iterator[TransformersModel]:
     yield tiny_fp32
-    tiny_fp32.probe = None
+    drop_probe(tiny_fp32)
 
 
 @pytest.mark.usefixtures("small")
@@ -87,16 +87,16 @@ def test_it_leaves_the_models_settings_of_torch_alone(cpu: Device) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_model_keeps_its_probe(model: LoadedModel) -> None:
-    run_probe(model)
-    first = model.probe
+def test_the_probe_of_a_model_is_allocated_once(model: TransformersModel, monkeypatch: pytest.MonkeyPatch) -> None:
     product_s, read_s = run_probe(model)
-    assert model.probe is first
     assert min(product_s, read_s) > 0
+    monkeypatch.setattr(probe, "Probe", None)
+    run_probe(model)
 
 
 @pytest.mark.usefixtures("small")
-def test_a_pass_for_memory_finds_no_probe(model: LoadedModel) -> None:
+def test_a_pass_for_memory_finds_no_probe(model: TransformersModel) -> None:
     run_probe(model)
+    assert has_probe(model)
     observe(model, Workload(((1, 2, 3),), 2, 1))
-    assert model.probe is None
+    assert not has_probe(model)

@@ -26,14 +26,15 @@ from llm_bench_fixtures.measure.quality import (
     score_windows,
     text_metrics,
 )
-from llm_bench_fixtures.measure.reference import Divergences, divergence_metrics, plan_layout
+from llm_bench_fixtures.measure.reference import Divergences, divergence_metrics
+from llm_bench_fixtures.measure.reference_files import plan_layout
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, strided_windows
-from llm_bench_fixtures.models.loaded import LoadedModel
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.workloads import Corpus, Prompts, TokenIds, Workload, read_corpus
 
-ModelAround = Callable[[Any], LoadedModel]
+ModelAround = Callable[[Any], TransformersModel]
 STRIDED, ROLLING, LLAMA = WindowScheme.STRIDED, WindowScheme.ROLLING, WindowScheme.LLAMA
 SHORT_PLANS = [WindowPlan(STRIDED, 64, 32), WindowPlan(STRIDED, 64, 64), WindowPlan(ROLLING, 64), WindowPlan(LLAMA, 64)]
 
@@ -54,7 +55,7 @@ class ConstantModel:
         return SimpleNamespace(logits=self.logits.expand(*input_ids.shape, -1))
 
 
-def score_texts(model: LoadedModel, texts: Sequence[TokenIds], window: int, stride: int) -> Score:
+def score_texts(model: TransformersModel, texts: Sequence[TokenIds], window: int, stride: int) -> Score:
     return score_windows(model, [piece for ids in texts for piece in strided_windows(ids, window, stride)])
 
 
@@ -157,27 +158,29 @@ def test_groups_hold_every_window_and_are_no_larger_than_the_limit(lengths: list
         assert len(group) * max(lengths[index] - 1 for index in group) <= 4096
 
 
-def plain_nll(model: LoadedModel, ids: TokenIds) -> float:
+def plain_nll(model: TransformersModel, ids: TokenIds) -> float:
     """Summed over the text's tokens but the first, as transformers computes it from labels."""
     row = torch.tensor([ids])
     with torch.inference_mode():
         return float(model.module(input_ids=row, labels=row).loss) * (len(ids) - 1)
 
 
-def test_texts_that_fit_one_window_score_as_one_by_one_with_labels(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_texts_that_fit_one_window_score_as_one_by_one_with_labels(
+    tiny_fp32: TransformersModel, prompts: Prompts
+) -> None:
     texts = prompts.varied()
     expected = sum(plain_nll(tiny_fp32, ids) for ids in texts) / sum(len(ids) - 1 for ids in texts)
     assert score_texts(tiny_fp32, texts, 64, 32).loss == pytest.approx(expected, abs=1e-4)
 
 
-def window_nll(model: LoadedModel, fed: TokenIds, targets: TokenIds) -> float:
+def window_nll(model: TransformersModel, fed: TokenIds, targets: TokenIds) -> float:
     """Summed over the targets, which follow the last of what is fed."""
     row = torch.tensor([fed])
     logits = model.logits(row, torch.ones_like(row))[0, -len(targets) :]
     return float(torch.nn.functional.cross_entropy(logits, torch.tensor(targets), reduction="sum"))
 
 
-def test_a_long_text_scores_as_window_by_window(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_a_long_text_scores_as_window_by_window(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """150 tokens in windows of 64, 32 apart; of every window but the first, the last 32 tokens (here or fewer)."""
     ids = prompts.exact(150)
     total, done = 0.0, 1
@@ -187,13 +190,13 @@ def test_a_long_text_scores_as_window_by_window(tiny_fp32: LoadedModel, prompts:
     assert score_texts(tiny_fp32, [ids], 64, 32).loss == pytest.approx(total / 149, abs=1e-4)
 
 
-def test_a_corpus_scores_as_its_strided_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_a_corpus_scores_as_its_strided_windows(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     texts = ("Once upon a time there was a fox.", "The report is due on Friday.")
     expected = score_texts(tiny_fp32, [prompts.encode(text) for text in texts], 512, 256)
     assert score_corpus(tiny_fp32, Corpus("two sentences", texts), WindowPlan()).metrics["loss"] == expected.loss
 
 
-def test_a_corpus_scores_as_its_rolling_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_a_corpus_scores_as_its_rolling_windows(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """A hundred-odd tokens, 64 at a time after the start token 0; the last ones are given the 64 before the last."""
     text = read_corpus(None).texts[0][:400]
     ids = prompts.encode(text)
@@ -205,7 +208,7 @@ def test_a_corpus_scores_as_its_rolling_windows(tiny_fp32: LoadedModel, prompts:
     assert metrics["bits_per_byte"] == pytest.approx(total / math.log(2) / 400, rel=1e-5)
 
 
-def test_a_corpus_scores_as_its_llama_windows(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_a_corpus_scores_as_its_llama_windows(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """The embedded tokenizer adds no start token, so each chunk is scored as it stands."""
     text = read_corpus(None).texts[0][:400]
     ids = prompts.encode(text)
@@ -217,7 +220,7 @@ def test_a_corpus_scores_as_its_llama_windows(tiny_fp32: LoadedModel, prompts: P
     assert metrics["loss"] == pytest.approx(total / 46, rel=1e-5)
 
 
-def test_a_text_scores_the_same_alone_and_beside_a_longer_one(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_a_text_scores_the_same_alone_and_beside_a_longer_one(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     short, long = prompts.exact(10, start=100), prompts.exact(60)
     together = score_texts(tiny_fp32, [short, long], 64, 32)
     alone = np.concatenate([score_texts(tiny_fp32, [ids], 64, 32).nll for ids in (short, long)])
@@ -225,7 +228,7 @@ def test_a_text_scores_the_same_alone_and_beside_a_longer_one(tiny_fp32: LoadedM
     assert together.tokens == 9 + 59
 
 
-def test_the_order_of_the_texts_changes_nothing(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_the_order_of_the_texts_changes_nothing(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     texts = prompts.varied()
     forward, backward = (score_texts(tiny_fp32, order, 32, 16) for order in (texts, texts[::-1]))
     assert forward.loss == pytest.approx(backward.loss, rel=1e-5)
@@ -298,7 +301,7 @@ def short_corpus_of_four() -> Corpus:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus) -> Path:
+def kept(tmp_path_factory: pytest.TempPathFactory, tiny_fp32: TransformersModel, short_corpus_of_four: Corpus) -> Path:
     folder = tmp_path_factory.mktemp("kept")
     score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), keep=folder)
     return folder
@@ -312,7 +315,7 @@ COMPARED = {
 
 
 def test_the_reference_itself_has_no_comparison(
-    tmp_path: Path, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus
+    tmp_path: Path, tiny_fp32: TransformersModel, short_corpus_of_four: Corpus
 ) -> None:
     metrics = score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), keep=tmp_path).metrics
     assert not COMPARED & set(metrics)
@@ -320,7 +323,7 @@ def test_the_reference_itself_has_no_comparison(
 
 @pytest.mark.parametrize("plan", SHORT_PLANS, ids=str)
 def test_an_identical_model_differs_by_exactly_nothing(
-    plan: WindowPlan, tmp_path: Path, tiny_fp32: LoadedModel, short_corpus_of_four: Corpus
+    plan: WindowPlan, tmp_path: Path, tiny_fp32: TransformersModel, short_corpus_of_four: Corpus
 ) -> None:
     own = score_corpus(tiny_fp32, short_corpus_of_four, plan, keep=tmp_path).metrics
     metrics = score_corpus(tiny_fp32, short_corpus_of_four, plan, compare_with=tmp_path).metrics
@@ -412,7 +415,7 @@ def test_a_token_that_only_the_variant_thinks_impossible_is_an_infinite_divergen
     assert compare_constants(p, q, model_around, tmp_path)["kld_max"] == math.inf
 
 
-def damaged(model: LoadedModel, size: float) -> LoadedModel:
+def damaged(model: TransformersModel, size: float) -> TransformersModel:
     """With noise of `size` standard deviations added to each of its matrices."""
     import copy
 
@@ -426,7 +429,7 @@ def damaged(model: LoadedModel, size: float) -> LoadedModel:
 
 
 def test_more_damage_to_the_weights_moves_the_metrics_further(
-    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, kept: Path
+    tiny_fp32: TransformersModel, short_corpus_of_four: Corpus, kept: Path
 ) -> None:
     runs = [
         score_corpus(damaged(tiny_fp32, size), short_corpus_of_four, WindowPlan(window=64), compare_with=kept).metrics
@@ -441,7 +444,7 @@ def test_more_damage_to_the_weights_moves_the_metrics_further(
 
 
 def test_more_damage_moves_the_outermost_thousandth_and_the_generated_text_further(
-    tiny_fp32: LoadedModel, prompts: Prompts, tmp_path: Path
+    tiny_fp32: TransformersModel, prompts: Prompts, tmp_path: Path
 ) -> None:
     """A thousandth takes a thousand positions."""
     corpus = read_corpus(None)
@@ -465,7 +468,7 @@ def test_more_damage_moves_the_outermost_thousandth_and_the_generated_text_furth
 @pytest.mark.parametrize("size", [0.02, 0.25, 1.0])
 def test_every_sampled_figure_is_exact_to_its_stated_error(
     size: float,
-    tiny_fp32: LoadedModel,
+    tiny_fp32: TransformersModel,
     short_corpus_of_four: Corpus,
     kept: Path,
     tmp_path: Path,
@@ -487,7 +490,7 @@ def test_every_sampled_figure_is_exact_to_its_stated_error(
 
 
 def test_much_damage_lowers_the_mean_probability_of_the_true_token(
-    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, kept: Path
+    tiny_fp32: TransformersModel, short_corpus_of_four: Corpus, kept: Path
 ) -> None:
     """Little damage may raise it: noise makes a model surer of itself, sometimes rightly."""
     some, much = (
@@ -500,7 +503,7 @@ def test_much_damage_lowers_the_mean_probability_of_the_true_token(
 @pytest.mark.parametrize("setting", [("BATCH_TOKENS", 1), ("CHUNK_ELEMENTS", 4096 * 3), ("CHUNK_ELEMENTS", 1)])
 def test_the_size_of_batches_and_chunks_changes_nothing(
     setting: tuple[str, int],
-    tiny_fp32: LoadedModel,
+    tiny_fp32: TransformersModel,
     short_corpus_of_four: Corpus,
     kept: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -513,7 +516,7 @@ def test_the_size_of_batches_and_chunks_changes_nothing(
 
 
 def test_another_text_or_other_windows_are_not_compared(
-    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, kept: Path
+    tiny_fp32: TransformersModel, short_corpus_of_four: Corpus, kept: Path
 ) -> None:
     other = Corpus("four", tuple(text.replace("e", "a", 1) for text in short_corpus_of_four.texts))
     for corpus, plan in ((other, WindowPlan(window=64)), (short_corpus_of_four, WindowPlan(window=32))):
@@ -522,7 +525,7 @@ def test_another_text_or_other_windows_are_not_compared(
 
 
 def test_a_folder_without_a_reference_is_refused(
-    tiny_fp32: LoadedModel, short_corpus_of_four: Corpus, tmp_path: Path
+    tiny_fp32: TransformersModel, short_corpus_of_four: Corpus, tmp_path: Path
 ) -> None:
     with pytest.raises(ReferenceMismatch, match="no reference was kept in"):
         score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), compare_with=tmp_path)

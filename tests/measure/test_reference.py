@@ -13,20 +13,22 @@ import torch
 from llm_bench_fixtures.errors import ReferenceMismatch
 from llm_bench_fixtures.measure.quality import score_chunks
 from llm_bench_fixtures.measure.reference import (
+    Divergences,
+    ReferenceComparison,
+    TailSums,
+    divergence_metrics,
+    probability_metrics,
+    ratio_metrics,
+)
+from llm_bench_fixtures.measure.reference_files import (
     BUDGET_BYTES,
     LEAST_SAMPLES,
     LEAST_TOP,
     ArrayFile,
-    Comparison,
-    Divergences,
     Layout,
     ReferenceWriter,
-    TailSums,
-    divergence_metrics,
     is_kept,
     plan_layout,
-    probability_metrics,
-    ratio_metrics,
 )
 from llm_bench_fixtures.measure.windows import Window
 
@@ -85,7 +87,7 @@ def keep(folder: Path, layout: Layout, logits: torch.Tensor, rows: int = 64) -> 
 
 def compare(folder: Path, logits: torch.Tensor, rows: int = 64) -> dict[str, float]:
     nll = []
-    with Comparison(folder, POSITIONS, VOCABULARY, "digest") as comparison:
+    with ReferenceComparison(folder, POSITIONS, VOCABULARY, "digest") as comparison:
         for chunk in score_chunks(logits, Window((0, *targets()), unscored=1), rows):
             comparison.take(sum(map(len, nll)), chunk)
             nll.append(chunk.nll.numpy().copy())
@@ -156,7 +158,7 @@ def test_sampling_is_unbiased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     q = p + 0.3 * random_logits(2)
     runs = []
     for seed in range(40):
-        monkeypatch.setattr("llm_bench_fixtures.measure.reference.SEED", seed)
+        monkeypatch.setattr("llm_bench_fixtures.measure.reference_files.SEED", seed)
         keep(tmp_path, layout_of(20, 20), p)
         runs.append(compare(tmp_path, q))
     means = np.array([run["kld_mean"] for run in runs])

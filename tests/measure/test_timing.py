@@ -12,12 +12,12 @@ import torch
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure.timing import batches_of, run_round
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Side, TokenIds, Workload, pad_batch
 
 MakeRequest = Callable[..., LoadRequest]
-ModelAround = Callable[[Any], LoadedModel]
+ModelAround = Callable[[Any], TransformersModel]
 WORKLOAD = Workload(((1, 2, 3), (4,), (5, 6, 7, 8)), new_tokens=4, batch_size=2)
 
 
@@ -145,7 +145,7 @@ def test_a_step_that_sleeps_shows_in_the_gaps_and_not_before_the_first_token(
     assert (slow[-1] - slow[0]) / 3 - (usual[-1] - usual[0]) / 3 == pytest.approx(0.002)
 
 
-def test_a_real_step_that_sleeps_is_in_every_gap(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_a_real_step_that_sleeps_is_in_every_gap(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """A sleep is never shorter than it was asked to be, and this one is many times a step of the embedded model; the
     first pass, over the whole prompt, has none.
     """
@@ -199,7 +199,7 @@ def test_a_model_that_stops_early_is_a_mismatch_with_both_counts(model_around: M
         run_round(model_around(CountingModel(missing=1)), WORKLOAD)
 
 
-def greedy(model: LoadedModel, workload: Workload) -> tuple[TokenIds, ...]:
+def greedy(model: TransformersModel, workload: Workload) -> tuple[TokenIds, ...]:
     return run_round(model, workload).continuations
 
 
@@ -210,8 +210,8 @@ def test_every_token_has_its_time_within_the_call(
 ) -> None:
     if variant.startswith("ort"):
         pytest.importorskip("optimum.onnxruntime")
-    model = load_variant(make_request(variant))
-    if cache not in model.cache_kinds:
+    model = load_variant(make_request(variant)).model
+    if cache not in model.facts.cache_kinds:
         pytest.skip("no such cache")
     done = run_round(model, Workload(prompts.varied(3), new_tokens=5, batch_size=2, cache=cache))
     for batch in done.batches:
@@ -222,7 +222,7 @@ def test_every_token_has_its_time_within_the_call(
 
 
 @pytest.fixture(scope="module")
-def unpadded(tiny_fp32: LoadedModel, prompts: Prompts) -> tuple[TokenIds, ...]:
+def unpadded(tiny_fp32: TransformersModel, prompts: Prompts) -> tuple[TokenIds, ...]:
     return greedy(tiny_fp32, Workload(prompts.varied(), new_tokens=12, batch_size=1))
 
 
@@ -232,7 +232,7 @@ def unpadded(tiny_fp32: LoadedModel, prompts: Prompts) -> tuple[TokenIds, ...]:
 def test_left_padding_with_a_mask_changes_no_greedy_token(
     batch_size: int,
     padding: Padding,
-    tiny_fp32: LoadedModel,
+    tiny_fp32: TransformersModel,
     prompts: Prompts,
     unpadded: tuple[TokenIds, ...],
 ) -> None:
@@ -241,12 +241,12 @@ def test_left_padding_with_a_mask_changes_no_greedy_token(
 
 @pytest.mark.parametrize("cache", [CacheKind.STATIC, CacheKind.OFF])
 def test_the_cache_changes_no_greedy_token_in_float32(
-    cache: CacheKind, tiny_fp32: LoadedModel, prompts: Prompts, unpadded: tuple[TokenIds, ...]
+    cache: CacheKind, tiny_fp32: TransformersModel, prompts: Prompts, unpadded: tuple[TokenIds, ...]
 ) -> None:
     assert greedy(tiny_fp32, Workload(prompts.varied(), 12, batch_size=8, cache=cache)) == unpadded
 
 
-def test_left_padding_with_a_mask_changes_no_logit(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_left_padding_with_a_mask_changes_no_logit(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """As `generate` feeds it: positions count from the first token that isn't padding."""
     ids = prompts.exact(20)
     plain, padded = (pad_batch([ids], width, Side.LEFT, 0, "cpu") for width in (20, 33))
@@ -259,6 +259,6 @@ def test_left_padding_with_a_mask_changes_no_logit(tiny_fp32: LoadedModel, promp
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_repeated_round_gives_the_same_tokens(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_a_repeated_round_gives_the_same_tokens(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     workload = Workload(prompts.varied(4), new_tokens=8, batch_size=4)
     assert greedy(tiny_fp32, workload) == greedy(tiny_fp32, workload)

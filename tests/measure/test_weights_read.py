@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest, bytes_read_by_forward
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.transformers import TransformersModel, bytes_read_by_forward
 
 MakeRequest = Callable[..., LoadRequest]
 
@@ -16,23 +16,23 @@ TINY_WEIGHTS = 4096 * 256 + 512 * 256 + 4 * (12 * 256**2 + 9 * 256 + 4 * 256) + 
 POSITION_TABLE = 512 * 256
 
 
-def test_the_position_table_is_only_looked_up_and_the_tied_token_table_read(tiny_fp32: LoadedModel) -> None:
-    assert tiny_fp32.weight_bytes_read == 4 * (TINY_WEIGHTS - POSITION_TABLE)
+def test_the_position_table_is_only_looked_up_and_the_tied_token_table_read(tiny_fp32: TransformersModel) -> None:
+    assert tiny_fp32.facts.weight_bytes_read == 4 * (TINY_WEIGHTS - POSITION_TABLE)
 
 
-def test_bfloat16_reads_half(make_request: MakeRequest, tiny_fp32: LoadedModel) -> None:
-    assert load_variant(make_request("bf16")).weight_bytes_read == (tiny_fp32.weight_bytes_read or 0) // 2
+def test_bfloat16_reads_half(make_request: MakeRequest, tiny_fp32: TransformersModel) -> None:
+    assert load_variant(make_request("bf16")).facts.weight_bytes_read == (tiny_fp32.facts.weight_bytes_read or 0) // 2
 
 
 @pytest.mark.parametrize("variant", ["bnb-int8", "bnb-nf4", "bnb-fp4"])
 def test_quantized_weights_are_read_with_their_scales(
-    variant: str, make_request: MakeRequest, tiny_fp32: LoadedModel
+    variant: str, make_request: MakeRequest, tiny_fp32: TransformersModel
 ) -> None:
     """The tables stay float32; buffers (masks) are in weight_bytes only."""
     pytest.importorskip("bitsandbytes")
-    model = load_variant(make_request(variant))
+    model = load_variant(make_request(variant)).model
     buffers = sum(buffer.nbytes for buffer in tiny_fp32.module.buffers())
-    assert model.weight_bytes_read == model.weight_bytes - buffers - 4 * POSITION_TABLE
+    assert model.facts.weight_bytes_read == model.facts.weight_bytes - buffers - 4 * POSITION_TABLE
 
 
 def test_a_token_table_of_its_own_is_only_looked_up() -> None:

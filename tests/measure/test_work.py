@@ -19,19 +19,12 @@ from transformers import (
     T5Config,
 )
 
-from llm_bench_fixtures.measure.work import (
-    FlopCounter,
-    Observed,
-    RoundFlops,
-    Work,
-    count_work,
-    observe_round,
-    roofline_s,
-    watch_forward_passes,
-)
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
+from llm_bench_fixtures.measure.passes import watch_forward_passes
+from llm_bench_fixtures.measure.work import Observed, Passes, Work, count_work, observe_round, roofline_s
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Workload
 
 MakeRequest = Callable[..., LoadRequest]
@@ -111,7 +104,7 @@ def test_a_model_that_can_not_be_counted_has_no_flops_and_a_reason() -> None:
     assert flops.reason.startswith("the FLOPs of t5 can't be counted: Unrecognized configuration class")
 
 
-def real_flops(model: LoadedModel, workload: Workload) -> int:
+def real_flops(model: TransformersModel, workload: Workload) -> int:
     """Of a real round, counted by torch while it runs, with attention that it can count."""
     with FlopCounterMode(display=False) as counter:
         observe_round(model, workload)
@@ -131,7 +124,7 @@ def flops_of() -> Callable[[PretrainedConfig], FlopCounter]:
     return lambda config: counters.setdefault(config.model_type, FlopCounter(config))
 
 
-def eager(model_around: Callable[[Any], LoadedModel], config: PretrainedConfig) -> LoadedModel:
+def eager(model_around: Callable[[Any], TransformersModel], config: PretrainedConfig) -> TransformersModel:
     module = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     module.generation_config.pad_token_id = 0
     module.generation_config.eos_token_id = 0
@@ -141,7 +134,7 @@ def eager(model_around: Callable[[Any], LoadedModel], config: PretrainedConfig) 
 @pytest.mark.parametrize("cache", CacheKind)
 @pytest.mark.parametrize("config", [GPT2, LLAMA], ids=["gpt2", "llama"])
 def test_a_rounds_flops_are_what_torch_counts_while_the_model_runs(
-    config: PretrainedConfig, cache: CacheKind, model_around: Callable[[Any], LoadedModel], flops_of: FlopsOf
+    config: PretrainedConfig, cache: CacheKind, model_around: Callable[[Any], TransformersModel], flops_of: FlopsOf
 ) -> None:
     """Two batches of different widths, the second one smaller."""
     workload = Workload(((1, 2, 3), (4,), (5, 6, 7, 8, 9)), new_tokens=6, batch_size=2, cache=cache)
@@ -149,7 +142,7 @@ def test_a_rounds_flops_are_what_torch_counts_while_the_model_runs(
     assert found.prefill + found.decode == real_flops(eager(model_around, config), workload)
 
 
-def test_a_window_that_fills_up_midway_is_counted_as_it_is(model_around: Callable[[Any], LoadedModel]) -> None:
+def test_a_window_that_fills_up_midway_is_counted_as_it_is(model_around: Callable[[Any], TransformersModel]) -> None:
     """Steps three to five attend to six positions, not to seven, eight and nine."""
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2}
     config = MistralConfig(vocab_size=101, num_hidden_layers=1, sliding_window=6, **sizes)
@@ -196,9 +189,9 @@ def tiny_flops(tiny_source: ModelSource) -> FlopCounter:
     return FlopCounter(tiny_source.load_config())
 
 
-def measure_work(model: LoadedModel, workload: Workload, flops: FlopCounter) -> Work:
+def measure_work(model: TransformersModel, workload: Workload, flops: FlopCounter) -> Work:
     """Run the workload once, watched and not timed, and count. `flops` is of the model's config."""
-    return count_work(workload, observe_round(model, workload), flops, model.weight_bytes_read)
+    return count_work(workload, observe_round(model, workload), flops, model.facts)
 
 
 @pytest.mark.parametrize(
@@ -210,14 +203,14 @@ def measure_work(model: LoadedModel, workload: Workload, flops: FlopCounter) -> 
     ],
 )
 def test_the_work_of_a_round(
-    cache: CacheKind, held: int, read: int, tiny_fp32: LoadedModel, tiny_flops: FlopCounter
+    cache: CacheKind, held: int, read: int, tiny_fp32: TransformersModel, tiny_flops: FlopCounter
 ) -> None:
     """Six columns and five new tokens: after prefill, four steps attend to 7 to 10 positions of two rows."""
     work = measure_work(tiny_fp32, replace(PAIR, cache=cache), tiny_flops)
     assert (work.batches, work.forward_passes, work.decode_passes) == (1, 5, 4)
     assert (work.prompt_tokens, work.new_tokens) == (9, 10)
     assert (work.cache_bytes, work.cache_bytes_read) == (2 * held * POSITION, 2 * read * POSITION)
-    assert work.weight_bytes_read == tiny_fp32.weight_bytes_read
+    assert work.weight_bytes_read == tiny_fp32.facts.weight_bytes_read
     assert work.flops_reason == ""
 
 
@@ -229,14 +222,14 @@ def test_the_same_workload_is_the_same_work(
     """Whatever ran between: transformers would take the longer one's static cache again."""
     if variant.startswith("bnb"):
         pytest.importorskip("bitsandbytes")
-    model = load_variant(make_request(variant))
+    model = load_variant(make_request(variant)).model
     workload = replace(PAIR, cache=cache)
     first = measure_work(model, workload, tiny_flops)
     measure_work(model, LONGER, tiny_flops)
     assert measure_work(model, workload, tiny_flops) == first
 
 
-def test_forgetting_the_static_cache_makes_the_next_one_fit(tiny_fp32: LoadedModel) -> None:
+def test_forgetting_the_caches_makes_the_next_one_fit(tiny_fp32: TransformersModel) -> None:
     """Transformers' next one is as large as the largest before it."""
     ids = torch.tensor([[1, 2]])
 
@@ -245,24 +238,24 @@ def test_forgetting_the_static_cache_makes_the_next_one_fit(tiny_fp32: LoadedMod
             tiny_fp32.generate(ids, torch.ones_like(ids), new_tokens, CacheKind.STATIC)
         return held[-1]
 
-    tiny_fp32.forget_static_cache()
+    tiny_fp32.forget_caches()
     assert bytes_of_cache(9) == bytes_of_cache(3) == 10 * POSITION
-    tiny_fp32.forget_static_cache()
+    tiny_fp32.forget_caches()
     assert bytes_of_cache(3) == 4 * POSITION
 
 
 def test_an_exported_model_does_the_work_of_the_one_it_is_made_from(
-    make_request: MakeRequest, tiny_fp32: LoadedModel, tiny_flops: FlopCounter
+    make_request: MakeRequest, tiny_fp32: TransformersModel, tiny_flops: FlopCounter
 ) -> None:
     pytest.importorskip("optimum.onnxruntime")
-    exported = load_variant(make_request("ort-fp32"))
+    exported = load_variant(make_request("ort-fp32")).model
     for cache in (CacheKind.DYNAMIC, CacheKind.OFF):
         workload = replace(PAIR, cache=cache)
         assert measure_work(exported, workload, tiny_flops) == measure_work(tiny_fp32, workload, tiny_flops)
 
 
 def test_the_digest_is_of_the_new_tokens_not_of_batching_or_padding(
-    tiny_fp32: LoadedModel, tiny_flops: FlopCounter, prompts: Prompts
+    tiny_fp32: TransformersModel, tiny_flops: FlopCounter, prompts: Prompts
 ) -> None:
     plain = Workload(prompts.varied(4), new_tokens=8, batch_size=1)
     digests = {
@@ -274,14 +267,14 @@ def test_the_digest_is_of_the_new_tokens_not_of_batching_or_padding(
     assert measure_work(tiny_fp32, fewer, tiny_flops).output_digest not in digests
 
 
-def test_work_without_flops_has_the_reason() -> None:
+def test_work_without_flops_has_the_reason(tiny_fp32: TransformersModel) -> None:
     flops = FlopCounter(T5Config())
-    work = count_work(PAIR, Observed(5, 0, 0, ""), flops, None)
+    work = count_work(PAIR, Observed("", Passes(5, 0, 0)), flops, tiny_fp32.facts)
     assert (work.prefill_flops, work.decode_flops) == (None, None)
     assert work.flops_reason == flops.reason != ""
 
 
-def test_watching_leaves_a_torch_module_as_it_was(tiny_fp32: LoadedModel) -> None:
+def test_watching_leaves_a_torch_module_as_it_was(tiny_fp32: TransformersModel) -> None:
     before = set(vars(tiny_fp32.module))
     with pytest.raises(ZeroDivisionError), watch_forward_passes(tiny_fp32.module):
         _ = 1 / 0
@@ -314,7 +307,7 @@ def test_a_model_without_forward_is_not_seen_to_do_anything() -> None:
 
 
 @pytest.fixture
-def compiling(tiny_fp32: LoadedModel) -> Iterator[LoadedModel]:
+def compiling(tiny_fp32: TransformersModel) -> Iterator[TransformersModel]:
     """As on an accelerator: `generate` compiles the decode steps of a static cache; here without making code."""
     config = CompileConfig(backend="eager")
     config._compile_all_devices = True
@@ -326,7 +319,7 @@ def compiling(tiny_fp32: LoadedModel) -> Iterator[LoadedModel]:
     torch.compiler.reset()
 
 
-def test_compiled_passes_are_seen_once_each(compiling: LoadedModel, tiny_flops: FlopCounter) -> None:
+def test_compiled_passes_are_seen_once_each(compiling: TransformersModel, tiny_flops: FlopCounter) -> None:
     workload = replace(PAIR, cache=CacheKind.STATIC)
     compiled = [measure_work(compiling, workload, tiny_flops) for _ in range(2)]
     assert "_compiled_call" in vars(compiling.module)

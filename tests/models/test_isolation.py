@@ -18,8 +18,9 @@ import torch
 from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, WorkerDied, WorkerFailed
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.isolated import IsolatedModel
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
@@ -29,27 +30,27 @@ pytestmark = pytest.mark.slow("each test starts a process that imports torch")
 MakeRequest = Callable[..., LoadRequest]
 
 
-def process_of(_: LoadedModel) -> int:
+def process_of(_: TransformersModel) -> int:
     return os.getpid()
 
 
-def threads_of(_: LoadedModel) -> int:
+def threads_of(_: TransformersModel) -> int:
     return torch.get_num_threads()
 
 
-def fail(_: LoadedModel, message: str) -> None:
+def fail(_: TransformersModel, message: str) -> None:
     raise ZeroDivisionError(message)
 
 
-def fail_in_our_words(_: LoadedModel) -> None:
+def fail_in_our_words(_: TransformersModel) -> None:
     raise IncompleteWeights(["one", "two"])
 
 
-def die(_: LoadedModel) -> None:
+def die(_: TransformersModel) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def leave(_: LoadedModel) -> None:
+def leave(_: TransformersModel) -> None:
     os._exit(3)
 
 
@@ -68,14 +69,18 @@ def test_it_runs_on_as_many_threads(isolated: IsolatedModel) -> None:
     assert isolated.call(threads_of) == torch.get_num_threads()
 
 
-def test_it_gives_the_same_texts_and_facts(isolated: IsolatedModel, tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_it_gives_the_same_texts_and_facts(
+    isolated: IsolatedModel, tiny_fp32: TransformersModel, prompts: Prompts
+) -> None:
     workload = Workload(prompts.varied(3), new_tokens=6, batch_size=2)
     assert isolated.call(run_round, workload).continuations == run_round(tiny_fp32, workload).continuations
     of_the_process = {"load_s": 0.0, "resident_before_load_bytes": 0}
     assert replace(isolated.facts, **of_the_process) == replace(tiny_fp32.facts, **of_the_process)
 
 
-def test_logits_and_generate_are_as_at_hand(isolated: IsolatedModel, tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_logits_and_generate_are_as_at_hand(
+    isolated: IsolatedModel, tiny_fp32: TransformersModel, prompts: Prompts
+) -> None:
     ids = torch.tensor([prompts.exact(9)])
     mask = torch.ones_like(ids)
     torch.testing.assert_close(isolated.logits(ids, mask), tiny_fp32.logits(ids, mask))
@@ -91,7 +96,7 @@ def test_this_process_waits_without_working(isolated: IsolatedModel) -> None:
     assert (after.user + after.system) - (before.user + before.system) < 1.0
 
 
-def sleep(_: LoadedModel, seconds: float) -> None:
+def sleep(_: TransformersModel, seconds: float) -> None:
     time.sleep(seconds)
 
 

@@ -14,11 +14,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, T5Config
 
 from llm_bench_fixtures.errors import LlmBenchError, NoCandidateLoaded
-from llm_bench_fixtures.models import source as models
+from llm_bench_fixtures.models import dummy as models
 from llm_bench_fixtures.models.artifacts import ArtifactStore, file_digest
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest, storage_bytes
-from llm_bench_fixtures.models.loading import load_variant
-from llm_bench_fixtures.models.source import PRESETS, TINY_FOLDER, ModelSource, find_source
+from llm_bench_fixtures.models.candidates import find_source
+from llm_bench_fixtures.models.dummy import PRESETS
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.transformers import TransformersModel, storage_bytes
 from llm_bench_fixtures.options.settings import parse_settings
 
 Find = Callable[..., ModelSource]
@@ -80,8 +82,8 @@ def test_tiny_is_the_embedded_model(find: Find) -> None:
     assert (source.name, source.label, source.folder) == ("tiny", "tiny", TINY_FOLDER)
 
 
-def test_the_embedded_models_context_is_512_tokens(tiny_fp32: LoadedModel) -> None:
-    assert tiny_fp32.context_length == 512
+def test_the_embedded_models_context_is_512_tokens(tiny_fp32: TransformersModel) -> None:
+    assert tiny_fp32.facts.context_length == 512
 
 
 def test_a_local_folder_is_a_candidate(find: Find, folder: Path) -> None:
@@ -272,7 +274,7 @@ def test_a_weights_only_checkpoint_loads_with_the_same_weights(
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
-    loaded = load_variant(make_request("fp32", source=find(folder)))
+    loaded = load_variant(make_request("fp32", source=find(folder))).model
     assert all(torch.equal(loaded.module.state_dict()[name], tensor) for name, tensor in weights.items())
 
 
@@ -357,7 +359,7 @@ def test_dummy_weights_leave_the_sessions_random_numbers_alone(find: Find, small
 
 
 def test_dummy_weights_load_and_run(find: Find, small_preset: str, make_request: Callable[..., LoadRequest]) -> None:
-    loaded = load_variant(make_request("fp32", source=find(small_preset, load_format="dummy")))
+    loaded = load_variant(make_request("fp32", source=find(small_preset, load_format="dummy"))).model
     ids = torch.tensor([[1, 2, 3]])
     assert loaded.logits(ids, torch.ones_like(ids)).shape == (1, 3, 4096)
 
@@ -397,6 +399,6 @@ def test_the_digest_of_a_source_changes_with_its_weights(folder: Path) -> None:
 
 
 def test_a_closed_model_holds_no_module(folder: Path, make_request: Callable[..., LoadRequest]) -> None:
-    loaded = load_variant(make_request("fp32", source=ModelSource("model", folder)))
+    loaded = load_variant(make_request("fp32", source=ModelSource("model", folder))).model
     loaded.close()
     assert loaded.module is None

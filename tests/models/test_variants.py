@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
-from llm_bench_fixtures.models.loading import BACKENDS
+from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.variants import (
-    CATALOGUE,
     Precision,
     Variant,
     is_plain,
@@ -85,29 +84,29 @@ def test_every_base_is_in_the_catalogue_and_is_not_quantized() -> None:
 
 
 def test_no_names_narrow_nothing() -> None:
-    assert narrow((), CATALOGUE) == CATALOGUE
+    assert narrow((), CATALOGUE, CATALOGUE) == CATALOGUE
 
 
 def test_the_group_of_quantized_variants_holds_what_they_are_made_from() -> None:
     variants = select_variants("ort-int8-static,ort-fp32,bnb-nf4,bf16,fp32", CATALOGUE, "fp32")
-    named = [variant.id for variant in narrow(("quantization",), variants)]
+    named = [variant.id for variant in narrow(("quantization",), variants, CATALOGUE)]
     assert named == ["fp32", "ort-int8-static", "ort-fp32", "bnb-nf4"]
 
 
 def test_the_group_of_precisions_is_the_torch_model_in_each_dtype_and_under_autocast() -> None:
-    named = [variant.id for variant in narrow(("precision",), CATALOGUE)]
+    named = [variant.id for variant in narrow(("precision",), CATALOGUE, CATALOGUE)]
     assert named == ["fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"]
 
 
 def test_the_group_of_the_reference_is_the_first_alone() -> None:
-    assert [variant.id for variant in narrow(("reference",), select_variants("fp32,bf16", CATALOGUE, "bf16"))] == [
-        "bf16"
-    ]
+    assert [
+        variant.id for variant in narrow(("reference",), select_variants("fp32,bf16", CATALOGUE, "bf16"), CATALOGUE)
+    ] == ["bf16"]
 
 
 def test_narrowing_to_an_unknown_name_is_refused_with_groups_and_ids() -> None:
     with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, autocast-bf16, "):
-        narrow(("int4",), CATALOGUE)
+        narrow(("int4",), CATALOGUE, CATALOGUE)
 
 
 def test_only_the_torch_model_in_a_dtype_is_plain() -> None:

@@ -9,7 +9,7 @@ from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.gate.allowances import Allowance
 from llm_bench_fixtures.gate.rules import NamedRule
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
-from llm_bench_fixtures.models import options as model_options
+from llm_bench_fixtures.models.backends import bitsandbytes
 from llm_bench_fixtures.models.variants import SPELLINGS, Precision
 from llm_bench_fixtures.options.parsers import LoadFormat, WindowScheme
 from llm_bench_fixtures.options.settings import Settings, parse_settings
@@ -178,10 +178,10 @@ def test_every_row_has_a_field_and_every_field_a_row() -> None:
 @pytest.mark.parametrize(
     ("option", "text", "value"),
     [
-        (model_options.BNB_COMPUTE_DTYPE, None, None),
-        (model_options.BNB_COMPUTE_DTYPE, "bf16", Precision.BFLOAT16),
-        (model_options.BNB_DOUBLE_QUANT, None, False),
-        (model_options.BNB_DOUBLE_QUANT, "1", True),
+        (bitsandbytes.COMPUTE_DTYPE, None, None),
+        (bitsandbytes.COMPUTE_DTYPE, "bf16", Precision.BFLOAT16),
+        (bitsandbytes.DOUBLE_QUANT, None, False),
+        (bitsandbytes.DOUBLE_QUANT, "1", True),
         (gate_options.GATE, None, False),
         (gate_options.RULES, None, ()),
         (gate_options.RULES, "latency_s:5%", (NamedRule("latency_s", "5%"),)),
@@ -199,5 +199,5 @@ def test_a_row_that_stands_with_its_reader_is_read_from_the_same_texts(
 
 def test_a_bad_value_of_such_a_row_is_refused_with_its_flag() -> None:
     with pytest.raises(InvalidSetting) as caught:
-        parse_settings({"bnb_compute_dtype": "int8"}).of(model_options.BNB_COMPUTE_DTYPE)
+        parse_settings({"bnb_compute_dtype": "int8"}).of(bitsandbytes.COMPUTE_DTYPE)
     assert str(caught.value) == f"--llm-bnb-compute-dtype: unknown dtype 'int8'. Known: {', '.join(SPELLINGS)}"

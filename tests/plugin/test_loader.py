@@ -18,6 +18,11 @@ def test_what_is_not_finite_is_left_out_and_named() -> None:
     assert gather([{"loss": inf, "own": 1.0, "another": nan}]) == Quality({"own": 1.0}, (), "not finite: another, loss")
 
 
+def test_what_a_hook_notes_is_kept() -> None:
+    scores = [CorpusScore({}, (), ("first",)), {"own": 1.0}, CorpusScore({}, (), ("second",))]
+    assert gather(scores).notes == ("first", "second")
+
+
 def test_blocks_are_kept_only_where_every_one_is_finite() -> None:
     """Two runs are paired by their blocks, one by one."""
     assert gather([CorpusScore({"loss": 2.0}, (1.0, inf))]) == Quality({"loss": 2.0})

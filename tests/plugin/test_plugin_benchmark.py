@@ -21,9 +21,9 @@ def test_disabled_benchmarks_run_once_and_are_not_measured(bench: Bench) -> None
         test_own="""
         def test_mine(llm_benchmark, llm_model, monkeypatch):
             calls = []
-            generate = llm_model.generate
+            generate = llm_model.model.generate
             counted = lambda *args, **how: calls.append(args) or generate(*args, **how)
-            monkeypatch.setattr(llm_model, "generate", counted)
+            monkeypatch.setattr(llm_model.model, "generate", counted)
             record = llm_benchmark("Hello")
             assert len(calls) == 1
             assert record.rounds_s == ()
@@ -130,9 +130,9 @@ def test_a_slowdown_fails_the_comparison_that_was_asked_for(bench: Bench) -> Non
         import time
 
         def test_mine(llm_benchmark, llm_model, monkeypatch):
-            generate = llm_model.generate
+            generate = llm_model.model.generate
             slow = lambda *args, **how: time.sleep({seconds}) or generate(*args, **how)
-            monkeypatch.setattr(llm_model, "generate", slow)
+            monkeypatch.setattr(llm_model.model, "generate", slow)
             llm_benchmark("Hello")
         """
     bench.write(test_own=test.format(seconds=0))

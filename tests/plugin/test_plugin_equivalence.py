@@ -22,10 +22,11 @@ import pytest, torch
 
 @pytest.fixture(scope="session", autouse=True)
 def deaf(llm_model):
-    generate = llm_model.module.generate
+    module = llm_model.model.module
+    generate = module.generate
     def without_mask(ids, attention_mask, **how):
         return generate(ids, attention_mask=torch.ones_like(attention_mask), **how)
-    llm_model.module.generate = without_mask
+    module.generate = without_mask
 """
 
 
@@ -63,12 +64,15 @@ def test_a_way_that_the_model_does_not_have_is_skipped_with_its_reason(bench: Be
     bench.write(
         test_own=SUITE,
         conftest="""
+        from dataclasses import replace
+
         import pytest
         from llm_bench_fixtures import CacheKind
 
         @pytest.fixture(scope="session", autouse=True)
         def no_static_cache(llm_model):
-            llm_model.cache_kinds = frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
+            kinds = frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
+            llm_model.model.facts = replace(llm_model.model.facts, cache_kinds=kinds)
         """,
     )
     result = bench.run("-rs")

@@ -34,13 +34,13 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def planted(llm_model, monkeypatch):
-    generate = llm_model.generate
+    generate = llm_model.model.generate
 
     def worse(*args, **how):
         {work}
         return generate(*args, **how)
 
-    monkeypatch.setattr(llm_model, "generate", worse)
+    monkeypatch.setattr(llm_model.model, "generate", worse)
 """
 SLOWDOWN = PLANTED.format(
     work="import hashlib; hashlib.pbkdf2_hmac('sha256', b'real work', b'that needs no memory', 60_000)"

@@ -20,7 +20,7 @@ METRICS_CONFTEST = """
         ]
 
     def pytest_llm_bench_measure(config, model, record):
-        assert model.module is not None
+        assert model.call(lambda itself: itself.module) is not None
         assert len(record.rounds_s) == 2
         return {"letters": 1234, "not_a_number": float("nan")}
 
@@ -83,13 +83,14 @@ def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
         """,
         my_backend="""
         from dataclasses import replace
+        from llm_bench_fixtures.models.backend import Backend
         from llm_bench_fixtures.models.backends import torch as usual
 
-        def check(variant, device):
-            pass
-
         def load(request):
-            return replace(usual.load(request), label="my way")
+            model = usual.load(request)
+            return replace(model, facts=replace(model.facts, label="my way"))
+
+        BACKEND = Backend(load)
         """,
     )
     assert own_suite.run("--llm-variants", "fp32,mine").ret == 0
@@ -123,14 +124,11 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
         """,
         my_backend="""
         import time
-        from dataclasses import replace
+        from llm_bench_fixtures.models.backend import Backend
         from llm_bench_fixtures.models.backends import torch as usual
 
-        def check(variant, device):
-            pass
-
         def load(request):
-            model = replace(usual.load(request), label=request.variant.id)
+            model = usual.load(request)
             generate = model.generate
 
             def slow_generate(*args, **how):
@@ -140,6 +138,8 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
             if request.variant.id == "mine-slow":
                 model.generate = slow_generate
             return model
+
+        BACKEND = Backend(load)
         """,
     )
     assert own_suite.run("--llm-variants", "mine-quick,mine-slow").ret == 0

@@ -68,7 +68,7 @@ def test_each_variant_is_loaded_once_and_closed_before_the_next(bench: Bench) ->
         @pytest.mark.parametrize("word", ["Hello", "Good day"])
         class TestClass:
             def test_model(self, word, llm_model):
-                assert llm_model.module is not None
+                assert llm_model.model.module is not None
 
             @pytest.mark.llm_variants("quantization")
             def test_quantized(self, llm_benchmark, word):
@@ -151,8 +151,7 @@ FAILING_CONFTEST = """
         return [Variant(name, "failing_backend", "fails") for name in ("too-big", "no-memory", "broken")]
 """
 FAILING_BACKEND = """
-    def check(variant, device):
-        pass
+    from llm_bench_fixtures.models.backend import Backend
 
     def load(request):
         if request.variant.id == "too-big":
@@ -162,6 +161,8 @@ FAILING_BACKEND = """
         if request.variant.id == "no-memory":
             raise MemoryError
         raise KeyError("a bug of the backend")
+
+    BACKEND = Backend(load)
 """
 
 
@@ -204,7 +205,7 @@ def test_memory_that_runs_out_while_generating_is_an_error_of_that_test_only(ben
         import torch
 
         def test_big(llm_benchmark, llm_model, monkeypatch):
-            monkeypatch.setattr(llm_model, "generate", lambda *args, **how: torch.empty(1 << 50))
+            monkeypatch.setattr(llm_model.model, "generate", lambda *args, **how: torch.empty(1 << 50))
             llm_benchmark("Hello")
 
         def test_usual(llm_benchmark):
@@ -223,8 +224,8 @@ def test_a_model_that_generates_too_little_is_an_error(bench: Bench) -> None:
     bench.write(
         test_own="""
         def test_short(llm_benchmark, llm_model, monkeypatch):
-            generate = llm_model.generate
-            monkeypatch.setattr(llm_model, "generate", lambda *args, **how: generate(*args, **how)[:, :-1])
+            generate = llm_model.model.generate
+            monkeypatch.setattr(llm_model.model, "generate", lambda *args, **how: generate(*args, **how)[:, :-1])
             llm_benchmark("Hello")
         """
     )

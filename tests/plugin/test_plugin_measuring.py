@@ -105,9 +105,11 @@ def test_a_probe_is_run_before_each_timed_round(own_suite: Bench) -> None:
 def test_no_probe_is_run_unless_asked_for(bench: Bench) -> None:
     bench.write(
         test_own="""
+        from llm_bench_fixtures.measure.probe import has_probe
+
         def test_mine(llm_benchmark, llm_model):
             assert llm_benchmark("Hello").probe_s == ()
-            assert llm_model.probe is None
+            assert not llm_model.call(has_probe)
         """
     )
     assert bench.run().ret == 0
@@ -128,16 +130,14 @@ def test_in_a_process_of_its_own_the_probe_is_run_there_and_takes_no_memory_of_t
     bench.write(
         test_own="""
         import pytest
+        from llm_bench_fixtures.measure.probe import has_probe
 
         @pytest.mark.parametrize("time", ["first", "second"])
         def test_mine(llm_benchmark, llm_model, time):
-            assert llm_model.call(holds_probe) == (time == "second")
+            assert llm_model.call(has_probe) == (time == "second")
             record = llm_benchmark("Hello")
             assert len(record.probe_s) == len(record.rounds_s) == 2
-            assert llm_model.call(holds_probe)
-
-        def holds_probe(model):
-            return model.probe is not None
+            assert llm_model.call(has_probe)
         """
     )
     assert bench.run("--llm-probe", "--llm-isolate", "--import-mode=prepend").ret == 0

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.source import TINY_FOLDER
-from llm_bench_fixtures.models.variants import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ def test_tokens_rounds_and_warmup_rounds(bench: Bench) -> None:
         test_own="""
         def test_mine(llm_benchmark, llm_model, monkeypatch):
             calls = []
-            generate = llm_model.generate
+            generate = llm_model.model.generate
             counted = lambda *args, **how: calls.append(args) or generate(*args, **how)
-            monkeypatch.setattr(llm_model, "generate", counted)
+            monkeypatch.setattr(llm_model.model, "generate", counted)
             record = llm_benchmark("Hello")
             assert len(calls) == 5
             assert len(record.rounds_s) == 3

@@ -68,14 +68,14 @@ def test_a_load_of_more_than_two_seconds_is_shown(own_suite: Bench) -> None:
         """,
         slow_backend="""
         import time
+        from llm_bench_fixtures.models.backend import Backend
         from llm_bench_fixtures.models.backends import torch as usual
-
-        def check(variant, device):
-            pass
 
         def load(request):
             time.sleep(2.2)
             return usual.load(request)
+
+        BACKEND = Backend(load)
         """,
     )
     result = own_suite.run("--llm-variants", "slow,fp32")

@@ -59,7 +59,7 @@ def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Benc
 
         def test_mine(llm_benchmark, llm_model, monkeypatch):
             calls = []
-            generate = llm_model.generate
+            generate = llm_model.model.generate
 
             def slow_at_first(*args, **how):
                 calls.append(args)
@@ -67,7 +67,7 @@ def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Benc
                     time.sleep(0.3)
                 return generate(*args, **how)
 
-            monkeypatch.setattr(llm_model, "generate", slow_at_first)
+            monkeypatch.setattr(llm_model.model, "generate", slow_at_first)
             record = llm_benchmark(["Hello", "Good day"], batch_size=1)
             assert len(calls) == 6  # two batches in one warmup round and in two rounds
             assert record.batch_rows == (1, 1)
@@ -85,8 +85,7 @@ def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
         test_fixtures="""
         import pytest
         from llm_bench_fixtures.models.device import Device
-        from llm_bench_fixtures.models.loaded import LoadedModel
-        from llm_bench_fixtures import Record, Status
+        from llm_bench_fixtures import ModelHandle, Record, Status
 
         def test_device(llm_device):
             assert isinstance(llm_device, Device)
@@ -106,12 +105,12 @@ def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
             assert llm_corpus.texts[0].startswith("The keeper climbed")
 
         def test_model(llm_model, llm_device):
-            assert isinstance(llm_model, LoadedModel)
+            assert isinstance(llm_model, ModelHandle)
             assert llm_model.device is llm_device
             assert llm_model.variant.id == "fp32"
             assert llm_model.label == "float32"
             assert llm_model.weight_bytes > 1_000_000
-            assert llm_model.load_s > 0
+            assert llm_model.facts.load_s > 0
             assert llm_model.tokenizer("Hello")["input_ids"]
 
         def test_benchmark(llm_benchmark, llm_prompts, llm_model):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_factory import full_run, make_record, make_run, make_variant, skipped_record
 
-from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.plots import COLOURS, DRAWINGS, MARKERS, Plot, draw_precision, draw_tradeoff, write_plots
 from llm_bench_fixtures.results.metrics import registry

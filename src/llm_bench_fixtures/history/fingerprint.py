@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass
 
+from llm_bench_fixtures.models.backends import LIBRARIES
+from llm_bench_fixtures.models.versions import MEASURING
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.record import Provenance
-
-# The libraries that run models. llm-bench-fixtures is not among them: a commit that changes it is to be judged too.
-LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "bitsandbytes")
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,19 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
     return Fingerprint(
         machine=f"{provenance.hardware}, {count(provenance.threads, 'thread')}, {provenance.platform}",
         process=f"on {provenance.device}, {'each variant apart' if provenance.isolated else 'all in one process'}",
-        libraries=", ".join(f"{name} {versions[name]}" for name in ("python", *LIBRARIES) if name in versions),
+        libraries=", ".join(f"{name} {versions[name]}" for name in _running(versions)),
         model=f"{provenance.model}, random weights" if provenance.random_weights else provenance.model,
         corpus=provenance.corpus,
     )
+
+
+def _running(versions: Collection[str]) -> list[str]:
+    """Those of the named that run models, the package's backends' first; a project's own backend has others.
+
+    llm-bench-fixtures is not among them: a commit that changes it is to be judged too.
+    """
+    known = ("python", *LIBRARIES)
+    return [name for name in known if name in versions] + sorted(set(versions) - {*known, *MEASURING})
 
 
 @dataclass(frozen=True)

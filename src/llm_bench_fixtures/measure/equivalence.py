@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.divergence import first_divergence
-from llm_bench_fixtures.models.variants import Precision, Quantization
+from llm_bench_fixtures.models.model import ShowsLogits
 from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import TokenIds
 
 PADDING = 5  # columns added to the longest prompt
@@ -41,50 +41,34 @@ class Way(StrEnum):
     BATCH = "batch"  # all prompts together, padded on the left where they are unequal
 
 
-class Verdict(StrEnum):
+class EquivalenceVerdict(StrEnum):
     EQUAL = "equal"
     TIE = "tie"  # the text differs, within float error
     DIVERGES = "diverges"
     NOT_SUPPORTED = "not supported"
 
 
-class Arithmetic(StrEnum):
-    """What a model computes with, as far as it bounds how much two orders of the same sums can differ."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    INT8 = "int8"  # activations too, on a scale that is fixed or a token's own
-    INT8_PER_BATCH = "int8 per batch"  # activations too, on a scale that depends on all that runs together
-
-
-# In logit scales (see `logit_scale`); docs/explanation/equivalence.md has the measurements that they stand on.
-TOLERANCES: Mapping[Arithmetic, float] = {
-    Arithmetic.FLOAT32: 1e-4,
-    Arithmetic.FLOAT16: 4e-3,
-    Arithmetic.BFLOAT16: 3e-2,
-    Arithmetic.INT8: 3e-2,
-    Arithmetic.INT8_PER_BATCH: 1e-1,
-}
-
-
 @dataclass(frozen=True)
 class Equivalence:
-    """What became of one way, over all prompts.
-
-    prompt: the one that the way changes most; None where it changes none beyond float error. token: the first one of
-    its continuation that differs; None where its text stays. Both count from 0. gap: the largest change of a likely
-    token's log-probability up to there, in nats; tolerance: what is float error there, in nats; either is None where
-    the logits are not finite. reason: why the way is not supported.
-    """
+    """What became of one way, over all prompts."""
 
     way: Way
-    verdict: Verdict
+    verdict: EquivalenceVerdict
+
     prompt: int | None = None
+    """The prompt that the way changes most, counted from 0. None: it changes none beyond float error."""
+
     token: int | None = None
+    """The first token of that prompt's continuation that differs, counted from 0. None: its text stays."""
+
     gap: float | None = None
+    """The largest change of a likely token's log-probability up to there, in nats. None: the logits are not finite."""
+
     tolerance: float | None = None
+    """What is float error there, in nats. None: the logits are not finite."""
+
     reason: str = ""
+    """Why the way is not supported."""
 
     @property
     def short(self) -> str:
@@ -94,7 +78,7 @@ class Equivalence:
     @property
     def sentence(self) -> str:
         """For people, who count from 1."""
-        if self.verdict is Verdict.NOT_SUPPORTED:
+        if self.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             return f"{self.way} is not supported: {self.reason}"
         if self.prompt is None:
             return f"{self.way} changes nothing"
@@ -102,7 +86,9 @@ class Equivalence:
             what = f"the probabilities of prompt {self.prompt + 1}, though not its text,"
         else:
             what = f"token {self.token + 1} of prompt {self.prompt + 1}"
-        return f"{self.way} changes {what} by {self._amount}" + (", a tie" if self.verdict is Verdict.TIE else "")
+        return f"{self.way} changes {what} by {self._amount}" + (
+            ", a tie" if self.verdict is EquivalenceVerdict.TIE else ""
+        )
 
     @property
     def _amount(self) -> str:
@@ -113,24 +99,30 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class Answer:
-    """tokens: the greedy continuation. logits: (len(tokens), V) float32, those that each token was chosen by."""
+    """What a model makes of one prompt."""
 
     tokens: TokenIds
+    """The greedy continuation."""
+
     logits: torch.Tensor
+    """Those that each token was chosen by: (len(tokens), V) float32."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a way does to one prompt: the step that it changes most, of those with the same text before them.
-
-    token: the first one that differs, if one does. gap: nats, NaN or infinite where the logits are. scale: of the
-    step's logits.
-    """
+    """What a way does to one prompt: the step that it changes most, of those with the same text before them."""
 
     prompt: int
+    """Which prompt, counted from 0."""
+
     token: int | None
+    """The first token that differs, counted from 0. None: none does."""
+
     gap: float
+    """In nats. NaN or infinite where the logits are."""
+
     scale: float
+    """That of the step's logits."""
 
     @property
     def share(self) -> float:
@@ -139,19 +131,19 @@ class Change:
         return math.inf if math.isnan(share) else share
 
 
-def check_equivalence(model: LoadedModel, prompts: Sequence[TokenIds], new_tokens: int) -> tuple[Equivalence, ...]:
+def check_equivalence(model: Model, prompts: Sequence[TokenIds], new_tokens: int) -> tuple[Equivalence, ...]:
     """Every way against the plain one."""
-    comparison = Comparison(model, prompts, new_tokens)
-    return tuple(comparison.check(way) for way in Way)
+    one = EquivalenceCheck(model, prompts, new_tokens)
+    return tuple(one.check(way) for way in Way)
 
 
-class Comparison:
+class EquivalenceCheck:
     """Runs prompts in the plain way, once, and compares other ways with that.
 
     prompts: at least one, each of at least one token; of unequal lengths, so that a batch of them is padded.
     """
 
-    def __init__(self, model: LoadedModel, prompts: Sequence[TokenIds], new_tokens: int) -> None:
+    def __init__(self, model: Model, prompts: Sequence[TokenIds], new_tokens: int) -> None:
         self._model = model
         self._prompts = tuple(prompts)
         self._new_tokens = new_tokens
@@ -159,9 +151,9 @@ class Comparison:
     def check(self, way: Way) -> Equivalence:
         """Compare one way."""
         try:
-            return summarize(way, self.changes(way), TOLERANCES[arithmetic(self._model)])
+            return summarize(way, self.changes(way), self._model.facts.tolerance)
         except WorkloadUnsupported as error:
-            return Equivalence(way, Verdict.NOT_SUPPORTED, reason=str(error))
+            return Equivalence(way, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
 
     def changes(self, way: Way) -> list[Change]:
         """What the way does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
@@ -189,17 +181,16 @@ class Comparison:
 
     def _generate(self, rows: Sequence[TokenIds], width: int, cache: CacheKind) -> list[Answer]:
         """Answers to prompts together, padded on the left to that width."""
-        if cache not in self._model.cache_kinds:
-            raise WorkloadUnsupported(f"{self._model.variant.id} can't generate with cache {cache}")
+        model = self._model
+        if cache not in model.facts.cache_kinds:
+            raise WorkloadUnsupported(f"{model.variant.id} can't generate with cache {cache}")
+        if not isinstance(model, ShowsLogits):
+            raise WorkloadUnsupported(f"{model.variant.id} shows no logits while it generates")
         self._check_fits(width + self._new_tokens)
         batch = self._batch(rows, width, Side.LEFT)
-        scored = WithLogits(self._model.module)
-        model = replace(self._model, module=scored)
-        output = model.generate(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
-        if scored.logits is None:
-            raise WorkloadUnsupported(f"{self._model.variant.id} shows no logits while it generates")
+        output, logits = model.generate_with_logits(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
         texts = output[:, width:].tolist()
-        return [Answer(tuple(text), logits) for text, logits in zip(texts, scored.logits, strict=True)]
+        return [Answer(tuple(text), scored) for text, scored in zip(texts, logits, strict=True)]
 
     def _right_padded(self) -> list[Answer]:
         """The next token of each prompt alone, padded on the right."""
@@ -221,40 +212,14 @@ class Comparison:
         return int(logits.argmax())
 
     def _check_fits(self, tokens: int) -> None:
-        if tokens > self._model.context_length:
+        if tokens > self._model.facts.context_length:
             raise WorkloadUnsupported(
                 f"{tokens} tokens, padding and new ones included, don't fit the model's context of "
-                f"{self._model.context_length}"
+                f"{self._model.facts.context_length}"
             )
 
     def _batch(self, rows: Sequence[TokenIds], width: int, side: Side) -> Batch:
         return pad_batch(rows, width, side, self._model.tokenizer.pad_token_id, self._model.device.name)
-
-
-class WithLogits:
-    """Stands in for a model's module, to keep the logits of `LoadedModel.generate`: (B, new tokens, V) float32.
-
-    None of them where that doesn't call the module's own `generate`, as a backend is free not to.
-    """
-
-    logits: torch.Tensor | None = None
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def generate(self, input_ids: torch.Tensor, **how: Any) -> torch.Tensor:
-        import torch
-
-        output = self._module.generate(input_ids, **how, output_logits=True, return_dict_in_generate=True)
-        self.logits = torch.stack(output.logits, dim=1).float()
-        sequences: torch.Tensor = output.sequences
-        return sequences
-
-    def __call__(self, *args: Any, **how: Any) -> Any:
-        return self._module(*args, **how)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
 
 
 def compare(prompt: int, plain: Answer, other: Answer) -> Change:
@@ -278,31 +243,14 @@ def summarize(way: Way, changes: Sequence[Change], tolerance: float) -> Equivale
     beyond = [change for change in changes if change.share > tolerance]
     ties = [change for change in changes if change.token is not None]
     if not beyond and not ties:
-        return Equivalence(way, Verdict.EQUAL)
+        return Equivalence(way, EquivalenceVerdict.EQUAL)
     worst = max(beyond or ties, key=lambda change: (change.token is not None, change.share))
-    verdict = Verdict.DIVERGES if beyond else Verdict.TIE
+    verdict = EquivalenceVerdict.DIVERGES if beyond else EquivalenceVerdict.TIE
     return Equivalence(way, verdict, worst.prompt, worst.token, _finite(worst.gap), _finite(tolerance * worst.scale))
 
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def arithmetic(model: LoadedModel) -> Arithmetic:
-    """Quantized activations decide; else the dtype that products are computed in."""
-    quantized = {
-        Quantization.ORT_INT8_DYNAMIC: Arithmetic.INT8_PER_BATCH,
-        Quantization.BNB_INT8: Arithmetic.INT8,
-        Quantization.ORT_INT8_STATIC: Arithmetic.INT8,
-    }
-    if model.variant.quantization in quantized:
-        return quantized[model.variant.quantization]
-    dtypes = {
-        Precision.FLOAT32: Arithmetic.FLOAT32,
-        Precision.FLOAT16: Arithmetic.FLOAT16,
-        Precision.BFLOAT16: Arithmetic.BFLOAT16,
-    }
-    return dtypes[model.compute or model.variant.autocast or model.precision.actual]
 
 
 def logit_scale(logits: torch.Tensor) -> torch.Tensor:

@@ -25,16 +25,19 @@ LONG_SHARE = 8  # a product that takes one part in so many of its time is large 
 
 
 @dataclass(frozen=True)
-class Ceilings:
-    """read_bytes_per_s: from memory. matmul_flops_per_s: of matrix products in each precision."""
+class MachineLimits:
+    """How fast the machine is at what models do most."""
 
     read_bytes_per_s: float
+    """From memory."""
+
     matmul_flops_per_s: Mapping[Precision, float]
+    """Of matrix products in each precision."""
 
 
-def measure_ceilings(
+def measure_limits(
     device: Device, precisions: Iterable[Precision], budget_s: float = 2.0, clock: Clock = time.perf_counter
-) -> Ceilings:
+) -> MachineLimits:
     """The best of what fits into about `budget_s` seconds: a limit is what was reached once, not what is usual.
 
     A precision that falls back to another one on the device (float16 on a CPU), or that it can't multiply, is left
@@ -45,7 +48,7 @@ def measure_ceilings(
     try:
         read = _read_bytes_per_s(device, share_s, clock)
         rates = {one: _matmul_flops_per_s(device, one, share_s, clock) for one in wanted}
-        return Ceilings(read, {one: rate for one, rate in rates.items() if rate})
+        return MachineLimits(read, {one: rate for one, rate in rates.items() if rate})
     finally:
         device.release_cached_memory()
 

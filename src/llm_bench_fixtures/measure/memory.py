@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
-from llm_bench_fixtures.models.loaded import storage_bytes
+from llm_bench_fixtures.models.transformers import storage_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,16 +33,19 @@ class MemoryMethod(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryPeak:
-    """The most memory that was taken at any one time during a block.
-
-    resident_bytes: of the process, all that it holds. cuda_*: what torch had handed out to tensors and what it had
-    taken from the device, including what it kept for later; None elsewhere than on CUDA.
-    """
+    """The most memory that was taken at any one time during a block."""
 
     resident_bytes: int
+    """Of the process: all that it holds."""
+
     cuda_allocated_bytes: int | None
+    """What torch had handed out to tensors. None elsewhere than on CUDA."""
+
     cuda_reserved_bytes: int | None
+    """What torch had taken from the device, with what it kept for later. None elsewhere than on CUDA."""
+
     method: MemoryMethod
+    """How resident_bytes was found."""
 
     def rise_over(self, before_bytes: int) -> int:
         """The part of the resident peak above `before_bytes`; 0 where it stayed below."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.memory import MemoryPeak, PeakMemory
+from llm_bench_fixtures.measure.probe import drop_probe
 from llm_bench_fixtures.measure.work import Observed, observe_round
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Workload
 
 
@@ -19,9 +20,9 @@ class Observation:
     peak: MemoryPeak
 
 
-def observe(model: LoadedModel, workload: Workload) -> Observation:
+def observe(model: Model, workload: Workload) -> Observation:
     """Run the workload once more, and watch its forward passes and its memory."""
-    model.probe = None  # what it holds would be counted as the workload's
+    drop_probe(model)  # what it holds would be counted as the workload's
     with PeakMemory(model.device) as memory:
         observed = observe_round(model, workload)
     return Observation(observed, memory.peak)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.measure.timing import Clock, TokenClock, batches_of
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Batch, Workload
 
 
 def instrumentation_ratios(
-    model: LoadedModel, workload: Workload, pairs: int, budget_s: float, clock: Clock = time.perf_counter
+    model: Model, workload: Workload, pairs: int, budget_s: float, clock: Clock = time.perf_counter
 ) -> tuple[float, ...]:
     """Of each pair: seconds of `generate` with its tokens' times taken / seconds without.
 
@@ -33,7 +33,7 @@ def instrumentation_ratios(
     return tuple(ratios[1:])
 
 
-def _generate_s(model: LoadedModel, workload: Workload, batch: Batch, clock: Clock, *, timed: bool) -> float:
+def _generate_s(model: Model, workload: Workload, batch: Batch, clock: Clock, *, timed: bool) -> float:
     model.device.synchronize()
     started = clock()
     on_token = None

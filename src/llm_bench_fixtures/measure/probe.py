@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.limits import ROW_BYTES, fenced_s, matrix_product, memory_read
 from llm_bench_fixtures.measure.timing import Clock
 from llm_bench_fixtures.models.device import DeviceKind
@@ -13,15 +14,18 @@ from llm_bench_fixtures.models.variants import Precision
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
 
 
 @dataclass(frozen=True)
 class ProbeSize:
-    """matrix_rows: of each of the two square float32 matrices that are multiplied. read_bytes: float32 numbers."""
+    """How much the probe works on."""
 
     matrix_rows: int
+    """Of each of the two square float32 matrices that are multiplied."""
+
     read_bytes: int
+    """Of the float32 numbers that are read."""
 
 
 # Runs are compared by these times, so a change of sizes ends the comparison with every run saved before it. They are
@@ -50,9 +54,19 @@ class Probe:
         return fenced_s(self._multiply, self._device, self._clock), fenced_s(self._read, self._device, self._clock)
 
 
-def run_probe(model: LoadedModel) -> tuple[float, float]:
-    """As Probe.run, where the model is; allocated when it is first asked for, and again after a pass for memory."""
-    if model.probe is None:
-        model.probe = Probe(model.device)
-    probe: Probe = model.probe
-    return probe.run()
+_PROBES: KeptForModel[Probe] = KeptForModel()
+
+
+def run_probe(model: Model) -> tuple[float, float]:
+    """As Probe.run, where the model is; allocated when it is first asked for, and again after it was dropped."""
+    return _PROBES.get_or_make(model, lambda: Probe(model.device)).run()
+
+
+def has_probe(model: Model) -> bool:
+    """Whether a probe's memory is allocated for the model."""
+    return _PROBES.get(model) is not None
+
+
+def drop_probe(model: Model) -> None:
+    """Release the probe's memory."""
+    _PROBES.drop(model)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from llm_bench_fixtures.errors import CorpusTooShort
-from llm_bench_fixtures.measure.reference import Comparison, ReferenceWriter, plan_layout
+from llm_bench_fixtures.measure.reference import ReferenceComparison
+from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.workloads import Side, pad_batch
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Corpus
 
 BATCH_TOKENS = 2048  # of one scoring forward pass, padding included
@@ -38,16 +39,19 @@ LARGEST_EXPONENT = 700.0  # of what a float64 holds
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What the model says at consecutive positions of one window, in float32.
-
-    shifted: (n, V) logits less the largest of their row. weights: (n, V) their exponentials, to be overwritten by
-    whoever needs no more of them. norm: (n, 1) the weights' sums. nll: (n,) nats of each target.
-    """
+    """What the model says at consecutive positions of one window, in float32."""
 
     shifted: torch.Tensor
+    """(n, V) logits less the largest of their row."""
+
     weights: torch.Tensor
+    """(n, V) exponentials of `shifted`. Whoever needs no more of them may overwrite them."""
+
     norm: torch.Tensor
+    """(n, 1) sums of the weights."""
+
     nll: torch.Tensor
+    """(n,) nats of each target."""
 
 
 class Observer(Protocol):
@@ -59,9 +63,10 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """nll: negative log-likelihood of each target in nats, float32, in the windows' order."""
+    """What a model makes of windows of a text."""
 
     nll: NDArray[np.float32]
+    """Negative log-likelihood of each target in nats, in the windows' order."""
 
     @property
     def tokens(self) -> int:
@@ -79,14 +84,17 @@ class Score:
 
 @dataclass(frozen=True)
 class CorpusScore:
-    """What is reported of a corpus: quality metrics by name.
-
-    loss_blocks: nats per token of each of up to LOSS_BLOCKS stretches, as long as each other to a token, in order. Two
-    models' blocks over the same text are paired, which tells their difference far more sharply than their losses do.
-    """
+    """What is reported of a corpus."""
 
     metrics: Mapping[str, float]
+    """Quality metrics by name."""
+
     loss_blocks: tuple[float, ...]
+    """Nats per token of each of up to LOSS_BLOCKS stretches, as long as each other to a token, in order. Two models'
+    blocks over the same text are paired, which tells their difference far more sharply than their losses do."""
+
+    notes: tuple[str, ...] = ()
+    """What else the report says of the variant."""
 
 
 def exp_or_inf(exponent: float) -> float:
@@ -94,7 +102,7 @@ def exp_or_inf(exponent: float) -> float:
 
 
 def score_corpus(
-    model: LoadedModel,
+    model: Model,
     corpus: Corpus,
     plan: WindowPlan,
     *,
@@ -107,15 +115,15 @@ def score_corpus(
     the metrics of the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on
     other windows or over another vocabulary.
     """
-    cut = cut_corpus(corpus.texts, model.tokenizer, plan.resolved(model.context_length))
+    cut = cut_corpus(corpus.texts, model.tokenizer, plan.resolved(model.facts.context_length))
     with ExitStack() as opened:
         observers: list[Observer] = []
         comparison = None
         if keep is not None:
-            layout = plan_layout(cut.tokens, model.vocabulary, cut.digest)
+            layout = plan_layout(cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(ReferenceWriter(keep, layout)))
         if compare_with is not None:
-            comparison = Comparison(compare_with, cut.tokens, model.vocabulary, cut.digest)
+            comparison = ReferenceComparison(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(comparison))
         score = score_windows(model, cut.windows, observers)
         metrics = {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
@@ -142,7 +150,7 @@ def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:
     return metrics
 
 
-def score_windows(model: LoadedModel, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
+def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
     """Score every window's targets, in padded batches. Raises CorpusTooShort where there are none."""
     import numpy as np
     import torch
@@ -151,7 +159,7 @@ def score_windows(model: LoadedModel, windows: Sequence[Window], observers: Sequ
     if not total:
         raise CorpusTooShort("there is no token to score")
     nll = np.empty(total, np.float32)
-    most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.vocabulary)
+    most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary)
     with torch.inference_mode():
         for group in group_windows(windows, most_tokens):
             logits = _batch_logits(model, [windows[index] for index in group])
@@ -179,16 +187,16 @@ def group_windows(windows: Sequence[Window], most_tokens: int) -> list[list[int]
     return groups
 
 
-def _batch_logits(model: LoadedModel, windows: Sequence[Window]) -> torch.Tensor:
+def _batch_logits(model: Model, windows: Sequence[Window]) -> torch.Tensor:
     width = max(len(piece.fed) for piece in windows)
     pad = model.tokenizer.pad_token_id
     batch = pad_batch([piece.fed for piece in windows], width, Side.RIGHT, pad, model.device.name)
     return model.logits(batch.input_ids, batch.attention_mask)
 
 
-def _chunk_rows(model: LoadedModel) -> int:
+def _chunk_rows(model: Model) -> int:
     elements = CHUNK_ELEMENTS if model.device.kind is DeviceKind.CPU else ACCELERATOR_CHUNK_ELEMENTS
-    return max(elements // model.vocabulary, 1)
+    return max(elements // model.facts.vocabulary, 1)
 
 
 def score_chunks(logits: torch.Tensor, piece: Window, rows: int) -> Iterator[Chunk]:

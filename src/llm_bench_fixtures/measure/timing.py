@@ -9,39 +9,49 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure.energy import energy_meter
+from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.workloads import make_batches
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.loaded import LoadedModel
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Batch, TokenIds, Workload
 
 Clock = Callable[[], float]
 
+_PREPARED: KeptForModel[tuple[Workload, list[Batch]]] = KeptForModel()
+
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Seconds from a batch's start: until each new token of its rows was ready, and until `generate` had returned."""
+    """Seconds from a batch's start."""
 
     tokens_s: tuple[float, ...]
+    """Until each new token of its rows was ready."""
+
     end_s: float
+    """Until `generate` had returned."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """latency_s: from the first batch's start to the last one's end. continuations: each prompt's new tokens.
-
-    energy_j: what the machine's counters added meanwhile; None where it has none. probe_s: the seconds of the fixed
-    probe run before it; None where there was none.
-    """
+    """One timed run of a workload."""
 
     latency_s: float
+    """From the first batch's start to the last one's end."""
+
     batches: tuple[BatchTimes, ...]
+
     continuations: tuple[TokenIds, ...]
+    """Each prompt's new tokens."""
+
     energy_j: float | None = None
+    """What the machine's counters added meanwhile. None: it has none."""
+
     probe_s: tuple[float, float] | None = None
+    """Seconds of the fixed probe that ran before it. None: there was none."""
 
 
 class TokenClock:
@@ -87,7 +97,7 @@ class TokenClock:
         self._marks.append(event)
 
 
-def run_round(model: LoadedModel, workload: Workload, clock: Clock = time.perf_counter) -> Round:
+def run_round(model: Model, workload: Workload, clock: Clock = time.perf_counter) -> Round:
     """Generate each batch in turn. The device is idle when the first starts and when this returns.
 
     Raises GenerationMismatch unless each prompt got its number of new tokens.
@@ -127,16 +137,17 @@ def check_times(times: Sequence[BatchTimes], new_tokens: int) -> None:
             )
 
 
-def batches_of(model: LoadedModel, workload: Workload) -> list[Batch]:
+def batches_of(model: Model, workload: Workload) -> list[Batch]:
     """The workload's tensors on the model's device; the last workload's are kept, as its rounds follow each other.
 
-    A new workload begins without the static cache that the last one left.
+    A new workload begins without the cache that the last one left.
     """
-    if model.batches is None or model.batches[0] != workload:
-        model.forget_static_cache()
-        pad_token_id = model.tokenizer.pad_token_id
-        model.batches = (workload, make_batches(workload, pad_token_id, model.device.name))
-    return model.batches[1]
+    prepared = _PREPARED.get(model)
+    if prepared is None or prepared[0] != workload:
+        model.forget_caches()
+        prepared = workload, make_batches(workload, model.tokenizer.pad_token_id, model.device.name)
+        _PREPARED.put(model, prepared)
+    return prepared[1]
 
 
 def continuations(outputs: Sequence[torch.Tensor], batches: Sequence[Batch], new_tokens: int) -> tuple[TokenIds, ...]:

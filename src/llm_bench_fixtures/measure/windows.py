@@ -28,9 +28,8 @@ from llm_bench_fixtures.options.parsers import WindowScheme
 from llm_bench_fixtures.workloads import TokenIds
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.workloads import Tokenizer
 
 USUAL_WINDOW = 1024
 
@@ -113,7 +112,7 @@ class CutCorpus:
         return digest.hexdigest()
 
 
-def cut_corpus(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, plan: WindowPlan) -> CutCorpus:
+def cut_corpus(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> CutCorpus:
     """Cut texts by a resolved plan. Raises CorpusTooShort where there is nothing to score."""
     if plan.scheme is WindowScheme.LLAMA:
         texts = ["".join(texts)]
@@ -140,7 +139,7 @@ def count_words(text: str) -> int:
     return len(re.split(r"\s+", text))
 
 
-def _encode(text: str, tokenizer: PreTrainedTokenizerBase, *, special: bool) -> tuple[TokenIds, list[int] | None]:
+def _encode(text: str, tokenizer: Tokenizer, *, special: bool) -> tuple[TokenIds, list[int] | None]:
     """Token ids, and where in the text each one's part ends; None where the tokenizer can't tell.
 
     special: whether to let the tokenizer add its special tokens. Of tokens that share a character, the first has it.
@@ -151,7 +150,7 @@ def _encode(text: str, tokenizer: PreTrainedTokenizerBase, *, special: bool) -> 
     return tuple(encoded["input_ids"]), ends
 
 
-def _cut(ids: TokenIds, tokenizer: PreTrainedTokenizerBase, plan: WindowPlan) -> list[Window]:
+def _cut(ids: TokenIds, tokenizer: Tokenizer, plan: WindowPlan) -> list[Window]:
     if plan.scheme is WindowScheme.ROLLING:
         return rolling_windows(ids, plan.window, start_token(tokenizer))
     if plan.scheme is WindowScheme.LLAMA:
@@ -159,7 +158,7 @@ def _cut(ids: TokenIds, tokenizer: PreTrainedTokenizerBase, plan: WindowPlan) ->
     return strided_windows(ids, plan.window, plan.stride)
 
 
-def start_token(tokenizer: PreTrainedTokenizerBase) -> int:
+def start_token(tokenizer: Tokenizer) -> int:
     """BOS, else EOS. Raises InvalidSetting where the tokenizer has neither."""
     for token in (tokenizer.bos_token_id, tokenizer.eos_token_id):
         if token is not None:
@@ -167,7 +166,7 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> int:
     raise InvalidSetting("--llm-windows rolling needs a start token, and this tokenizer has none")
 
 
-def added_bos(tokenizer: PreTrainedTokenizerBase) -> int | None:
+def added_bos(tokenizer: Tokenizer) -> int | None:
     """The BOS that the tokenizer puts before a text; None where it adds none."""
     bos = tokenizer.bos_token_id
     return int(bos) if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] else None

@@ -22,11 +22,13 @@ Key: TypeAlias = Mapping[str, KeyValue]
 
 @dataclass(frozen=True)
 class Artifact:
-    """A folder of files made once. `note` says whether it was made now or found, in words for the report."""
+    """A folder of files made once."""
 
     folder: Path
     reused: bool
+
     note: str
+    """Whether it was made now or found, in words for the report."""
 
 
 class ArtifactStore:

@@ -22,11 +22,15 @@ class DeviceKind(StrEnum):
 
 @dataclass(frozen=True)
 class Device:
-    """Where the models run. `name` is what torch calls it (`cuda:0`), `hardware` what a person calls it."""
+    """Where the models run."""
 
     kind: DeviceKind
+
     name: str
+    """What torch calls it: `cuda:0`."""
+
     hardware: str
+    """What a person calls it."""
 
     @property
     def index(self) -> int:

@@ -23,21 +23,20 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from llm_bench_fixtures.errors import LlmBenchError, WorkerDied, WorkerFailed
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest, ModelFacts
-from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.backends import find_backend
+from llm_bench_fixtures.models.handle import LocalModel, ModelHandle
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.processes import how_it_ended
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.progress import Phase, Progress
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedTokenizerBase
-
     from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.model import Model, ModelFacts
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.workloads import CacheKind
+    from llm_bench_fixtures.workloads import Tokenizer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,13 +58,14 @@ class Assignment:
     paths: tuple[str, ...]
 
 
-class IsolatedModel:
-    """The handle to a model that is loaded in another process; used like a LoadedModel."""
+class IsolatedModel(ModelHandle):
+    """The handle to a model in another process."""
 
     def __init__(self, request: LoadRequest) -> None:
         """Start the process and load the variant there. Raises what the load raises, or WorkerDied."""
         import torch
 
+        find_backend(request.variant.backend)  # for what this process keeps of it: its libraries, its loggers
         self.variant, self.source, self.device = request.variant, request.source, request.device
         self._progress = request.progress
         assignment = Assignment(
@@ -84,12 +84,12 @@ class IsolatedModel:
         theirs.close()
         try:
             with self._progress.activity(Phase.LOADING, f"loading {self.variant.id} in a process of its own"):
-                self.facts: ModelFacts = self._answer()
+                self.facts = self._answer()
         except BaseException:
             self.close()
             raise
 
-    def call(self, function: Callable[Concatenate[LoadedModel, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What the function makes of the model in its process. Function, arguments and result have to be picklable."""
         try:
             self._connection.send((function, args, kwargs))
@@ -104,31 +104,10 @@ class IsolatedModel:
             raise
         return answer
 
-    def generate(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
-    ) -> torch.Tensor:
-        """As LoadedModel.generate, without the times of the tokens."""
-        return self.call(LoadedModel.generate, input_ids, attention_mask, new_tokens, cache)
-
-    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """As LoadedModel.logits."""
-        return self.call(LoadedModel.logits, input_ids, attention_mask)
-
     @cached_property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        return self.source.load_tokenizer()
-
-    @property
-    def label(self) -> str:
-        return self.facts.label
-
-    @property
-    def weight_bytes(self) -> int:
-        return self.facts.weight_bytes
-
-    @property
-    def context_length(self) -> int:
-        return self.facts.context_length
+    def tokenizer(self) -> Tokenizer:
+        """The source's, where that is what runs: a large one takes a second to hand over. Else the model's own."""
+        return self.source.load_tokenizer() if self.facts.runs_source else super().tokenizer
 
     def close(self) -> None:
         """End the process."""
@@ -165,9 +144,6 @@ class IsolatedModel:
         return WorkerDied(f"{self.variant.id}: the process that it ran in {how}")
 
 
-Model = LoadedModel | IsolatedModel
-
-
 class _ToldProgress(Progress):
     """Tells the other side of each activity, where it is shown."""
 
@@ -189,7 +165,7 @@ def _serve(connection: Connection[Any, Any], assignment: Assignment) -> None:
     """The process: loads its variant, then answers calls until it is told to end or the other side is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other side ends this one
     sys.path[:] = assignment.paths
-    model: LoadedModel | None = None
+    loaded: LocalModel | None = None
 
     def answer(work: Callable[[], object]) -> None:
         try:
@@ -200,25 +176,25 @@ def _serve(connection: Connection[Any, Any], assignment: Assignment) -> None:
             connection.send(("error", _describe_error(error)))
 
     def load() -> ModelFacts:
-        nonlocal model
+        nonlocal loaded
         import torch
 
         torch.set_num_threads(assignment.threads)
         progress = _ToldProgress(connection)
         store = ArtifactStore(assignment.cache_dir, progress)
-        model = load_variant(
+        loaded = load_variant(
             LoadRequest(assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress)
         )
-        return model.facts
+        return loaded.facts
 
-    def run(request: bytes) -> object:
+    def run(model: LocalModel, request: bytes) -> object:
         function, args, kwargs = pickle.loads(request)  # noqa: S301  # the parent's own
-        return function(model, *args, **kwargs)
+        return model.call(function, *args, **kwargs)
 
     with contextlib.suppress(EOFError, OSError):  # the other side is gone
         answer(load)
-        while model is not None and (request := connection.recv_bytes()) != FAREWELL:
-            answer(functools.partial(run, request))
+        while loaded is not None and (request := connection.recv_bytes()) != FAREWELL:
+            answer(functools.partial(run, loaded, request))
 
 
 def _describe_error(error: Exception) -> tuple[type[LlmBenchError], str]:

@@ -1,36 +1,28 @@
-"""The libraries that run models, one module each.
-
-A backend is a module with two functions, and a third where there is much to import:
-
-    check(variant, device)   raises BackendUnavailable where the variant can't run here
-    load(request)            the LoadedModel of request.variant
-    prepare(request)         imports what those need, so that neither load_s nor the load's memory hold that
-"""
+"""Loading a variant: checked, imported, timed, and with one error for every way to run out of memory."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import resident_bytes
+from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
+    from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
-
-BACKENDS = {
-    "torch": "llm_bench_fixtures.models.backends.torch",
-    "onnxruntime": "llm_bench_fixtures.models.backends.onnxruntime",
-    "bitsandbytes": "llm_bench_fixtures.models.backends.bitsandbytes",
-}
+    from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.progress import Progress
 
 # What an allocator says when it fails: torch on CPU and on CUDA, numpy, ONNX Runtime.
 _REQUESTED_BYTES = re.compile(
@@ -39,27 +31,38 @@ _REQUESTED_BYTES = re.compile(
 _FAILED_ALLOCATION = re.compile(r"out of memory|can't allocate memory|unable to allocate|failed to allocate", re.I)
 
 
-class Backend(Protocol):
-    def check(self, variant: Variant, device: Device) -> None: ...
+@dataclass(frozen=True)
+class LoadRequest:
+    """Everything that a backend needs to load one variant."""
 
-    def load(self, request: LoadRequest) -> LoadedModel: ...
+    variant: Variant
+    source: ModelSource
+    """The model of --llm-model: its folder holds weights, config and tokenizer."""
+
+    device: Device
+    """Where it is to run."""
+
+    settings: Settings
+    """All options; `settings.of(option)` for a backend's own."""
+
+    store: ArtifactStore
+    """Where what takes long to make is kept from run to run."""
+
+    progress: Progress
+    """Shows what takes long, and tells its time from the load's."""
 
 
-def find_backend(name: str) -> Backend:
-    """The backend of that short name or dotted path."""
-    return cast(Backend, importlib.import_module(BACKENDS.get(name, name)))
-
-
-def load_variant(request: LoadRequest) -> LoadedModel:
+def load_variant(request: LoadRequest) -> LocalModel:
     """Load a variant, quietly, and time it; what has a phase of its own (imports, making artifacts) isn't in `load_s`.
 
     Raises BackendUnavailable where it can't run here, OutOfMemory where it doesn't fit.
     """
     backend = find_backend(request.variant.backend)
+    require(backend.modules, backend.extra)
     backend.check(request.variant, request.device)
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
-        getattr(backend, "prepare", _nothing)(request)
+        backend.prepare(request)
         request.device.synchronize()  # sets an accelerator up
     request.device.release_cached_memory()
     before_bytes = resident_bytes()
@@ -71,19 +74,21 @@ def load_variant(request: LoadRequest) -> LoadedModel:
     ):
         model = backend.load(request)
         request.device.synchronize()
-    model.resident_before_load_bytes = model.resident_before_load_bytes or before_bytes
-    model.load_s = progress.phase_s[Phase.LOADING] - loading_before_s
-    return model
+    facts = replace(
+        model.facts,
+        configuration=model.facts.configuration or request.variant.id,
+        resident_before_load_bytes=model.facts.resident_before_load_bytes or before_bytes,
+        load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
+    )
+    return LocalModel(model, request.source, facts)
 
 
-def _nothing(_: LoadRequest) -> None: ...
-
-
-def require(modules: Sequence[str], extra: str) -> None:
+def require(modules: Sequence[str], extra: str = "") -> None:
     """Raise BackendUnavailable, with what to install, unless all modules are there; a parent before its submodules."""
     for name in modules:
         if importlib.util.find_spec(name) is None:
-            raise BackendUnavailable(f"{name} is not installed: pip install 'llm-bench-fixtures[{extra}]'")
+            what = f"'llm-bench-fixtures[{extra}]'" if extra else name
+            raise BackendUnavailable(f"{name} is not installed: pip install {what}")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LOGGERS = ("transformers", "optimum", "bitsandbytes", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx")
+from llm_bench_fixtures.models.backends import known_backends
 
 
 @contextmanager
@@ -16,9 +16,9 @@ def quiet_libraries() -> Iterator[None]:
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
-    levels = {name: logging.getLogger(name).level for name in LOGGERS}
+    levels = {name: logging.getLogger(name).level for backend in known_backends() for name in backend.loggers}
     hub_bars, own_bars = not are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
-    for name in LOGGERS:
+    for name in levels:
         logging.getLogger(name).setLevel(logging.ERROR)
     transformers_logging.disable_progress_bar()
     disable_progress_bars()

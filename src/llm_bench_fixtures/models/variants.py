@@ -1,4 +1,4 @@
-"""The ways to run a model: `Variant`, and the catalogue of them. Data, no behaviour."""
+"""The ways to run a model: `Variant`, and how one is chosen by name. Each backend has its own in its file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,6 @@ class Precision(StrEnum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
-
-
-class Quantization(StrEnum):
-    """How the weights are stored in fewer bits."""
-
-    ORT_INT8_DYNAMIC = "int8-dynamic"
-    ORT_INT8_STATIC = "int8-static"
-    BNB_INT8 = "int8"
-    BNB_NF4 = "nf4"
-    BNB_FP4 = "fp4"
 
 
 SPELLINGS: Mapping[str, Precision] = {
@@ -44,50 +34,32 @@ def parse_precision(text: str) -> Precision:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run the model.
-
-    backend: a short name of `llm_bench_fixtures.models.loading`, or the dotted path of a module like those.
-    base: the id of the variant that this one is a cheaper form of; None for one that is nobody's.
-    """
+    """One way to run the model."""
 
     id: str
+    """What people type and tables show."""
+
     backend: str
+    """The short name of one of the package's backends, or the dotted path of a module with one of your own."""
+
     description: str
+    """What it is, in a few words."""
+
     precision: Precision = Precision.FLOAT32
+    """The dtype of its weights, or of what isn't quantized of them."""
+
     autocast: Precision | None = None
-    quantization: Quantization | None = None
+    """The dtype that torch computes in under autocast."""
+
+    quantization: str | None = None
+    """How the weights are stored in fewer bits, in its backend's words. None: they aren't."""
+
     base: str | None = None
+    """The id of the variant that this one is a cheaper form of; None for one that is nobody's."""
 
     def __post_init__(self) -> None:
         if not self.id or any(character in self.id for character in ", []"):
             raise InvalidSetting(f"variant id {self.id!r} must not be empty or hold a comma, space or bracket")
-
-
-CATALOGUE: tuple[Variant, ...] = (
-    Variant("fp32", "torch", "float32 weights"),
-    Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
-    Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
-    Variant("autocast-bf16", "torch", "float32 weights, bfloat16 autocast", autocast=Precision.BFLOAT16),
-    Variant("autocast-fp16", "torch", "float32 weights, float16 autocast", autocast=Precision.FLOAT16),
-    Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime"),
-    Variant(
-        "ort-int8-dynamic",
-        "onnxruntime",
-        "ort-fp32 with int8 weights, activations quantized as they come",
-        quantization=Quantization.ORT_INT8_DYNAMIC,
-        base="ort-fp32",
-    ),
-    Variant(
-        "ort-int8-static",
-        "onnxruntime",
-        "ort-fp32 with int8 weights and activation ranges calibrated beforehand",
-        quantization=Quantization.ORT_INT8_STATIC,
-        base="ort-fp32",
-    ),
-    Variant("bnb-int8", "bitsandbytes", "LLM.int8() weights", quantization=Quantization.BNB_INT8, base="fp32"),
-    Variant("bnb-nf4", "bitsandbytes", "4-bit NormalFloat weights", quantization=Quantization.BNB_NF4, base="fp32"),
-    Variant("bnb-fp4", "bitsandbytes", "4-bit float weights", quantization=Quantization.BNB_FP4, base="fp32"),
-)
 
 
 def select_variants(text: str, catalogue: Sequence[Variant], reference: str) -> tuple[Variant, ...]:
@@ -118,18 +90,18 @@ def is_plain(variant: Variant) -> bool:
     return variant.backend == "torch" and variant.autocast is None and variant.quantization is None
 
 
-def narrow(names: Sequence[str], variants: Sequence[Variant]) -> tuple[Variant, ...]:
+def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequence[Variant]) -> tuple[Variant, ...]:
     """Those of `variants` that are named, by id or as a group: "precision" for the torch model in each dtype and under
     autocast, "quantization" for quantized variants and what they are made from, "reference" for the first one. No
     names: all.
 
-    Raises UnknownName for a name that is neither a group nor an id of the catalogue or of `variants`.
+    Raises UnknownName for a name that is neither a group nor an id of the catalogue.
     """
     if not names:
         return tuple(variants)
     groups = {"precision": _precisions(variants), "quantization": _quantized_and_bases(variants)}
     groups["reference"] = {variant.id for variant in variants[:1]}
-    known = {variant.id for variant in (*CATALOGUE, *variants)}
+    known = {variant.id for variant in catalogue}
     for name in names:
         if name not in known and name not in groups:
             raise UnknownName("variant or group of variants", name, (*groups, *sorted(known)))

@@ -1,25 +1,15 @@
-"""Versions of the libraries that a run's numbers depend on."""
+"""Versions of installed distributions."""
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable
 
-LIBRARIES = (
-    "llm-bench-fixtures",
-    "torch",
-    "transformers",
-    "optimum",
-    "optimum-onnx",
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "bitsandbytes",
-    "pytest",
-    "pytest-benchmark",
-)
+MEASURING = ("llm-bench-fixtures", "pytest", "pytest-benchmark")
+"""What measures, and runs no model."""
 
 
-def installed_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
     """Version by distribution name, of those that are installed."""
     versions = {}
     for name in names:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.observation import Observation
     from llm_bench_fixtures.measure.timing import Round
     from llm_bench_fixtures.measure.work import Observed, Work
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.results.record import MemoryFacts, Record
@@ -33,7 +33,7 @@ class LlmBenchmark:
     """Runs one workload under pytest-benchmark and hands its record to the report."""
 
     def __init__(
-        self, item: pytest.Item, benchmark: Any, model: Model, prompts: Prompts, session: BenchSession
+        self, item: pytest.Item, benchmark: Any, model: ModelHandle, prompts: Prompts, session: BenchSession
     ) -> None:
         self._item = item
         self._benchmark = benchmark
@@ -200,7 +200,7 @@ class LlmBenchmark:
         from llm_bench_fixtures.progress import Phase
 
         with self._session.progress.activity(Phase.COUNTING, "counting the model's operations"):
-            return count_work(workload, observed, self._session.setup.flops, self._model.facts.weight_bytes_read)
+            return count_work(workload, observed, self._session.setup.flops, self._model.facts)
 
     def _memory_facts(self, observation: Observation) -> MemoryFacts:
         from llm_bench_fixtures.results.record import MemoryFacts
@@ -227,7 +227,7 @@ def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(value, TIME_DIGITS) for value in seconds)
 
 
-def check_supported(model: Model, workload: Workload) -> None:
+def check_supported(model: ModelHandle, workload: Workload) -> None:
     """Raise WorkloadUnsupported where the model has no such cache, or too short a context."""
     if workload.cache not in model.facts.cache_kinds:
         raise WorkloadUnsupported(f"{model.variant.id} can't generate with cache {workload.cache}")

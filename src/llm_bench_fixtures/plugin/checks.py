@@ -11,7 +11,7 @@ from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence, Way
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.workloads import TokenIds
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LlmEquivalence:
     """Compares ways to run one model, and hands each outcome to the report."""
 
-    def __init__(self, model: Model, session: BenchSession) -> None:
+    def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model
         self._session = session
         self._found: dict[tuple[tuple[TokenIds, ...], int], dict[Way, Equivalence]] = {}
@@ -29,14 +29,14 @@ class LlmEquivalence:
 
         prompts: token ids of each; of unequal lengths, so that a batch of them is padded.
         """
-        from llm_bench_fixtures.measure.equivalence import Verdict, Way
+        from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, Way
 
         with as_outcomes():
             found = self._compare(tuple(prompts), new_tokens)[Way(way)]
         self._session.results.add_equivalence(self._model.variant.id, found)
-        if found.verdict is Verdict.NOT_SUPPORTED:
+        if found.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             pytest.skip(found.sentence)
-        if found.verdict is Verdict.DIVERGES:
+        if found.verdict is EquivalenceVerdict.DIVERGES:
             pytest.fail(found.sentence, pytrace=False)
         return found
 
@@ -62,7 +62,7 @@ class LlmEquivalence:
 class LlmOverhead:
     """Compares `generate` with and without its tokens' times taken, and hands the outcome to the report."""
 
-    def __init__(self, model: Model, session: BenchSession) -> None:
+    def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model
         self._session = session
 

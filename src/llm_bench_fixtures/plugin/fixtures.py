@@ -14,7 +14,7 @@ from llm_bench_fixtures.plugin.stash import bench_session, is_timing, is_xdist_w
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
     from llm_bench_fixtures.plugin.checks import LlmEquivalence, LlmOverhead
     from llm_bench_fixtures.plugin.session import BenchSession
@@ -41,9 +41,14 @@ def llm_device(llm_session: BenchSession) -> Device:
 
 
 @pytest.fixture(scope="session")
-def llm_prompts(llm_session: BenchSession) -> Prompts:
-    """Prompts in the model's tokens: of exact lengths, of varying lengths, the standard ones, the unusual ones."""
-    return llm_session.setup.prompts
+def llm_prompts(request: pytest.FixtureRequest, llm_session: BenchSession) -> Prompts:
+    """Prompts in the model's tokens: of exact lengths, of varying lengths, the standard ones, the unusual ones.
+
+    In the tokens of the test's own `llm_model`, where it takes that; else in those of --llm-model.
+    """
+    if not hasattr(request, "param"):
+        return llm_session.setup.prompts
+    return llm_session.setup.prompts_of(request.getfixturevalue("llm_model"))
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +64,7 @@ def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
 
 
 @pytest.fixture(scope="session")
-def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[Model]:
+def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iterator[ModelHandle]:
     """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
     with as_outcomes():
         model = llm_session.loader.load(request.param)
@@ -70,7 +75,7 @@ def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iter
 
 
 @pytest.fixture(scope="session")
-def llm_equivalence(llm_model: Model, llm_session: BenchSession) -> LlmEquivalence:
+def llm_equivalence(llm_model: ModelHandle, llm_session: BenchSession) -> LlmEquivalence:
     """Call it with prompts and a way to run them, to check that `llm_model` answers as in the plain way."""
     from llm_bench_fixtures.plugin.checks import LlmEquivalence
 
@@ -81,7 +86,7 @@ def llm_equivalence(llm_model: Model, llm_session: BenchSession) -> LlmEquivalen
 def llm_benchmark(
     request: pytest.FixtureRequest,
     benchmark: Any,
-    llm_model: Model,
+    llm_model: ModelHandle,
     llm_prompts: Prompts,
     llm_session: BenchSession,
 ) -> LlmBenchmark:
@@ -92,7 +97,7 @@ def llm_benchmark(
 
 
 @pytest.fixture
-def llm_overhead(request: pytest.FixtureRequest, llm_model: Model, llm_session: BenchSession) -> LlmOverhead:
+def llm_overhead(request: pytest.FixtureRequest, llm_model: ModelHandle, llm_session: BenchSession) -> LlmOverhead:
     """Call it with a prompt to measure what taking each token's time costs; the report tells the outcome."""
     from llm_bench_fixtures.plugin.checks import LlmOverhead
 

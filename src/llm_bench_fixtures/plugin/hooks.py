@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +24,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_session,
 )
 from llm_bench_fixtures.plugin.internals import terminal_width
-from llm_bench_fixtures.plugin.items import identify, leave_out_overhead, scenarios_of, variant_of
+from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
     DECISION,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from llm_bench_fixtures.measure.quality import CorpusScore
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.workloads import Corpus
 
 MARKERS = (
@@ -127,8 +128,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             variants = selected_variants(metafunc.config, names)
         except pytest.UsageError as error:  # which pytest would show with a traceback here
             raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: llm_variants: {error}") from error
+        names = [name for name in OF_VARIANT if name in metafunc.fixturenames]
+        values = [[variant] * len(names) for variant in variants]
         ids = [variant.id for variant in variants]
-        metafunc.parametrize("llm_model", variants, ids=ids, indirect=True, scope="session")
+        metafunc.parametrize(names, values, ids=ids, indirect=True, scope="session")
 
 
 @pytest.hookimpl(trylast=True)
@@ -212,14 +215,19 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
             terminalreporter.write_line(line)
 
 
-def pytest_llm_bench_score(config: pytest.Config, model: Model, corpus: Corpus) -> CorpusScore:
+def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> CorpusScore:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
+    from llm_bench_fixtures.errors import OtherTokens
     from llm_bench_fixtures.measure.quality import score_corpus
     from llm_bench_fixtures.measure.windows import plan_windows
 
     keep, compare_with = bench_session(config).reference.folders(model.variant)
     plan = plan_windows(settings_of(config))
-    return model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
+    try:
+        return model.call(score_corpus, corpus, plan, keep=keep, compare_with=compare_with)
+    except OtherTokens as error:  # its own quality can be told all the same
+        score = model.call(score_corpus, corpus, plan)
+        return replace(score, notes=(f"not compared with the reference variant: {error}",))
 
 
 @pytest.hookimpl(wrapper=True)

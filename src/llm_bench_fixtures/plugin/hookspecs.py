@@ -10,7 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.quality import CorpusScore
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Record, Run
@@ -29,7 +29,7 @@ def pytest_llm_bench_metrics(config: pytest.Config) -> Sequence[Metric]:  # type
 
 @pytest.hookspec
 def pytest_llm_bench_score(  # type: ignore[empty-body]
-    config: pytest.Config, model: Model, corpus: Corpus
+    config: pytest.Config, model: ModelHandle, corpus: Corpus
 ) -> Mapping[str, float] | CorpusScore:
     """Quality of a loaded variant, by metric name; called once for each. The plugin's own computes the perplexity.
 
@@ -40,7 +40,7 @@ def pytest_llm_bench_score(  # type: ignore[empty-body]
 
 @pytest.hookspec
 def pytest_llm_bench_measure(  # type: ignore[empty-body]
-    config: pytest.Config, model: Model, record: Record
+    config: pytest.Config, model: ModelHandle, record: Record
 ) -> Mapping[str, float]:
     """Further values of one benchmark, by metric name; called after its timed rounds."""
 

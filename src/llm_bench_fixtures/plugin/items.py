@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Record, Scenario, Status
 
 
+OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
+
+
 @dataclass(frozen=True)
 class Identity:
     """test: pytest's node id. case: the parameters other than the variant, as people read them. gate: the changes that
@@ -57,7 +60,7 @@ def identify(item: pytest.Item) -> Identity:
     """The scenario is the one that the marker `llm_scenario` names, or the file's name without `test_`."""
     scenario = _placed_scenario(item).scenario.name
     function = getattr(item, "originalname", item.name).removeprefix("test_")
-    values = [str(value) for name, value in _parameters(item).items() if name != "llm_model"]
+    values = [str(value) for name, value in _parameters(item).items() if name not in OF_VARIANT]
     case = ", ".join([*([function] if function != scenario else []), *values])
     variant = variant_of(item)
     return Identity(item.nodeid, scenario, case, variant.id if variant else "", _gate_marks(item))

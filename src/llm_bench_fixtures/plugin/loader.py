@@ -11,9 +11,9 @@ from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
-from llm_bench_fixtures.models.isolated import IsolatedModel, Model
-from llm_bench_fixtures.models.loaded import LoadRequest
-from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.isolated import IsolatedModel
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.builder import RunBuilder
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
 FIRST_PROMPT_TOKENS = 64  # of the first generate of a process
 MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING)
 
-Scorer = Callable[[Model, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
+Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What is known of a variant's quality. note: why some or all is missing."""
+    """What is known of a variant's quality."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     loss_blocks: tuple[float, ...] = ()
-    note: str = ""
+    missing: str = ""
+    """Why some or all metrics are missing."""
+
+    notes: tuple[str, ...] = ()
+    """What else the report says of the variant."""
 
 
 def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
@@ -50,6 +54,7 @@ def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
         finite,
         blocks if all(map(math.isfinite, blocks)) else (),
         f"not finite: {', '.join(lost)}" if lost else "",
+        tuple(note for part in parts for note in part.notes),
     )
 
 
@@ -62,7 +67,7 @@ class VariantLoader:
         self._score = score
         self.windows: WindowPlan | None = None  # in which the last variant was scored
 
-    def load(self, variant: Variant) -> Model:
+    def load(self, variant: Variant) -> ModelHandle:
         """Load and score a variant; what becomes of it stands in the results, also where this raises."""
         result = VariantResult(
             variant.id,
@@ -84,11 +89,11 @@ class VariantLoader:
             self._setup.device.release_cached_memory()
             raise
 
-    def _load_and_describe(self, variant: Variant, result: VariantResult) -> Model:
+    def _load_and_describe(self, variant: Variant, result: VariantResult) -> ModelHandle:
         setup = self._setup
         _ = setup.limits  # before any model takes its share of the machine
         request = LoadRequest(variant, setup.source, setup.device, setup.settings, setup.store, setup.progress)
-        model: Model = self._isolate(request) if setup.settings.isolate else load_variant(request)
+        model: ModelHandle = self._isolate(request) if setup.settings.isolate else load_variant(request)
         try:
             with translate_out_of_memory(f"scoring {variant.id}"):
                 self._results.add_variant(self._describe(result, model))
@@ -110,7 +115,7 @@ class VariantLoader:
     def _making_s(self) -> float:
         return sum(self._setup.progress.phase_s[phase] for phase in MAKING)
 
-    def _describe(self, result: VariantResult, model: Model) -> VariantResult:
+    def _describe(self, result: VariantResult, model: ModelHandle) -> VariantResult:
         facts, limits = model.facts, self._setup.limits
         first_generate_s = self._first_generate_s(model) if self._setup.settings.isolate else None
         quality = self._quality(model)
@@ -127,24 +132,24 @@ class VariantLoader:
             read_bytes_per_s=limits.read_bytes_per_s if limits else None,
             matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,
             quality=quality.metrics,
-            quality_note=quality.note,
+            quality_note=quality.missing,
             loss_blocks=quality.loss_blocks,
-            notes=(*self._setup.source.notes, *facts.notes),
+            notes=(*self._setup.source.notes, *facts.notes, *quality.notes),
         )
 
-    def _first_generate_s(self, model: Model) -> float | None:
+    def _first_generate_s(self, model: ModelHandle) -> float | None:
         """Of a process that has loaded the model and done nothing else with it yet. None where no prompt fits."""
         new_tokens = self._setup.settings.new_tokens
         tokens = min(FIRST_PROMPT_TOKENS, model.facts.context_length - new_tokens)
         if tokens < 1:
             return None
-        workload = Workload((self._setup.prompts.exact(tokens),), new_tokens, batch_size=1)
+        workload = Workload((self._setup.prompts_of(model).exact(tokens),), new_tokens, batch_size=1)
         with self._setup.progress.counted(Phase.GENERATING):
             return model.call(run_round, workload).latency_s
 
-    def _quality(self, model: Model) -> Quality:
+    def _quality(self, model: ModelHandle) -> Quality:
         if self._setup.source.random_weights:
-            return Quality(note="random weights")
+            return Quality(missing="random weights")
         corpus = self._setup.corpus
         text = f"scoring {model.variant.id} on the {corpus.name}"
         with self._setup.progress.activity(Phase.SCORING, text), quiet_libraries():

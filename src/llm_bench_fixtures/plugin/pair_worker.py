@@ -41,7 +41,7 @@ from llm_bench_fixtures.version import __version__
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.models.isolated import Model
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.workloads import Workload
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Turns:
         self.send(Collected(tests))
         return self._expect(Selected).tests
 
-    def take(self, test: str, model: Model, workload: Workload) -> list[Round]:
+    def take(self, test: str, model: ModelHandle, workload: Workload) -> list[Round]:
         """The rounds that the coordinator counts; the last warmup round if it counts none."""
         from llm_bench_fixtures.paired.affinity import pin_thread
 
@@ -109,12 +109,12 @@ class Turns:
         finally:
             model.call(pin_thread, before)
 
-    def _run(self, model: Model, workload: Workload, tokens_per_turn: int = 0) -> Round:
+    def _run(self, model: ModelHandle, workload: Workload, tokens_per_turn: int = 0) -> Round:
         """One round; without pauses if the model is in another process, which can't pause here."""
         from llm_bench_fixtures.measure.timing import run_round
-        from llm_bench_fixtures.models.loaded import LoadedModel
+        from llm_bench_fixtures.models.handle import LocalModel
 
-        if tokens_per_turn and isinstance(model, LoadedModel):
+        if tokens_per_turn and isinstance(model, LocalModel):
             return model.call(run_round, workload, PausingClock(self._pause, tokens_per_turn))
         return model.call(run_round, workload)
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.measure.energy import energy_meter
-from llm_bench_fixtures.models.versions import installed_versions
+from llm_bench_fixtures.models.backends import known_libraries
+from llm_bench_fixtures.models.versions import MEASURING, installed_versions
 from llm_bench_fixtures.results.record import Provenance
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def provenance_of(
         threads=torch.get_num_threads(),
         platform=platform.platform(),
         python=platform.python_version(),
-        libraries=installed_versions(),
+        libraries=installed_versions((*MEASURING[:1], *known_libraries(), *MEASURING[1:])),
         commit=_known(commit.get("id")),
         branch=_known(commit.get("branch")),
         dirty=bool(commit.get("dirty")),

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
-from llm_bench_fixtures.measure.reference import is_kept
+from llm_bench_fixtures.measure.reference_files import is_kept
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant

@@ -5,16 +5,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.measure.limits import Ceilings, measure_ceilings
-from llm_bench_fixtures.measure.work import FlopCounter
+from llm_bench_fixtures.measure.flops import FlopCounter
+from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.device import Device, resolve_device
-from llm_bench_fixtures.models.source import ModelSource, find_source
+from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.options.settings import Settings
 
 
@@ -35,18 +37,19 @@ class Setup:
         return device
 
     @cached_property
-    def limits(self) -> Ceilings | None:
+    def limits(self) -> MachineLimits | None:
         """How fast this machine is at best; None where --llm-limits-time is 0."""
         budget_s = self.settings.limits_time
         if not budget_s:
             return None
-        with self.progress.activity(Phase.PROBING, "measuring how fast this machine reads memory and multiplies"):
-            return measure_ceilings(self.device, Precision, budget_s)
+        what = "measuring how fast this machine reads memory and multiplies"
+        with self.progress.activity(Phase.MEASURING_LIMITS, what):
+            return measure_limits(self.device, Precision, budget_s)
 
     @property
-    def known_limits(self) -> Ceilings | None:
+    def known_limits(self) -> MachineLimits | None:
         """The limits, if they have been measured: a report doesn't begin to measure."""
-        known: Ceilings | None = vars(self).get("limits")
+        known: MachineLimits | None = vars(self).get("limits")
         return known
 
     @cached_property
@@ -67,8 +70,12 @@ class Setup:
 
     @cached_property
     def prompts(self) -> Prompts:
-        """Prompts in the model's tokens."""
+        """Prompts in the tokens of --llm-model."""
         return Prompts(self.source.load_tokenizer())
+
+    def prompts_of(self, model: ModelHandle) -> Prompts:
+        """Prompts in the model's own tokens."""
+        return self.prompts if model.facts.runs_source else model.prompts
 
     @cached_property
     def flops(self) -> FlopCounter:

@@ -11,7 +11,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
-from llm_bench_fixtures.models import options as model_options
+from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.table import OPTIONS, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin.internals import is_switched_off
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ALL_OPTIONS = (*OPTIONS, *model_options.OPTIONS, *gate_options.OPTIONS)
+ALL_OPTIONS = (*OPTIONS, *backends.OPTIONS, *gate_options.OPTIONS)
 
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
@@ -44,7 +44,7 @@ def settings_of(config: pytest.Config) -> Settings:
         from llm_bench_fixtures.options.settings import parse_settings
 
         config.stash[SETTINGS] = settings = or_usage_error(lambda: parse_settings(_given(config)))
-        for option in (*model_options.OPTIONS, *gate_options.OPTIONS):
+        for option in (*backends.OPTIONS, *gate_options.OPTIONS):
             or_usage_error(partial(settings.of, option))
     return config.stash[SETTINGS]
 
@@ -134,19 +134,17 @@ def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
 
 def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
     """Every variant that this project knows: the package's, then those that its hooks add."""
-    from llm_bench_fixtures.models.variants import CATALOGUE
-
     added = config.hook.pytest_llm_bench_variants(config=config)
-    return (*CATALOGUE, *(variant for group in added for variant in group))
+    return (*backends.CATALOGUE, *(variant for group in added for variant in group))
 
 
 def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
     """The variants that this run is to measure, the reference first; `names` narrows them to a test's marker."""
     from llm_bench_fixtures.models.variants import narrow, select_variants
 
-    settings = settings_of(config)
+    settings, known = settings_of(config), catalogue(config)
     return or_usage_error(
-        lambda: narrow(names or [], select_variants(settings.variants, catalogue(config), settings.reference))
+        lambda: narrow(names or [], select_variants(settings.variants, known, settings.reference), known)
     )
 
 

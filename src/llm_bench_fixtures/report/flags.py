@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from llm_bench_fixtures.measure.equivalence import Verdict
+from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.results.formatting import three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.spread import UNSTABLE, coefficient_of_variation, stability
@@ -21,7 +21,7 @@ def flags(run: Run, record: Record) -> list[str]:
 
 def variant_flags(variant: VariantResult) -> list[str]:
     """The ways to run it that change what it answers beyond float error."""
-    diverging = [found for found in variant.equivalence if found.verdict is Verdict.DIVERGES]
+    diverging = [found for found in variant.equivalence if found.verdict is EquivalenceVerdict.DIVERGES]
     in_text = dict.fromkeys(found.way for found in diverging if found.token is not None)
     in_probability = dict.fromkeys(found.way for found in diverging if found.way not in in_text)
     return [

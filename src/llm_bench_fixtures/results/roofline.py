@@ -48,7 +48,7 @@ def roofline_tpot_s(record: Record, variant: VariantResult) -> float | None:
     Where the matrix-multiply rate or the FLOPs aren't known, as with integers, only reading bounds it.
     """
     work, bytes_read = record.work, _decode_bytes(record)
-    if not work or not bytes_read or not variant.read_bytes_per_s:
+    if not work or not work.decode_passes or not bytes_read or not variant.read_bytes_per_s:
         return None
     flops = work.decode_flops if work.decode_flops and variant.matmul_flops_per_s else 0
     return roofline_s(flops, bytes_read, variant.matmul_flops_per_s or 1, variant.read_bytes_per_s) / work.decode_passes
@@ -57,6 +57,6 @@ def roofline_tpot_s(record: Record, variant: VariantResult) -> float | None:
 def _decode_bytes(record: Record) -> int | None:
     """Bytes of weights and cache that the decode's forward passes of a round read."""
     work = record.work
-    if not work or not work.weight_bytes_read or work.decode_passes < 1:
+    if not work or not work.weight_bytes_read or not work.decode_passes:
         return None
-    return work.weight_bytes_read * work.decode_passes + work.cache_bytes_read
+    return work.weight_bytes_read * work.decode_passes + (work.cache_bytes_read or 0)

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pytest
 import torch
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
+from llm_bench_fixtures.models import backends
+from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE, LIBRARIES, OPTIONS, find_backend, known_libraries
 from llm_bench_fixtures.models.device import Device
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant, require, translate_out_of_memory
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant, require, translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
 
@@ -25,46 +31,44 @@ class Clock(Protocol):
     def advance(self, seconds: float) -> None: ...
 
 
-class FakeBackend:
-    """A backend module whose check and load do as told."""
-
-    def __init__(
-        self,
-        load: Callable[[LoadRequest], object],
-        check: Callable[[Variant, Device], None] = lambda variant, device: None,
-    ) -> None:
-        self.load = load
-        self.check = check
+Install = Callable[..., None]
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeBackend], None]:
-    return lambda backend: monkeypatch.setitem(sys.modules, "fake_backend", backend)
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes a module `fake_backend` with a backend of the given parts."""
+
+    def make(load: Callable[[LoadRequest], object], **parts: Any) -> None:
+        module = SimpleNamespace(BACKEND=Backend(cast(Any, load), **parts))
+        monkeypatch.setitem(sys.modules, "fake_backend", cast(Any, module))
+        monkeypatch.setattr(backends, "_OWN", {})
+
+    return make
 
 
 def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(
-    install: Callable[[FakeBackend], None], make_request: MakeRequest, model_around: Callable[[object], LoadedModel]
+    install: Install,
+    make_request: MakeRequest,
+    model_around: Callable[[object], TransformersModel],
 ) -> None:
     model = model_around(object())
-    install(FakeBackend(lambda request: model))
-    assert load_variant(make_request(FAKE)) is model
+    install(lambda request: model)
+    assert load_variant(make_request(FAKE)).model is model
 
 
-def test_a_variant_that_cannot_run_here_is_not_loaded(
-    install: Callable[[FakeBackend], None], make_request: MakeRequest
-) -> None:
+def test_a_variant_that_cannot_run_here_is_not_loaded(install: Install, make_request: MakeRequest) -> None:
     def refuse(variant: Variant, device: Device) -> None:
         raise BackendUnavailable("no such hardware")
 
-    install(FakeBackend(lambda request: pytest.fail("loaded"), refuse))
+    install(lambda request: pytest.fail("loaded"), check=refuse)
     with pytest.raises(BackendUnavailable, match="no such hardware"):
         load_variant(make_request(FAKE))
 
 
 def test_load_s_is_the_load_without_the_making_of_artifacts(
-    install: Callable[[FakeBackend], None],
+    install: Install,
     make_request: MakeRequest,
-    model_around: Callable[[object], LoadedModel],
+    model_around: Callable[[object], TransformersModel],
     clock: Clock,
 ) -> None:
     """2 s of loading around 5 s of export, 7 s of calibration and 11 s of quantization; 100 s of export before."""
@@ -72,15 +76,15 @@ def test_load_s_is_the_load_without_the_making_of_artifacts(
     with progress.activity(Phase.EXPORTING, "another variant"):
         clock.advance(100)
 
-    def load(request: LoadRequest) -> LoadedModel:
+    def load(request: LoadRequest) -> TransformersModel:
         clock.advance(2)
         for phase, seconds in ((Phase.EXPORTING, 5), (Phase.CALIBRATING, 7), (Phase.QUANTIZING, 11)):
             with request.progress.activity(phase, "making"):
                 clock.advance(seconds)
         return model_around(object())
 
-    install(FakeBackend(load))
-    assert load_variant(make_request(FAKE, progress=progress)).load_s == 2
+    install(load)
+    assert load_variant(make_request(FAKE, progress=progress)).facts.load_s == 2
     assert progress.phase_s == {
         Phase.IMPORTING: 0,
         Phase.LOADING: 2,
@@ -91,20 +95,18 @@ def test_load_s_is_the_load_without_the_making_of_artifacts(
 
 
 def test_a_load_that_runs_out_of_memory_names_the_variant_and_the_size(
-    install: Callable[[FakeBackend], None], make_request: MakeRequest
+    install: Install, make_request: MakeRequest
 ) -> None:
-    install(FakeBackend(lambda request: torch.empty(1 << 50)))
+    install(lambda request: torch.empty(1 << 50))
     with pytest.raises(OutOfMemory, match=r"^fake: out of memory, 4503599627370496 bytes asked for$"):
         load_variant(make_request(FAKE))
 
 
-def test_a_load_that_fails_otherwise_fails_as_it_is(
-    install: Callable[[FakeBackend], None], make_request: MakeRequest
-) -> None:
+def test_a_load_that_fails_otherwise_fails_as_it_is(install: Install, make_request: MakeRequest) -> None:
     def load(request: LoadRequest) -> None:
         raise RuntimeError("size mismatch for lm_head")
 
-    install(FakeBackend(load))
+    install(load)
     with pytest.raises(RuntimeError, match=r"^size mismatch for lm_head$"):
         load_variant(make_request(FAKE))
 
@@ -170,3 +172,59 @@ def test_a_missing_distribution_is_named_with_what_to_install() -> None:
 
 def test_installed_distributions_are_enough() -> None:
     require(("pytest", "torch"), extra="all")
+
+
+def test_a_module_without_a_backend_is_refused_by_name() -> None:
+    with pytest.raises(InvalidSetting, match=r"^json is no backend: it has no BACKEND = Backend\(\.\.\.\)$"):
+        find_backend("json")
+
+
+def test_a_missing_module_of_a_projects_own_backend_is_named_as_it_is(
+    install: Install, make_request: MakeRequest
+) -> None:
+    install(lambda request: pytest.fail("loaded"), modules=("pytest", "no_such_engine"))
+    with pytest.raises(BackendUnavailable, match=r"^no_such_engine is not installed: pip install no_such_engine$"):
+        load_variant(make_request(FAKE))
+
+
+def test_a_projects_own_backend_is_known_once_it_was_asked_for(install: Install) -> None:
+    install(lambda request: None, libraries=("torch", "an-engine"), loggers=("an_engine",))
+    assert "an-engine" not in known_libraries()
+    find_backend("fake_backend")
+    assert known_libraries() == (*LIBRARIES, "an-engine")
+    logger = logging.getLogger("an_engine")
+    with quiet_libraries():
+        assert logger.level == logging.ERROR
+    assert logger.level == logging.NOTSET
+
+
+def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
+    assert [variant.id for variant in CATALOGUE] == [
+        *("fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"),
+        *("ort-fp32", "ort-int8-dynamic", "ort-int8-static"),
+        *("bnb-int8", "bnb-nf4", "bnb-fp4"),
+    ]
+    assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
+
+
+def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None:
+    assert (
+        *("torch", "transformers"),
+        *("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
+        "bitsandbytes",
+    ) == LIBRARIES
+
+
+def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
+    words = {variant.id: str(variant.quantization) for variant in CATALOGUE if variant.quantization}
+    assert words == {
+        "ort-int8-dynamic": "int8-dynamic",
+        "ort-int8-static": "int8-static",
+        "bnb-int8": "int8",
+        "bnb-nf4": "nf4",
+        "bnb-fp4": "fp4",
+    }
+
+
+def test_the_backends_options_are_those_of_bitsandbytes() -> None:
+    assert [option.flag for option in OPTIONS] == ["--llm-bnb-compute-dtype", "--llm-bnb-double-quant"]

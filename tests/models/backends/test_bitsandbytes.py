@@ -11,11 +11,13 @@ from bitsandbytes.functional import has_avx512bf16
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.quality import Score
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends.bitsandbytes import check
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
-from llm_bench_fixtures.models.variants import CATALOGUE, Precision
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.variants import Precision
 
 MakeRequest = Callable[..., LoadRequest]
 VARIANTS = ("bnb-int8", "bnb-nf4", "bnb-fp4")
@@ -29,51 +31,51 @@ REST = 4096 * 256 + 512 * 256 + 4 * (9 * 256 + 4 * 256) + 2 * 256
 
 
 @pytest.fixture(scope="module")
-def loaded(make_request: MakeRequest) -> Mapping[str, LoadedModel]:
-    return {variant: load_variant(make_request(variant)) for variant in VARIANTS}
+def loaded(make_request: MakeRequest) -> Mapping[str, TransformersModel]:
+    return {variant: load_variant(make_request(variant)).model for variant in VARIANTS}
 
 
 @pytest.fixture(scope="module")
-def buffer_bytes(tiny_fp32: LoadedModel) -> int:
+def buffer_bytes(tiny_fp32: TransformersModel) -> int:
     return sum(buffer.nbytes for buffer in tiny_fp32.module.buffers())
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_quantized_model_is_smaller_than_float32(
-    variant: str, loaded: Mapping[str, LoadedModel], tiny_fp32: LoadedModel
+    variant: str, loaded: Mapping[str, TransformersModel], tiny_fp32: TransformersModel
 ) -> None:
-    assert loaded[variant].weight_bytes < tiny_fp32.weight_bytes
+    assert loaded[variant].facts.weight_bytes < tiny_fp32.facts.weight_bytes
 
 
 def test_int8_has_a_byte_a_weight_and_a_float32_scale_a_row(
-    loaded: Mapping[str, LoadedModel], buffer_bytes: int
+    loaded: Mapping[str, TransformersModel], buffer_bytes: int
 ) -> None:
     rows = 4 * (3 + 1 + 4 + 1) * 256
-    assert loaded["bnb-int8"].weight_bytes == QUANTIZED + 4 * rows + 4 * REST + buffer_bytes
+    assert loaded["bnb-int8"].facts.weight_bytes == QUANTIZED + 4 * rows + 4 * REST + buffer_bytes
 
 
 @pytest.mark.parametrize("variant", ["bnb-nf4", "bnb-fp4"])
 def test_four_bits_have_half_a_byte_a_weight_a_scale_of_64_and_16_levels_a_matrix(
-    variant: str, loaded: Mapping[str, LoadedModel], buffer_bytes: int
+    variant: str, loaded: Mapping[str, TransformersModel], buffer_bytes: int
 ) -> None:
     scale_bytes = 2 if REPACKS else 4
     quantized = QUANTIZED // 2 + scale_bytes * QUANTIZED // 64 + 16 * 16 * 4
-    assert loaded[variant].weight_bytes == quantized + 4 * REST + buffer_bytes
+    assert loaded[variant].facts.weight_bytes == quantized + 4 * REST + buffer_bytes
 
 
 def test_double_quantization_makes_it_smaller_still_unless_repacking_undoes_it(
-    make_request: MakeRequest, loaded: Mapping[str, LoadedModel]
+    make_request: MakeRequest, loaded: Mapping[str, TransformersModel]
 ) -> None:
-    double = load_variant(make_request("bnb-nf4", bnb_double_quant="true"))
-    once = loaded["bnb-nf4"].weight_bytes
-    assert double.weight_bytes == once if REPACKS else double.weight_bytes < once
-    assert double.label == f"bitsandbytes nf4, computes in {COMPUTE}, double quantization"
+    double = load_variant(make_request("bnb-nf4", bnb_double_quant="true")).model
+    once = loaded["bnb-nf4"].facts.weight_bytes
+    assert double.facts.weight_bytes == once if REPACKS else double.facts.weight_bytes < once
+    assert double.facts.label == f"bitsandbytes nf4, computes in {COMPUTE}, double quantization"
 
 
 @pytest.mark.parametrize("variant", ["bnb-nf4", "bnb-fp4"])
 def test_the_weights_are_what_they_stay(make_request: MakeRequest, variant: str) -> None:
     """Nothing is left to be repacked by the first pass, which would change the bytes that were counted."""
-    model = load_variant(make_request(variant))
+    model = load_variant(make_request(variant)).model
     before = {name: weight.clone() for name, weight in model.module.named_parameters()}
     ids = torch.tensor([[5, 6, 7]])
     model.logits(ids, torch.ones_like(ids))
@@ -82,13 +84,16 @@ def test_the_weights_are_what_they_stay(make_request: MakeRequest, variant: str)
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_loss_is_within_5_percent_of_float32(
-    variant: str, loaded: Mapping[str, LoadedModel], score_sample: Callable[[LoadedModel], Score], fp32_loss: float
+    variant: str,
+    loaded: Mapping[str, TransformersModel],
+    score_sample: Callable[[TransformersModel], Score],
+    fp32_loss: float,
 ) -> None:
     assert score_sample(loaded[variant]).loss == pytest.approx(fp32_loss, rel=0.05)
 
 
-def test_the_labels_say_what_runs_on_a_cpu(loaded: Mapping[str, LoadedModel]) -> None:
-    assert [loaded[variant].label for variant in VARIANTS] == [
+def test_the_labels_say_what_runs_on_a_cpu(loaded: Mapping[str, TransformersModel]) -> None:
+    assert [loaded[variant].facts.label for variant in VARIANTS] == [
         "bitsandbytes int8, float32 elsewhere",
         f"bitsandbytes nf4, computes in {COMPUTE}",
         f"bitsandbytes fp4, computes in {COMPUTE}",
@@ -96,9 +101,9 @@ def test_the_labels_say_what_runs_on_a_cpu(loaded: Mapping[str, LoadedModel]) ->
 
 
 def test_the_compute_dtype_is_the_one_asked_for(make_request: MakeRequest) -> None:
-    model = load_variant(make_request("bnb-nf4", bnb_compute_dtype="bf16"))
-    assert model.label == "bitsandbytes nf4, computes in bfloat16"
-    assert model.compute is Precision.BFLOAT16
+    model = load_variant(make_request("bnb-nf4", bnb_compute_dtype="bf16")).model
+    assert model.facts.label == "bitsandbytes nf4, computes in bfloat16"
+    assert model.facts.compute is Precision.BFLOAT16
 
 
 def test_without_the_kernel_float32_is_computed_in_float32(
@@ -106,11 +111,30 @@ def test_without_the_kernel_float32_is_computed_in_float32(
 ) -> None:
     for module in ("bitsandbytes.functional", "bitsandbytes.nn.modules"):
         monkeypatch.setattr(f"{module}.has_avx512bf16", lambda: False)
-    model = load_variant(make_request("bnb-nf4"))
-    assert (model.label, model.compute) == ("bitsandbytes nf4, computes in float32", Precision.FLOAT32)
+    model = load_variant(make_request("bnb-nf4")).model
+    assert (model.facts.label, model.facts.compute) == ("bitsandbytes nf4, computes in float32", Precision.FLOAT32)
 
 
 def test_apples_device_is_unavailable() -> None:
     (variant,) = (variant for variant in CATALOGUE if variant.id == "bnb-nf4")
     with pytest.raises(BackendUnavailable, match="no kernels for Apple's device"):
         check(variant, Device(DeviceKind.MPS, "mps", "an Apple device"))
+
+
+@pytest.mark.parametrize(
+    ("variant", "arithmetic"),
+    [
+        ("bnb-int8", Arithmetic.INT8),
+        ("bnb-nf4", Arithmetic.BFLOAT16 if REPACKS else Arithmetic.FLOAT32),
+        ("bnb-fp4", Arithmetic.BFLOAT16 if REPACKS else Arithmetic.FLOAT32),
+    ],
+)
+def test_each_variant_has_the_tolerance_of_what_it_computes_with(
+    variant: str, arithmetic: Arithmetic, loaded: Mapping[str, TransformersModel]
+) -> None:
+    assert loaded[variant].facts.tolerance == TOLERANCES[arithmetic]
+
+
+def test_products_that_are_rounded_to_bfloat16_have_its_tolerance(make_request: MakeRequest) -> None:
+    model = load_variant(make_request("bnb-nf4", bnb_compute_dtype="bf16"))
+    assert model.facts.tolerance == TOLERANCES[Arithmetic.BFLOAT16]

@@ -19,12 +19,13 @@ import onnxruntime
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, QualityCollapsed
 from llm_bench_fixtures.measure.quality import Score
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends import onnxruntime as backend
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant, translate_out_of_memory
-from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, Prompts, Side, pad_batch, read_corpus
 
@@ -34,17 +35,19 @@ QUANTIZED = VARIANTS[1:]
 
 
 @pytest.fixture(scope="module")
-def loaded(make_request: MakeRequest) -> Mapping[str, LoadedModel]:
-    return {variant: load_variant(make_request(variant)) for variant in VARIANTS}
+def loaded(make_request: MakeRequest) -> Mapping[str, TransformersModel]:
+    return {variant: load_variant(make_request(variant)).model for variant in VARIANTS}
 
 
 @pytest.fixture(scope="module")
-def losses(loaded: Mapping[str, LoadedModel], score_sample: Callable[[LoadedModel], Score]) -> Mapping[str, float]:
+def losses(
+    loaded: Mapping[str, TransformersModel], score_sample: Callable[[TransformersModel], Score]
+) -> Mapping[str, float]:
     return {variant: score_sample(model).loss for variant, model in loaded.items()}
 
 
 @pytest.fixture(scope="module")
-def feeds(loaded: Mapping[str, LoadedModel]) -> list[calibration.Feed]:
+def feeds(loaded: Mapping[str, TransformersModel]) -> list[calibration.Feed]:
     """Of two prompts, continued by three tokens each."""
     model = loaded["ort-fp32"]
     with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +58,7 @@ def feeds(loaded: Mapping[str, LoadedModel]) -> list[calibration.Feed]:
 
 @pytest.mark.parametrize(("policy", "is_told"), [("passive", True), ("active", False)])
 def test_the_pool_waits_as_openmp_is_told_to(
-    policy: str, is_told: bool, loaded: Mapping[str, LoadedModel], monkeypatch: pytest.MonkeyPatch
+    policy: str, is_told: bool, loaded: Mapping[str, TransformersModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool that spins after its work takes the core from a process whose turn it is."""
     entries: dict[str, str] = {}
@@ -88,19 +91,19 @@ def test_a_quantized_model_differs_from_float32(variant: str, losses: Mapping[st
 
 @pytest.mark.parametrize("variant", QUANTIZED)
 def test_a_quantized_model_is_smaller_than_float32(
-    variant: str, loaded: Mapping[str, LoadedModel], tiny_fp32: LoadedModel
+    variant: str, loaded: Mapping[str, TransformersModel], tiny_fp32: TransformersModel
 ) -> None:
-    assert loaded[variant].weight_bytes < loaded["ort-fp32"].weight_bytes < tiny_fp32.weight_bytes
+    assert loaded[variant].facts.weight_bytes < loaded["ort-fp32"].facts.weight_bytes < tiny_fp32.facts.weight_bytes
 
 
-def test_weight_bytes_are_those_of_the_graph_file(loaded: Mapping[str, LoadedModel]) -> None:
+def test_weight_bytes_are_those_of_the_graph_file(loaded: Mapping[str, TransformersModel]) -> None:
     for model in loaded.values():
         graph = Path(model.module.path)
-        assert model.weight_bytes == graph.stat().st_size
+        assert model.facts.weight_bytes == graph.stat().st_size
 
 
 def test_the_exported_model_generates_the_tokens_of_torch(
-    loaded: Mapping[str, LoadedModel], tiny_fp32: LoadedModel, prompts: Prompts
+    loaded: Mapping[str, TransformersModel], tiny_fp32: TransformersModel, prompts: Prompts
 ) -> None:
     batch = pad_batch(prompts.varied(4), 64, Side.LEFT, 0, "cpu")
     expected = tiny_fp32.generate(batch.input_ids, batch.attention_mask, 8, CacheKind.DYNAMIC)
@@ -108,7 +111,7 @@ def test_the_exported_model_generates_the_tokens_of_torch(
     assert actual.tolist() == expected.tolist()
 
 
-def test_the_cache_changes_no_greedy_token(loaded: Mapping[str, LoadedModel], prompts: Prompts) -> None:
+def test_the_cache_changes_no_greedy_token(loaded: Mapping[str, TransformersModel], prompts: Prompts) -> None:
     model = loaded["ort-fp32"]
     batch = pad_batch(prompts.varied(4), 64, Side.LEFT, 0, "cpu")
     cached, uncached = (
@@ -117,13 +120,13 @@ def test_the_cache_changes_no_greedy_token(loaded: Mapping[str, LoadedModel], pr
     assert cached.tolist() == uncached.tolist()
 
 
-def test_a_static_cache_is_not_among_the_caches(loaded: Mapping[str, LoadedModel]) -> None:
-    assert loaded["ort-fp32"].cache_kinds == {CacheKind.DYNAMIC, CacheKind.OFF}
+def test_a_static_cache_is_not_among_the_caches(loaded: Mapping[str, TransformersModel]) -> None:
+    assert loaded["ort-fp32"].facts.cache_kinds == {CacheKind.DYNAMIC, CacheKind.OFF}
 
 
-def test_the_labels_say_the_instruction_set(loaded: Mapping[str, LoadedModel]) -> None:
+def test_the_labels_say_the_instruction_set(loaded: Mapping[str, TransformersModel]) -> None:
     instructions = backend.instruction_set()
-    assert [loaded[variant].label for variant in VARIANTS] == [
+    assert [loaded[variant].facts.label for variant in VARIANTS] == [
         "ONNX Runtime float32",
         f"ONNX Runtime int8 dynamic ({instructions})",
         f"ONNX Runtime int8 static ({instructions})",
@@ -132,10 +135,10 @@ def test_the_labels_say_the_instruction_set(loaded: Mapping[str, LoadedModel]) -
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_second_load_reuses_every_artifact(
-    variant: str, loaded: Mapping[str, LoadedModel], make_request: MakeRequest
+    variant: str, loaded: Mapping[str, TransformersModel], make_request: MakeRequest
 ) -> None:
     progress = Progress()
-    notes = load_variant(make_request(variant, progress=progress)).notes
+    notes = load_variant(make_request(variant, progress=progress)).facts.notes
     assert all(note.endswith("reused from the cache") for note in notes)
     assert not any(progress.phase_s[phase] for phase in (Phase.EXPORTING, Phase.CALIBRATING, Phase.QUANTIZING))
 
@@ -156,7 +159,7 @@ def test_the_recorded_prompts_differ(feeds: list[calibration.Feed]) -> None:
 
 
 def test_recording_gives_the_model_its_session_back(
-    loaded: Mapping[str, LoadedModel], feeds: list[calibration.Feed]
+    loaded: Mapping[str, TransformersModel], feeds: list[calibration.Feed]
 ) -> None:
     import onnxruntime
 
@@ -180,7 +183,9 @@ def fixed_session(*probabilities: float) -> Any:
     return SimpleNamespace(run=lambda outputs, feed: [logits])
 
 
-def test_scrambled_logits_are_a_collapse(loaded: Mapping[str, LoadedModel], feeds: list[calibration.Feed]) -> None:
+def test_scrambled_logits_are_a_collapse(
+    loaded: Mapping[str, TransformersModel], feeds: list[calibration.Feed]
+) -> None:
     reference = loaded["ort-fp32"].module.session
     scrambled = ScrambledSession(loaded["ort-int8-static"].module.session)
     with pytest.raises(QualityCollapsed, match="static quantization broke the model"):
@@ -188,7 +193,7 @@ def test_scrambled_logits_are_a_collapse(loaded: Mapping[str, LoadedModel], feed
 
 
 def test_the_quantized_models_own_logits_are_none(
-    loaded: Mapping[str, LoadedModel], feeds: list[calibration.Feed]
+    loaded: Mapping[str, TransformersModel], feeds: list[calibration.Feed]
 ) -> None:
     calibration.check_close(loaded["ort-fp32"].module.session, loaded["ort-int8-static"].module.session, feeds)
 
@@ -277,11 +282,11 @@ def test_the_instruction_set_is_the_best_that_the_processor_has(
     machine: str, flags: set[str], instructions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    monkeypatch.setattr(backend, "processor_flags", lambda: frozenset(flags))
+    monkeypatch.setattr("llm_bench_fixtures.models.device.processor_flags", lambda: frozenset(flags))
     assert backend.instruction_set() == instructions
 
 
-def test_the_exported_session_has_as_many_threads_as_torch(loaded: Mapping[str, LoadedModel]) -> None:
+def test_the_exported_session_has_as_many_threads_as_torch(loaded: Mapping[str, TransformersModel]) -> None:
     options = loaded["ort-fp32"].module.session.get_session_options()
     assert options.intra_op_num_threads == torch.get_num_threads()
 
@@ -293,15 +298,16 @@ from pathlib import Path
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.loaded import LoadRequest
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE
 
 (variant,) = (variant for variant in CATALOGUE if variant.id == "ort-fp32")
 source, cpu = ModelSource(TINY, TINY_FOLDER), Device(DeviceKind.CPU, "cpu", "a processor")
-load_variant(LoadRequest(variant, source, cpu, parse_settings({}), ArtifactStore(Path(sys.argv[1])), Progress()))
+load_variant(LoadRequest(variant, source, cpu, parse_settings({}), ArtifactStore(Path(sys.argv[1])), Progress())).model
 """
 
 
@@ -312,3 +318,17 @@ def test_the_first_export_of_a_process_prints_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", FIRST_EXPORT, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("variant", "arithmetic"),
+    [
+        ("ort-fp32", Arithmetic.FLOAT32),
+        ("ort-int8-dynamic", Arithmetic.INT8_PER_BATCH),
+        ("ort-int8-static", Arithmetic.INT8),
+    ],
+)
+def test_each_variant_has_the_tolerance_of_what_it_computes_with(
+    variant: str, arithmetic: Arithmetic, loaded: Mapping[str, TransformersModel]
+) -> None:
+    assert loaded[variant].facts.tolerance == TOLERANCES[arithmetic]

@@ -13,21 +13,23 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
-from llm_bench_fixtures.models.backends.torch import count_weights
-from llm_bench_fixtures.models.loaded import LoadedModel, LoadRequest
-from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.backends.torch import count_weights, with_autocast
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.workloads import CacheKind, Prompts
 
 MakeRequest = Callable[..., LoadRequest]
-ScoreSample = Callable[[LoadedModel], Score]
+ScoreSample = Callable[[TransformersModel], Score]
 
 # GPT-2 of width 256: token and position tables, four layers of 12 x 256 x 256 weights, 9 x 256 biases and
 # two layer norms, and a last layer norm. The output layer is the token table.
 TINY_WEIGHTS = 4096 * 256 + 512 * 256 + 4 * (12 * 256**2 + 9 * 256 + 4 * 256) + 2 * 256
 
 
-def generate(model: LoadedModel, ids: tuple[int, ...], new_tokens: int) -> list[int]:
+def generate(model: TransformersModel, ids: tuple[int, ...], new_tokens: int) -> list[int]:
     row = torch.tensor([ids])
     output = model.generate(row, torch.ones_like(row), new_tokens, CacheKind.DYNAMIC)
     return list(output[0, len(ids) :].tolist())
@@ -41,62 +43,62 @@ def test_no_safetensors_count_as_no_weights(tmp_path: Path) -> None:
     assert count_weights(tmp_path) == 0
 
 
-def test_a_float32_model_has_four_bytes_a_weight_and_its_buffers(tiny_fp32: LoadedModel) -> None:
+def test_a_float32_model_has_four_bytes_a_weight_and_its_buffers(tiny_fp32: TransformersModel) -> None:
     buffers = sum(buffer.nbytes for buffer in tiny_fp32.module.buffers())
-    assert tiny_fp32.weight_bytes == 4 * TINY_WEIGHTS + buffers
+    assert tiny_fp32.facts.weight_bytes == 4 * TINY_WEIGHTS + buffers
 
 
-def test_a_float32_model_says_float32(tiny_fp32: LoadedModel) -> None:
-    assert (tiny_fp32.label, tiny_fp32.module.dtype) == ("float32", torch.float32)
+def test_a_float32_model_says_float32(tiny_fp32: TransformersModel) -> None:
+    assert (tiny_fp32.facts.label, tiny_fp32.module.dtype) == ("float32", torch.float32)
 
 
-def test_a_model_is_loaded_for_evaluation(tiny_fp32: LoadedModel) -> None:
+def test_a_model_is_loaded_for_evaluation(tiny_fp32: TransformersModel) -> None:
     assert not tiny_fp32.module.training
 
 
-def test_gpt2_runs_with_every_kind_of_cache(tiny_fp32: LoadedModel) -> None:
-    assert tiny_fp32.cache_kinds == frozenset(CacheKind)
+def test_gpt2_runs_with_every_kind_of_cache(tiny_fp32: TransformersModel) -> None:
+    assert tiny_fp32.facts.cache_kinds == frozenset(CacheKind)
 
 
 def test_a_bfloat16_model_has_two_bytes_a_weight(make_request: MakeRequest) -> None:
-    model = load_variant(make_request("bf16"))
+    model = load_variant(make_request("bf16")).model
     parameters = {parameter.data_ptr(): parameter.nbytes for parameter in model.module.parameters()}
     assert sum(parameters.values()) == 2 * TINY_WEIGHTS
-    assert model.label == "bfloat16"
+    assert model.facts.label == "bfloat16"
 
 
 def test_bfloat16_and_autocast_lose_little(
     make_request: MakeRequest, score_sample: ScoreSample, fp32_loss: float
 ) -> None:
     for variant in ("bf16", "autocast-bf16"):
-        assert score_sample(load_variant(make_request(variant))).loss == pytest.approx(fp32_loss, rel=0.01)
+        assert score_sample(load_variant(make_request(variant)).model).loss == pytest.approx(fp32_loss, rel=0.01)
 
 
 def test_autocast_computes_logits_in_bfloat16_from_float32_weights(make_request: MakeRequest) -> None:
-    model = load_variant(make_request("autocast-bf16"))
+    model = load_variant(make_request("autocast-bf16")).model
     ids = torch.tensor([[1, 2, 3]])
-    assert model.label == "float32, bfloat16 autocast"
+    assert model.facts.label == "float32, bfloat16 autocast"
     assert model.module.dtype is torch.float32
     assert model.logits(ids, torch.ones_like(ids)).dtype is torch.bfloat16
 
 
 def test_float16_on_a_cpu_runs_in_float32_and_says_so(make_request: MakeRequest) -> None:
-    model = load_variant(make_request("fp16"))
+    model = load_variant(make_request("fp16")).model
     assert model.module.dtype is torch.float32
-    assert model.label == "float32 (float16 requested; CPU)"
+    assert model.facts.label == "float32 (float16 requested; CPU)"
 
 
 def test_float16_that_fell_back_is_the_same_configuration_as_float32(
-    make_request: MakeRequest, tiny_fp32: LoadedModel
+    make_request: MakeRequest, tiny_fp32: TransformersModel
 ) -> None:
-    assert load_variant(make_request("fp16")).configuration == tiny_fp32.configuration
+    assert load_variant(make_request("fp16")).facts.configuration == tiny_fp32.facts.configuration
 
 
 def test_bfloat16_autocast_and_float32_are_three_configurations(
-    make_request: MakeRequest, tiny_fp32: LoadedModel
+    make_request: MakeRequest, tiny_fp32: TransformersModel
 ) -> None:
-    others = [load_variant(make_request(variant)).configuration for variant in ("bf16", "autocast-bf16")]
-    assert len({tiny_fp32.configuration, *others}) == 3
+    others = [load_variant(make_request(variant)).facts.configuration for variant in ("bf16", "autocast-bf16")]
+    assert len({tiny_fp32.facts.configuration, *others}) == 3
 
 
 def test_float16_autocast_on_a_cpu_is_unavailable(make_request: MakeRequest) -> None:
@@ -114,7 +116,7 @@ def test_a_model_larger_than_the_free_memory_is_not_loaded(
 
 def test_a_model_in_bfloat16_needs_half_the_memory(make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2 * TINY_WEIGHTS))
-    assert load_variant(make_request("bf16")).label == "bfloat16"
+    assert load_variant(make_request("bf16")).facts.label == "bfloat16"
 
 
 @pytest.mark.filterwarnings("error")
@@ -124,19 +126,19 @@ def test_a_load_warns_of_nothing(make_request: MakeRequest, capfd: pytest.Captur
 
 
 def test_published_generation_settings_are_replaced_by_greedy_search(
-    tmp_path: Path, make_request: MakeRequest, tiny_fp32: LoadedModel, prompts: Prompts
+    tmp_path: Path, make_request: MakeRequest, tiny_fp32: TransformersModel, prompts: Prompts
 ) -> None:
     """Sampling at a high temperature and a heavy penalty on repetition would give other tokens."""
     folder = tmp_path / "sampling"
     shutil.copytree(TINY_FOLDER, folder)
     published = {"do_sample": True, "temperature": 5.0, "repetition_penalty": 9.0, "max_length": 3, "num_beams": 2}
     (folder / "generation_config.json").write_text(json.dumps(published))
-    model = load_variant(make_request("fp32", source=ModelSource("sampling", folder)))
+    model = load_variant(make_request("fp32", source=ModelSource("sampling", folder))).model
     prompt = prompts.exact(12)
     assert generate(model, prompt, 10) == generate(tiny_fp32, prompt, 10)
 
 
-def test_greedy_search_takes_the_likeliest_token_each_time(tiny_fp32: LoadedModel, prompts: Prompts) -> None:
+def test_greedy_search_takes_the_likeliest_token_each_time(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """The end token is left out, for it would end generation early."""
     ids = list(prompts.exact(12))
     for _ in range(6):
@@ -160,7 +162,7 @@ def test_an_end_token_that_is_always_the_likeliest_ends_nothing_early(
         module.transformer.ln_f.bias.fill_(1.0)
         module.transformer.wte.weight[0] = 1.0
     module.save_pretrained(folder)
-    model = load_variant(make_request("fp32", source=ModelSource("ending", folder)))
+    model = load_variant(make_request("fp32", source=ModelSource("ending", folder))).model
     row = torch.tensor([[5, 6]])
     assert model.logits(row, torch.ones_like(row))[0, -1].argmax() == model.tokenizer.eos_token_id == 0
     assert len(generate(model, (5, 6), 7)) == 7
@@ -168,4 +170,27 @@ def test_an_end_token_that_is_always_the_likeliest_ends_nothing_early(
 
 def test_under_autocast_there_is_no_static_cache(make_request: MakeRequest) -> None:
     """Its buffer has the weights' dtype; Llama's keys come in autocast's, and copying one into the other fails."""
-    assert CacheKind.STATIC not in load_variant(make_request("autocast-bf16")).cache_kinds
+    assert CacheKind.STATIC not in load_variant(make_request("autocast-bf16")).facts.cache_kinds
+
+
+@pytest.mark.parametrize(
+    ("variant", "arithmetic"),
+    [
+        ("fp32", Arithmetic.FLOAT32),
+        ("fp16", Arithmetic.FLOAT32),  # it falls back on a CPU
+        ("bf16", Arithmetic.BFLOAT16),
+        ("autocast-bf16", Arithmetic.BFLOAT16),
+    ],
+)
+def test_each_variant_has_the_tolerance_of_what_it_computes_with(
+    variant: str, arithmetic: Arithmetic, make_request: MakeRequest
+) -> None:
+    facts = load_variant(make_request(variant)).facts
+    assert facts.tolerance == TOLERANCES[arithmetic]
+    assert facts.compute == arithmetic.value
+
+
+def test_under_float16_autocast_the_tolerance_is_float16s(tiny_fp32: TransformersModel) -> None:
+    """Which runs on accelerators only."""
+    facts = with_autocast(tiny_fp32, Precision.FLOAT16).facts
+    assert (facts.compute, facts.tolerance) == (Precision.FLOAT16, TOLERANCES[Arithmetic.FLOAT16])

@@ -2,3 +2,57 @@
 
 What engines have in common stands in `models`.
 """
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.options.table import Option
+
+ROWS = (
+    "torch",
+    "onnxruntime",
+    "bitsandbytes",
+)
+"""The files of this folder that are backends, in the order of the catalogue."""
+
+
+def _backend_in(module: str) -> Backend:
+    """Raises InvalidSetting where the module has none."""
+    found = getattr(importlib.import_module(module), "BACKEND", None)
+    if not isinstance(found, Backend):
+        raise InvalidSetting(f"{module} is no backend: it has no BACKEND = Backend(...)")
+    return found
+
+
+BACKENDS: Mapping[str, Backend] = {name: _backend_in(f"{__name__}.{name}") for name in ROWS}
+CATALOGUE: tuple[Variant, ...] = tuple(variant for backend in BACKENDS.values() for variant in backend.variants)
+OPTIONS: tuple[Option[Any], ...] = tuple(option for backend in BACKENDS.values() for option in backend.options)
+LIBRARIES: tuple[str, ...] = tuple(name for backend in BACKENDS.values() for name in backend.libraries)
+
+_OWN: dict[str, Backend] = {}  # projects' own, once they were asked for
+
+
+def find_backend(name: str) -> Backend:
+    """The backend of that short name, or of the module of that dotted path. Raises InvalidSetting."""
+    if name in BACKENDS:
+        return BACKENDS[name]
+    if name not in _OWN:
+        _OWN[name] = _backend_in(name)
+    return _OWN[name]
+
+
+def known_backends() -> Iterator[Backend]:
+    """The package's, then those of projects that this process has asked for."""
+    yield from BACKENDS.values()
+    yield from _OWN.values()
+
+
+def known_libraries() -> tuple[str, ...]:
+    """Distributions that the known backends run models with."""
+    return tuple(dict.fromkeys(name for backend in known_backends() for name in backend.libraries))

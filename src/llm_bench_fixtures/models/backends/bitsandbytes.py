@@ -7,27 +7,62 @@ bfloat16, and multiplies in bfloat16 whatever dtype was asked for.
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.backends.torch import check_memory, prepare_for_greedy, supported_caches
-from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, resolve_precision
-from llm_bench_fixtures.models.loaded import LoadedModel, bytes_read_by_forward, storage_bytes
-from llm_bench_fixtures.models.loading import require
-from llm_bench_fixtures.models.options import BNB_COMPUTE_DTYPE, BNB_DOUBLE_QUANT
-from llm_bench_fixtures.models.variants import Precision, Quantization
+from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
+from llm_bench_fixtures.options.parsers import parse_bool
+from llm_bench_fixtures.options.table import Option
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadRequest
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.transformers import TransformersModel
+
+
+class Quantization(StrEnum):
+    INT8 = "int8"
+    NF4 = "nf4"
+    FP4 = "fp4"
+
+
+VARIANTS = (
+    Variant("bnb-int8", "bitsandbytes", "LLM.int8() weights", quantization=Quantization.INT8, base="fp32"),
+    Variant("bnb-nf4", "bitsandbytes", "4-bit NormalFloat weights", quantization=Quantization.NF4, base="fp32"),
+    Variant("bnb-fp4", "bitsandbytes", "4-bit float weights", quantization=Quantization.FP4, base="fp32"),
+)
+
+
+def parse_optional_precision(text: str) -> Precision | None:
+    return parse_precision(text) if text else None
+
+
+COMPUTE_DTYPE = Option(
+    "bnb_compute_dtype",
+    parse_optional_precision,
+    "",
+    "DTYPE",
+    "dtype in which bitsandbytes variants compute. Default: float32 on CPU, bfloat16 elsewhere",
+)
+DOUBLE_QUANT = Option(
+    "bnb_double_quant",
+    parse_bool,
+    "false",
+    "",
+    "quantize the scales of the 4-bit bitsandbytes variants too",
+)
 
 
 def check(variant: Variant, device: Device) -> None:
-    require(("bitsandbytes", "accelerate"), extra="bitsandbytes")
+    from llm_bench_fixtures.models.device import DeviceKind
+
     if device.kind is DeviceKind.MPS:
         raise BackendUnavailable("bitsandbytes has no kernels for Apple's device")
 
@@ -38,7 +73,16 @@ def prepare(request: LoadRequest) -> None:
     importlib.import_module("transformers.integrations.bitsandbytes")
 
 
-def load(request: LoadRequest) -> LoadedModel:
+def load(request: LoadRequest) -> TransformersModel:
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+    from llm_bench_fixtures.models.transformers import (
+        bytes_read_by_forward,
+        greedy_model,
+        source_facts,
+        storage_bytes,
+        supported_caches,
+    )
+
     precision = _asked_precision(request)
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
@@ -50,39 +94,40 @@ def load(request: LoadRequest) -> LoadedModel:
     if _repacks(request):
         _repack(module)
     scales = _scales(module)
-    return LoadedModel(
-        request.variant,
-        request.source,
-        request.device,
-        precision,
-        _label(request, precision, compute),
-        module,
-        prepare_for_greedy(module, request.source.load_tokenizer()),
-        weight_bytes=storage_bytes([*module.parameters(), *module.buffers(), *scales]),
+    weight_bytes = storage_bytes([*module.parameters(), *module.buffers(), *scales])
+    label = _label(request, precision, compute)
+    facts = replace(
+        source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
         weight_bytes_read=bytes_read_by_forward(module, scales),
         compute=compute.actual if compute else None,
+        tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
         cache_kinds=supported_caches(module),
     )
+    return greedy_model(request, module, facts)
 
 
 def _asked_precision(request: LoadRequest) -> ResolvedPrecision:
     """Of all that isn't quantized, and of the products as far as bitsandbytes has a choice."""
-    asked = request.settings.of(BNB_COMPUTE_DTYPE)
+    from llm_bench_fixtures.models.device import DeviceKind, resolve_precision
+
+    asked = request.settings.of(COMPUTE_DTYPE)
     usual = Precision.FLOAT32 if request.device.kind is DeviceKind.CPU else Precision.BFLOAT16
     return resolve_precision(asked or usual, request.device)
 
 
 def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrecision | None:
     """The dtype that matrices are multiplied in; None for integers."""
-    if request.variant.quantization is Quantization.BNB_INT8:
+    if request.variant.quantization == Quantization.INT8:
         return None
     if _repacks(request):
-        return ResolvedPrecision(Precision.BFLOAT16, precision.requested, "AVX512-BF16")
+        return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
     return precision
 
 
 def _repacks(request: LoadRequest) -> bool:
     from bitsandbytes.functional import has_avx512bf16
+
+    from llm_bench_fixtures.models.device import DeviceKind
 
     return request.device.kind is DeviceKind.CPU and bool(has_avx512bf16())
 
@@ -101,23 +146,22 @@ def _repack(module: torch.nn.Module) -> None:
 def _quantization_config(request: LoadRequest, precision: ResolvedPrecision) -> Any:
     from transformers import BitsAndBytesConfig
 
-    if request.variant.quantization is Quantization.BNB_INT8:
+    if request.variant.quantization == Quantization.INT8:
         return BitsAndBytesConfig(load_in_8bit=True)
-    kinds = {Quantization.BNB_NF4: "nf4", Quantization.BNB_FP4: "fp4"}
-    if request.variant.quantization not in kinds:
+    if request.variant.quantization not in (Quantization.NF4, Quantization.FP4):
         raise BackendUnavailable(f"bitsandbytes knows no quantization {request.variant.quantization}")
     return BitsAndBytesConfig(
         load_in_4bit=True,
-        bnb_4bit_quant_type=kinds[request.variant.quantization],
+        bnb_4bit_quant_type=str(request.variant.quantization),
         bnb_4bit_compute_dtype=precision.torch_dtype,
-        bnb_4bit_use_double_quant=request.settings.of(BNB_DOUBLE_QUANT),
+        bnb_4bit_use_double_quant=request.settings.of(DOUBLE_QUANT),
     )
 
 
 def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None) -> str:
     if compute is None:
         return f"bitsandbytes int8, {precision.label} elsewhere"
-    double = ", double quantization" if request.settings.of(BNB_DOUBLE_QUANT) else ""
+    double = ", double quantization" if request.settings.of(DOUBLE_QUANT) else ""
     return f"bitsandbytes {request.variant.quantization}, computes in {compute.label}{double}"
 
 
@@ -132,3 +176,16 @@ def _scales(module: torch.nn.Module) -> list[torch.Tensor]:
             tensors += [state.absmax, state.code]
             state = state.state2 if state.nested else None
     return tensors
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    modules=("bitsandbytes", "accelerate"),
+    extra="bitsandbytes",
+    variants=VARIANTS,
+    libraries=("bitsandbytes",),
+    loggers=("bitsandbytes",),
+    options=(COMPUTE_DTYPE, DOUBLE_QUANT),
+)

@@ -10,36 +10,54 @@ import json
 import os
 import platform
 from collections import defaultdict
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
-from llm_bench_fixtures.models.artifacts import Artifact, Key
-from llm_bench_fixtures.models.backends.torch import prepare_for_greedy
-from llm_bench_fixtures.models.device import DeviceKind, ResolvedPrecision, processor_flags, resident_bytes
-from llm_bench_fixtures.models.loaded import LoadedModel
-from llm_bench_fixtures.models.loading import require
-from llm_bench_fixtures.models.variants import Precision, Quantization
-from llm_bench_fixtures.models.versions import installed_versions
-from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, CacheKind, read_corpus
+from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.artifacts import Artifact, Key
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadRequest
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.transformers import TransformersModel
 
-PROVIDERS = {DeviceKind.CPU: "CPUExecutionProvider", DeviceKind.CUDA: "CUDAExecutionProvider"}
+
+class Quantization(StrEnum):
+    INT8_DYNAMIC = "int8-dynamic"
+    INT8_STATIC = "int8-static"
+
+
+VARIANTS = (
+    Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime"),
+    Variant(
+        "ort-int8-dynamic",
+        "onnxruntime",
+        "ort-fp32 with int8 weights, activations quantized as they come",
+        quantization=Quantization.INT8_DYNAMIC,
+        base="ort-fp32",
+    ),
+    Variant(
+        "ort-int8-static",
+        "onnxruntime",
+        "ort-fp32 with int8 weights and activation ranges calibrated beforehand",
+        quantization=Quantization.INT8_STATIC,
+        base="ort-fp32",
+    ),
+)
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 
 
 def check(variant: Variant, device: Device) -> None:
-    require(("optimum", "optimum.onnxruntime", "onnxruntime"), extra="onnxruntime")
     if device.kind not in PROVIDERS:
         raise BackendUnavailable("Optimum's ONNX Runtime models run on CPU and CUDA only")
-    if variant.quantization is not None and device.kind is not DeviceKind.CPU:
+    if variant.quantization is not None and device.kind != "cpu":
         raise BackendUnavailable("ONNX Runtime runs int8 operators on CPU only; choose it with --llm-device cpu")
     import onnxruntime
 
@@ -57,34 +75,46 @@ def prepare(request: LoadRequest) -> None:
 def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
     """The export, what is run of it, and a label for that."""
     exported = _export(request)
-    if request.variant.quantization is Quantization.ORT_INT8_DYNAMIC:
+    if request.variant.quantization == Quantization.INT8_DYNAMIC:
         return exported, _quantize_dynamic(request, exported), f"ONNX Runtime int8 dynamic ({instruction_set()})"
-    if request.variant.quantization is Quantization.ORT_INT8_STATIC:
+    if request.variant.quantization == Quantization.INT8_STATIC:
         return exported, _quantize_static(request, exported), f"ONNX Runtime int8 static ({instruction_set()})"
     return exported, exported, "ONNX Runtime float32"
 
 
-def load(request: LoadRequest) -> LoadedModel:
+def load(request: LoadRequest) -> TransformersModel:
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.transformers import greedy_model, source_facts
+    from llm_bench_fixtures.workloads import CacheKind
+
     exported, artifact, label = _make(request)
     request.device.release_cached_memory()
     before_bytes = resident_bytes()  # here, so that what an export leaves behind isn't taken for the model's memory
     module = open_model(artifact.folder, request.device)
     files = [path for path in artifact.folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
-    return LoadedModel(
-        request.variant,
-        request.source,
-        request.device,
-        ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
-        label,
-        module,
-        prepare_for_greedy(module, request.source.load_tokenizer()),
-        weight_bytes=sum(path.stat().st_size for path in files),
+    weight_bytes = sum(path.stat().st_size for path in files)
+    precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
+    facts = replace(
+        source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
         weight_bytes_read=json.loads((artifact.folder / FACTS_FILE).read_text())["weight_bytes_read"],
         compute=None if request.variant.quantization else Precision.FLOAT32,
-        resident_before_load_bytes=before_bytes,
-        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
+        tolerance=tolerance(request.variant),
         cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
+        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
+        resident_before_load_bytes=before_bytes,
     )
+    return greedy_model(request, module, facts)
+
+
+def tolerance(variant: Variant) -> float:
+    """The scale of dynamic quantization's activations depends on all rows of a batch."""
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+
+    of_int8 = {
+        Quantization.INT8_DYNAMIC: Arithmetic.INT8_PER_BATCH,
+        Quantization.INT8_STATIC: Arithmetic.INT8,
+    }
+    return TOLERANCES[of_int8[Quantization(variant.quantization)] if variant.quantization else Arithmetic.FLOAT32]
 
 
 def open_model(folder: Path, device: Device) -> Any:
@@ -93,7 +123,7 @@ def open_model(folder: Path, device: Device) -> Any:
     from onnxruntime import SessionOptions
     from optimum.onnxruntime import ORTModelForCausalLM
 
-    place = {"device_id": device.index} if device.kind is DeviceKind.CUDA else None
+    place = {"device_id": device.index} if device.kind == "cuda" else None
     options = SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
@@ -111,6 +141,9 @@ def open_model(folder: Path, device: Device) -> Any:
 
 def _key(request: LoadRequest) -> dict[str, Any]:
     """What every artifact of this backend depends on."""
+    from llm_bench_fixtures.models.versions import installed_versions
+    from llm_bench_fixtures.progress import Phase
+
     names = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
     with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
         digest = request.source.digest
@@ -118,6 +151,8 @@ def _key(request: LoadRequest) -> dict[str, Any]:
 
 
 def _export(request: LoadRequest) -> Artifact:
+    from llm_bench_fixtures.progress import Phase
+
     def build(folder: Path) -> None:
         from optimum.exporters.onnx import main_export
 
@@ -140,6 +175,8 @@ def instruction_set() -> str:
     """The instruction set that Optimum's quantization presets are named after, and that this processor has."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "arm64"
+    from llm_bench_fixtures.models.device import processor_flags
+
     flags = processor_flags()
     if flags & {"avx512_vnni", "avx512vnni"}:
         return "avx512_vnni"
@@ -148,6 +185,8 @@ def instruction_set() -> str:
 
 def _quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
     from optimum.onnxruntime import AutoQuantizationConfig
+
+    from llm_bench_fixtures.progress import Phase
 
     config = getattr(AutoQuantizationConfig, instruction_set())(is_static=False, per_channel=True)
     key: Key = {**_key(request), "config": str(config)}
@@ -163,6 +202,9 @@ def _quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     from optimum.onnxruntime import AutoQuantizationConfig
 
     from llm_bench_fixtures.models.backends import onnx_calibration as calibration
+    from llm_bench_fixtures.models.transformers import prepare_for_greedy
+    from llm_bench_fixtures.progress import Phase
+    from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, read_corpus
 
     preset = getattr(AutoQuantizationConfig, instruction_set())
     config = preset(is_static=True, per_channel=False, operators_to_quantize=STATIC_OPERATORS)
@@ -229,3 +271,15 @@ def _quantize(source: Path, target: Path, config: Any, ranges: Any) -> None:
         use_external_data_format=size > ONE_FILE_LIMIT_BYTES,
     )
     _write_facts(target)
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    modules=("optimum", "optimum.onnxruntime", "onnxruntime"),
+    extra="onnxruntime",
+    variants=VARIANTS,
+    libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
+    loggers=("optimum", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx"),
+)

@@ -2,69 +2,86 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
-from llm_bench_fixtures.models.device import DeviceKind, resolve_precision
-from llm_bench_fixtures.models.loaded import LoadedModel, bytes_read_by_forward, storage_bytes
-from llm_bench_fixtures.models.source import check_architecture, safetensors_files
-from llm_bench_fixtures.models.variants import Precision
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import torch
-    from transformers import PreTrainedTokenizerBase
-
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.loaded import LoadRequest
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.transformers import TransformersModel
+
+VARIANTS = (
+    Variant("fp32", "torch", "float32 weights"),
+    Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
+    Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
+    Variant("autocast-bf16", "torch", "float32 weights, bfloat16 autocast", autocast=Precision.BFLOAT16),
+    Variant("autocast-fp16", "torch", "float32 weights, float16 autocast", autocast=Precision.FLOAT16),
+)
 
 
 def check(variant: Variant, device: Device) -> None:
+    from llm_bench_fixtures.models.device import DeviceKind
+
     if variant.autocast is Precision.FLOAT16 and device.kind is DeviceKind.CPU:
         raise BackendUnavailable("float16 autocast needs an accelerator; on CPU use autocast-bf16")
 
 
 def prepare(request: LoadRequest) -> None:
+    from llm_bench_fixtures.models.checks import check_architecture
+
     check_architecture(request.source.load_config(), request.source.trust_remote_code)
 
 
-def load(request: LoadRequest) -> LoadedModel:
+def load(request: LoadRequest) -> TransformersModel:
+    from llm_bench_fixtures.models.arithmetic import tolerance_of
+    from llm_bench_fixtures.models.device import resolve_precision
+    from llm_bench_fixtures.models.transformers import (
+        bytes_read_by_forward,
+        greedy_model,
+        source_facts,
+        storage_bytes,
+        supported_caches,
+    )
+
     precision = resolve_precision(request.variant.precision, request.device)
     check_memory(request, precision.torch_dtype.itemsize)
     module = request.source.load_model(dtype=precision.torch_dtype).to(request.device.name)
-    label = precision.label
-    caches = supported_caches(module)
-    running = {}
-    if request.variant.autocast is not None:
-        label += f", {request.variant.autocast} autocast"
-        running = {"running": _autocast(request)}
-        caches -= {CacheKind.STATIC}  # made in the weights' dtype, it refuses the keys that autocast gives it
-    return LoadedModel(
-        request.variant,
-        request.source,
-        request.device,
-        precision,
-        label,
-        module,
-        prepare_for_greedy(module, request.source.load_tokenizer()),
-        weight_bytes=storage_bytes([*module.parameters(), *module.buffers()]),
+    weight_bytes = storage_bytes([*module.parameters(), *module.buffers()])
+    facts = replace(
+        source_facts(request.variant, module.config, precision, label=precision.label, weight_bytes=weight_bytes),
         weight_bytes_read=bytes_read_by_forward(module),
-        compute=request.variant.autocast or precision.actual,
-        cache_kinds=caches,
-        **running,
+        compute=precision.actual,
+        tolerance=tolerance_of(precision.actual),
+        cache_kinds=supported_caches(module),
     )
+    model = greedy_model(request, module, facts)
+    return model if request.variant.autocast is None else with_autocast(model, request.variant.autocast)
 
 
-def _autocast(request: LoadRequest) -> Any:
+def with_autocast(model: TransformersModel, compute: Precision) -> TransformersModel:
+    """The same model, each call of which runs under autocast to the dtype."""
     import torch
 
-    dtype = {Precision.BFLOAT16: torch.bfloat16, Precision.FLOAT16: torch.float16}[
-        request.variant.autocast or Precision.BFLOAT16
-    ]
-    return lambda: torch.autocast(request.device.kind.value, dtype=dtype)
+    from llm_bench_fixtures.models.arithmetic import tolerance_of
+    from llm_bench_fixtures.models.device import ResolvedPrecision
+    from llm_bench_fixtures.workloads import CacheKind
+
+    dtype = ResolvedPrecision(compute, compute).torch_dtype
+    facts = replace(
+        model.facts,
+        label=f"{model.facts.label}, {compute} autocast",
+        compute=compute,
+        tolerance=tolerance_of(compute),
+        # a static cache, made in the weights' dtype, refuses the keys that autocast gives it
+        cache_kinds=model.facts.cache_kinds - {CacheKind.STATIC},
+    )
+    return replace(model, facts=facts, running=lambda: torch.autocast(model.device.kind.value, dtype=dtype))
 
 
 def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:
@@ -88,6 +105,8 @@ def count_weights(folder: Path) -> int:
 
     from safetensors import safe_open
 
+    from llm_bench_fixtures.models.checks import safetensors_files
+
     count = 0
     for path in safetensors_files(folder):
         with safe_open(path, framework="pt") as tensors:
@@ -95,21 +114,11 @@ def count_weights(folder: Path) -> int:
     return count
 
 
-def prepare_for_greedy(module: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search."""
-    from transformers import GenerationConfig
-
-    module.generation_config = GenerationConfig(
-        do_sample=False,
-        num_beams=1,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return tokenizer
-
-
-def supported_caches(module: torch.nn.Module) -> frozenset[CacheKind]:
-    """A static cache needs a model whose forward pass doesn't depend on the cache's length."""
-    static = getattr(module, "_can_compile_fullgraph", False) or getattr(module, "_supports_static_cache", False)
-    return frozenset(CacheKind) if static else frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    variants=VARIANTS,
+    libraries=("torch", "transformers"),
+    loggers=("transformers",),
+)

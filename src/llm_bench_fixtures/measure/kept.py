@@ -1,0 +1,40 @@
+"""What measuring keeps for a model from one call to the next, outside the model."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.model import Model
+
+T = TypeVar("T")
+
+
+class KeptForModel(Generic[T]):
+    """One value for each model, until it is dropped or the model is gone.
+
+    By identity, where a WeakKeyDictionary would need models that can be hashed.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[int, T] = {}
+
+    def get(self, model: Model) -> T | None:
+        return self._values.get(id(model))
+
+    def put(self, model: Model, value: T) -> None:
+        if id(model) not in self._values:
+            weakref.finalize(model, self._values.pop, id(model), None)
+        self._values[id(model)] = value
+
+    def get_or_make(self, model: Model, make: Callable[[], T]) -> T:
+        value = self.get(model)
+        if value is None:
+            value = make()
+            self.put(model, value)
+        return value
+
+    def drop(self, model: Model) -> None:
+        self._values.pop(id(model), None)

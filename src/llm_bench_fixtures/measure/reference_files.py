@@ -1,0 +1,257 @@
+"""A reference model's distributions, kept in files.
+
+They are either every probability or, where those would be too many bytes, for each position the largest ones and a
+sample of the others. They are written and read a chunk of positions at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
+
+from llm_bench_fixtures.errors import OtherTokens, ReferenceMismatch
+
+if TYPE_CHECKING:
+    from io import BufferedRandom, BufferedReader
+
+    import torch
+
+    from llm_bench_fixtures.measure.quality import Chunk
+
+BUDGET_BYTES = 128 << 20  # of a reference's files
+LEAST_TOP = 16
+LEAST_SAMPLES = 16
+SEED = 0
+
+LAYOUT_FILE = "layout.json"
+FLOAT, ID = "float32", "int32"
+BYTES = 4  # of either
+SCALARS = 3  # of a sampled position: nll, argmax and tail_mass
+
+Arrays: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is kept of how many positions."""
+
+    positions: int
+    vocabulary: int
+
+    digest: str
+    """Of the windows that the positions are in."""
+
+    top: int
+    """How many of the largest probabilities of each position. With all of them, nothing is sampled."""
+
+    samples: int
+    """How many tokens drawn from the others."""
+
+    @property
+    def is_exact(self) -> bool:
+        return self.samples == 0
+
+    @property
+    def arrays(self) -> Arrays:
+        """Dtype and shape of each file."""
+        common: Arrays = {"nll": (FLOAT, (self.positions,)), "argmax": (ID, (self.positions,))}
+        if self.is_exact:
+            return common | {
+                "probabilities": (FLOAT, (self.positions, self.vocabulary)),
+                "entropy": (FLOAT, (self.positions,)),
+            }
+        return common | {
+            "top_ids": (ID, (self.positions, self.top)),
+            "top_log_probs": (FLOAT, (self.positions, self.top)),
+            "tail_ids": (ID, (self.positions, self.samples)),
+            "tail_log_probs": (FLOAT, (self.positions, self.samples)),
+            "tail_mass": (FLOAT, (self.positions,)),
+        }
+
+    @property
+    def file_bytes(self) -> int:
+        """Of all files together."""
+        return sum(BYTES * math.prod(shape) for _, shape in self.arrays.values())
+
+
+def plan_layout(positions: int, vocabulary: int, digest: str, budget_bytes: int = BUDGET_BYTES) -> Layout:
+    """Everything where the probabilities fit the budget; else as much as fits it, half top and half samples.
+
+    However small the budget, at least LEAST_TOP and LEAST_SAMPLES of each position.
+    """
+    if positions * vocabulary * BYTES <= budget_bytes:
+        return Layout(positions, vocabulary, digest, top=vocabulary, samples=0)
+    pairs = (budget_bytes // positions - SCALARS * BYTES) // (2 * BYTES)
+    top = min(max(pairs // 2, LEAST_TOP), vocabulary)
+    return Layout(positions, vocabulary, digest, top, max(pairs - top, LEAST_SAMPLES))
+
+
+class ArrayFile:
+    """An array in a file of nothing else, written and read a few rows at a time, in any order.
+
+    Not mapped: a new file's map costs a page fault every 4 KiB, and where the disk is full, the process.
+    """
+
+    def __init__(self, file: BufferedRandom | BufferedReader, dtype: str, row: tuple[int, ...]) -> None:
+        """row: the shape of one."""
+        import numpy as np
+
+        self._file = file
+        self._dtype = np.dtype(dtype)
+        self._row = row
+        self._row_bytes = self._dtype.itemsize * math.prod(row)
+        self._buffer = np.empty((0, *row), self._dtype)
+
+    def put(self, first: int, rows: torch.Tensor) -> None:
+        """Write rows; the first of them is number `first`."""
+        self._file.seek(first * self._row_bytes)
+        self._file.write(rows.cpu().numpy().astype(self._dtype, order="C", copy=False).data)
+
+    def get(self, first: int, count: int) -> torch.Tensor:
+        """That many rows from number `first` on, of use until the next are asked for: they share their memory.
+
+        Raises ReferenceMismatch where the file ends before.
+        """
+        import numpy as np
+        import torch
+
+        self._file.seek(first * self._row_bytes)
+        if len(self._buffer) < count:
+            self._buffer = np.empty((count, *self._row), self._dtype)
+        rows = self._buffer[:count]
+        if self._file.readinto(rows.data.cast("B")) != rows.nbytes:
+            raise ReferenceMismatch(f"{self._file.name} was cut short: score the reference again")
+        return torch.from_numpy(rows)
+
+
+def open_arrays(folder: Path, layout: Layout, mode: Literal["w+b", "rb"], opened: ExitStack) -> dict[str, ArrayFile]:
+    """The layout's files by name, which `opened` closes; where one can't be opened, none is left open."""
+    with ExitStack() as opening:
+        files = {
+            name: ArrayFile(cast("BufferedReader", opening.enter_context((folder / name).open(mode))), dtype, shape[1:])
+            for name, (dtype, shape) in layout.arrays.items()
+        }
+        opened.push(opening.pop_all())
+    return files
+
+
+class ReferenceWriter:
+    """Keeps a model's distributions in a folder, as an observer of its scoring.
+
+    A context manager: the folder can be compared with once it is left without an error.
+    """
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self._folder = folder
+        self._layout = layout
+        self._files: dict[str, ArrayFile] = {}
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / LAYOUT_FILE).unlink(missing_ok=True)
+        self._files = open_arrays(self._folder, self._layout, "w+b", self._opened)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+        if kind is None:
+            (self._folder / LAYOUT_FILE).write_text(json.dumps(asdict(self._layout)), encoding="utf-8")
+
+    def take(self, first: int, chunk: Chunk) -> None:
+        self._put(first, nll=chunk.nll, argmax=_argmax(chunk.shifted))
+        if self._layout.is_exact:
+            self._put_all(first, chunk)
+        else:
+            self._put_top_and_samples(first, chunk)
+
+    def _put(self, first: int, **values: torch.Tensor) -> None:
+        for name, value in values.items():
+            self._files[name].put(first, value)
+
+    def _put_all(self, first: int, chunk: Chunk) -> None:
+        import torch
+
+        probabilities = chunk.weights.div_(chunk.norm)
+        entropy = cross_entropy(probabilities, chunk, torch.empty_like(probabilities))
+        self._put(first, probabilities=probabilities, entropy=entropy)
+
+    def _put_top_and_samples(self, first: int, chunk: Chunk) -> None:
+        log_norm = chunk.norm.log()
+        top = chunk.shifted.topk(self._layout.top)
+        tail = chunk.weights.scatter_(-1, top.indices, 0.0)
+        below = tail.cumsum(-1)
+        drawn = _draw(below, self._layout.samples, first)
+        self._put(
+            first,
+            top_ids=top.indices,
+            top_log_probs=top.values - log_norm,
+            tail_ids=drawn,
+            tail_log_probs=chunk.shifted.gather(-1, drawn) - log_norm,
+            tail_mass=(below[:, -1:] / chunk.norm).squeeze(-1),
+        )
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether a reference was kept there, to its end."""
+    return (folder / LAYOUT_FILE).is_file()
+
+
+def read_layout(folder: Path) -> Layout:
+    try:
+        return Layout(**json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ReferenceMismatch(f"no reference was kept in {folder}: score one with keep={folder} first") from None
+
+
+def check_same(layout: Layout, positions: int, vocabulary: int, digest: str) -> None:
+    if layout.vocabulary != vocabulary:
+        raise OtherTokens(
+            f"the reference has a vocabulary of {layout.vocabulary}, and the model one of {vocabulary}: "
+            "they can't be compared token by token"
+        )
+    if (layout.positions, layout.digest) != (positions, digest):
+        raise OtherTokens(
+            f"the reference was scored on {layout.positions} other tokens than the model's {positions}: "
+            "both need the same corpus, tokenizer and windows"
+        )
+
+
+def _argmax(values: torch.Tensor) -> torch.Tensor:
+    """Along the last dimension; on a CPU by numpy, which takes a tenth of torch's time."""
+    import torch
+
+    return torch.from_numpy(values.numpy().argmax(-1)) if values.device.type == "cpu" else values.argmax(-1)
+
+
+def cross_entropy(probabilities: torch.Tensor, chunk: Chunk, products: torch.Tensor) -> torch.Tensor:
+    """-sum p log q in nats, q being the chunk's distributions: (n, V) -> (n,). products: (n, V) to work in.
+
+    The reference's own entropy is computed by the very same operations, so that equal models differ by exactly 0.
+    """
+    import torch
+
+    sums = torch.mul(probabilities, chunk.shifted, out=products).sum(-1)
+    if not sums.isfinite().all():  # a token of probability 0 whose logit is -inf adds nothing
+        sums = products.masked_fill(probabilities == 0, 0.0).sum(-1)
+    return chunk.norm.log().squeeze(-1) - sums
+
+
+def _draw(below: torch.Tensor, samples: int, first: int) -> torch.Tensor:
+    """Token ids drawn with replacement, (n, samples), by inversion of the cumulative weights (n, V).
+
+    The same for the same positions, however they are batched.
+    """
+    import numpy as np
+    import torch
+
+    uniform = np.random.default_rng((SEED, first)).random((len(below), samples), np.float32)
+    wanted = torch.from_numpy(uniform).to(below.device) * below[:, -1:]
+    return torch.searchsorted(below, wanted, right=True).clamp_(max=below.shape[-1] - 1)

@@ -1,0 +1,33 @@
+"""What a model computes with, and how much two orders of the same sums can differ in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from llm_bench_fixtures.models.variants import Precision
+
+
+class Arithmetic(StrEnum):
+    """What a model computes with, as far as it bounds how much two orders of the same sums can differ."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"  # activations too, on a scale that is fixed or a token's own
+    INT8_PER_BATCH = "int8 per batch"  # activations too, on a scale that depends on all that runs together
+
+
+TOLERANCES: Mapping[Arithmetic, float] = {
+    Arithmetic.FLOAT32: 1e-4,
+    Arithmetic.FLOAT16: 4e-3,
+    Arithmetic.BFLOAT16: 3e-2,
+    Arithmetic.INT8: 3e-2,
+    Arithmetic.INT8_PER_BATCH: 1e-1,
+}
+"""In logit scales (`measure.equivalence.logit_scale`); docs/equivalence.md has the measurements behind them."""
+
+
+def tolerance_of(compute: Precision) -> float:
+    """Of a model that multiplies in the dtype, in logit scales."""
+    return TOLERANCES[Arithmetic(compute.value)]

@@ -1,0 +1,50 @@
+"""What an engine gives to be a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.model import Model
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.options.table import Option
+
+
+def _do_nothing(*_: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An engine that runs models. Its module has it as `BACKEND`, and imports nothing heavy when it is imported."""
+
+    load: Callable[[LoadRequest], Model]
+    """Loads `request.variant`. What it raises is an error of the variant; BackendUnavailable skips it."""
+
+    check: Callable[[Variant, Device], None] = _do_nothing
+    """Raises BackendUnavailable, with what to do, where the variant can't run on the device or this machine. It looks
+    and doesn't try; what `modules` names is there. Default: every variant runs everywhere."""
+
+    prepare: Callable[[LoadRequest], None] = _do_nothing
+    """Imports what loading and running need, so that neither the load's time nor its memory holds that."""
+
+    modules: tuple[str, ...] = ()
+    """Modules that have to be installed, a parent before its submodules; else its variants are skipped."""
+
+    extra: str = ""
+    """The extra of this package that installs them. Empty: they are named as they are."""
+
+    variants: tuple[Variant, ...] = ()
+    """Its part of the catalogue. Those of a project's own backend come from `pytest_llm_bench_variants` instead."""
+
+    libraries: tuple[str, ...] = ()
+    """Distributions whose versions decide what runs: they stand in each run's results and in its fingerprint."""
+
+    loggers: tuple[str, ...] = ()
+    """Loggers that say nothing below an error while the engine works."""
+
+    options: tuple[Option[Any], ...] = ()
+    """Its command-line options; for the package's own backends, as options are read before any project's hook."""

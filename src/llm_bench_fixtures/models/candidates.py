@@ -1,0 +1,44 @@
+"""Which model is benchmarked: the first candidate that can be used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import CandidateFailed, NoCandidateLoaded
+from llm_bench_fixtures.models.checks import check_loads, check_usable
+from llm_bench_fixtures.models.dummy import dummy_source
+from llm_bench_fixtures.models.folders import model_folder
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.options.parsers import LoadFormat
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.artifacts import ArtifactStore
+    from llm_bench_fixtures.options.settings import Settings
+
+
+def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
+    """The first candidate of `settings.model` that has a usable tokenizer, config and weights.
+
+    Of several, each is loaded once to see: only then is it certain that it can be.
+    Raises NoCandidateLoaded with the reason of each.
+    """
+    failures: list[tuple[str, str]] = []
+    for name in settings.model:
+        try:
+            with quiet_libraries():
+                source = _candidate(name, settings, store)
+                check_usable(source)
+                if len(settings.model) > 1:
+                    check_loads(source)
+            return replace(source, passed_over=tuple(failures))
+        except CandidateFailed as error:
+            failures.append((name, str(error)))
+    raise NoCandidateLoaded(failures)
+
+
+def _candidate(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
+    if settings.load_format is LoadFormat.DUMMY:
+        return dummy_source(name, settings, store)
+    return ModelSource(name, model_folder(name, settings), trust_remote_code=settings.trust_remote_code)

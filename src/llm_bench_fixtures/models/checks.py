@@ -1,0 +1,115 @@
+"""Whether a folder holds a model that can be loaded. Each check raises CandidateFailed with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import CandidateFailed, first_line
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+    from llm_bench_fixtures.models.source import ModelSource
+
+
+def check_usable(source: ModelSource) -> None:
+    """Raise CandidateFailed unless tokenizer, config and weights can be read and fit each other."""
+    try:
+        config = source.load_config()
+    except Exception as error:  # what transformers and remote code raise has no narrower base
+        raise CandidateFailed(f"no usable config: {first_line(error)}") from error
+    try:
+        tokenizer = source.load_tokenizer()
+    except Exception as error:  # tokenizers raises bare Exception
+        raise CandidateFailed(f"no usable tokenizer: {first_line(error)}") from error
+    if len(set(tokenizer("Once upon a time")["input_ids"])) < 2:  # transformers 5 makes an empty one from no files
+        raise CandidateFailed("no usable tokenizer: it doesn't tell words apart; are its files in the folder?")
+    rows = config.get_text_config().vocab_size
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if largest >= rows:
+        raise CandidateFailed(
+            f"its tokenizer produces ids up to {largest} (vocabulary of {largest + 1}), its embedding has {rows} rows"
+        )
+    if tokenizer.pad_token_id is None:
+        raise CandidateFailed("its tokenizer has no special token that could serve as padding")
+    if getattr(config, "quantization_config", None):
+        raise CandidateFailed("its weights are quantized already; give the model that they were made from")
+    check_architecture(config, source.trust_remote_code)
+    check_weights(source.folder)
+
+
+def check_loads(source: ModelSource) -> None:
+    """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
+    import psutil
+
+    files = safetensors_files(source.folder) or source.folder.glob("pytorch_model*.bin")
+    needed = sum(path.stat().st_size for path in files)
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise CandidateFailed(f"out of memory: {needed / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB free")
+    try:
+        source.load_model(dtype="auto")
+    except Exception as error:  # what transformers and remote code raise has no narrower base
+        raise CandidateFailed(f"it can't be loaded: {first_line(error)}") from error
+
+
+def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> None:
+    """Raise CandidateFailed for a model that can't continue text. Imports its code."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    except ValueError as error:
+        raise CandidateFailed(f"{config.model_type} is no causal language model: {first_line(error)}") from error
+
+
+def safetensors_files(folder: Path) -> list[Path]:
+    """The weights as transformers finds them: the one file, or the shards; not what else a repository may hold."""
+    return sorted(folder.glob("model.safetensors")) or sorted(folder.glob("model-*-of-*.safetensors"))
+
+
+def check_weights(folder: Path) -> None:
+    """Raise CandidateFailed unless the folder holds whole safetensors files, or PyTorch checkpoints of tensors only."""
+    from safetensors import SafetensorError, safe_open
+
+    shards = safetensors_files(folder)
+    pickles = [] if shards else sorted(folder.glob("pytorch_model*.bin"))
+    for index in folder.glob("*.index.json"):
+        _check_shards(index)
+    if not shards and not pickles:
+        raise CandidateFailed("no weights (model*.safetensors or pytorch_model*.bin) in its folder")
+    for path in shards:
+        try:
+            with safe_open(path, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise CandidateFailed(f"{path.name} is damaged: {first_line(error)}") from error
+    for path in pickles:
+        _check_pickle(path)
+
+
+def _check_shards(index: Path) -> None:
+    try:
+        named = set(json.loads(index.read_text())["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CandidateFailed(f"{index.name} is damaged: {first_line(error)}") from error
+    missing = sorted(name for name in named if not (index.parent / name).is_file())
+    if missing:
+        raise CandidateFailed(f"{index.name} names {', '.join(missing)}, which is not in the folder")
+
+
+def _check_pickle(path: Path) -> None:
+    import pickle
+
+    import torch
+
+    try:
+        torch.load(path, map_location="meta", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CandidateFailed(f"{path.name} holds more than weights, and is not loaded: {first_line(error)}") from error
+    except (RuntimeError, OSError, EOFError, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise CandidateFailed(f"{path.name} is damaged: {first_line(error)}") from error

@@ -1,0 +1,92 @@
+"""Models of random weights, in the shape of a preset or of any config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import CandidateFailed, first_line
+from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
+from llm_bench_fixtures.models.checks import check_architecture
+from llm_bench_fixtures.models.folders import download, model_folder
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+    from llm_bench_fixtures.options.settings import Settings
+
+
+def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
+    """Seeded random weights in the shape of a config, saved once as a checkpoint that loads like any other."""
+    import torch
+    import transformers
+
+    config = _dummy_config(name, settings)
+    key = {
+        "config": config.to_json_string(use_diff=False),
+        "tokenizer": folder_digest(TINY_FOLDER),
+        "seed": settings.seed,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    artifact = store.get(
+        "dummy-weights", key, lambda folder: _write_dummy(config, settings.seed, settings.trust_remote_code, folder)
+    )
+    return ModelSource(name, artifact.folder, True, settings.trust_remote_code, (artifact.note,))
+
+
+def _dummy_config(name: str, settings: Settings) -> PretrainedConfig:
+    """The config of a preset, a folder or a hub id, with the embedded tokenizer's special tokens."""
+    from transformers import AutoConfig
+
+    tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
+    if name in PRESETS:
+        config = PRESETS[name]()
+    else:
+        known_folder = name == TINY or Path(name).expanduser().is_dir()
+        folder = model_folder(name, settings) if known_folder else download(name, ("*.json",), settings, weights=False)
+        try:
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
+        except Exception as error:  # what transformers and remote code raise has no narrower base
+            raise CandidateFailed(f"no usable config: {first_line(error)}") from error
+    check_architecture(config, settings.trust_remote_code)
+    for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        setattr(config, token, getattr(tokenizer, token))
+    return config
+
+
+def _gpt2_config() -> PretrainedConfig:
+    from transformers import GPT2Config
+
+    return GPT2Config()
+
+
+def _llama_config() -> PretrainedConfig:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=50257,
+        hidden_size=768,
+        intermediate_size=2048,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        num_key_value_heads=12,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+    )
+
+
+PRESETS: dict[str, Callable[[], Any]] = {"gpt2": _gpt2_config, "llama-125m": _llama_config}
+
+
+def _write_dummy(config: PretrainedConfig, seed: int, trust_remote_code: bool, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
+    model.save_pretrained(folder)
+    ModelSource(TINY, TINY_FOLDER).load_tokenizer().save_pretrained(folder)

@@ -1,0 +1,56 @@
+"""Where the files of a model are: in the package, in a folder of the user's, or in a snapshot from the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import CandidateFailed, first_line
+from llm_bench_fixtures.models.checks import safetensors_files
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.options.settings import Settings
+
+
+def model_folder(name: str, settings: Settings) -> Path:
+    if name == TINY:
+        return TINY_FOLDER
+    if Path(name).expanduser().is_dir():
+        return Path(name).expanduser()
+    if name.startswith((".", "/", "~")):
+        raise CandidateFailed("no such folder")
+    return download(name, ("*.json", "*.model", "*.txt", "*.jinja"), settings, weights=True)
+
+
+def download(name: str, patterns: Sequence[str], settings: Settings, *, weights: bool) -> Path:
+    """The local snapshot of a hub repository: safetensors where it has them, else the PyTorch checkpoint."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    wanted = [*patterns, "*.py"] if settings.trust_remote_code else [*patterns]
+    try:
+        folder = Path(
+            snapshot_download(
+                name, allow_patterns=[*wanted, "model*.safetensors"] if weights else wanted, ignore_patterns=["*/*"]
+            )
+        )
+        if weights and not safetensors_files(folder):
+            snapshot_download(name, allow_patterns=["pytorch_model*.bin*"], ignore_patterns=["*/*"])
+    except HFValidationError:
+        raise CandidateFailed("neither a folder nor a hub id") from None
+    except GatedRepoError:
+        raise CandidateFailed("gated on the hub: accept its terms there and log in with `hf auth login`") from None
+    except RepositoryNotFoundError:
+        raise CandidateFailed("no such repository on the hub, or it is private") from None
+    except LocalEntryNotFoundError:
+        raise CandidateFailed("not in the local cache, and the hub can't be reached") from None
+    except OSError as error:
+        raise CandidateFailed(f"the download failed: {first_line(error)}") from error
+    return folder

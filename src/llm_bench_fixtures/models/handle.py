@@ -1,0 +1,110 @@
+"""The handle to a loaded model, which tests and hooks hold: the model is in this process, or in one of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.workloads import Prompts
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.model import ModelFacts
+    from llm_bench_fixtures.models.source import ModelSource
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.workloads import CacheKind, Tokenizer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ModelHandle(ABC):
+    """A loaded model, wherever it is. `call` runs a function on the `Model` itself."""
+
+    variant: Variant
+    source: ModelSource
+    """The model of --llm-model that the backend was given."""
+
+    device: Device
+    facts: ModelFacts
+    """Those of the model, with what its load took."""
+
+    @abstractmethod
+    def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function makes of the model, called where the model is."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the model. It can't be called afterwards."""
+
+    def generate(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+    ) -> torch.Tensor:
+        """As `Model.generate`."""
+        return self.call(_generate, input_ids, attention_mask, new_tokens, cache)
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """As `Model.logits`."""
+        return self.call(_logits, input_ids, attention_mask)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own."""
+        return self.call(_tokenizer)
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        """Prompts in the model's own tokens."""
+        return Prompts(self.tokenizer)
+
+    @property
+    def label(self) -> str:
+        return self.facts.label
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.facts.weight_bytes
+
+    @property
+    def context_length(self) -> int:
+        return self.facts.context_length
+
+
+class LocalModel(ModelHandle):
+    """The handle to a model in this process."""
+
+    def __init__(self, model: Model, source: ModelSource, facts: ModelFacts) -> None:
+        self.model = model
+        self.source = source
+        self.facts = facts
+        self.variant, self.device = model.variant, model.device
+
+    def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(self.model, *args, **kwargs)
+
+    def close(self) -> None:
+        self.model.close()
+        del self.model
+        self.device.release_cached_memory()
+
+
+# Functions of this module, because a call travels to another process by its function's name.
+
+
+def _generate(
+    model: Model, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+) -> torch.Tensor:
+    return model.generate(input_ids, attention_mask, new_tokens, cache)
+
+
+def _logits(model: Model, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    return model.logits(input_ids, attention_mask)
+
+
+def _tokenizer(model: Model) -> Tokenizer:
+    return model.tokenizer

@@ -1,0 +1,124 @@
+"""What a backend gives of a loaded model: `Model` runs it, `ModelFacts` says what is known of it without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.workloads import CacheKind
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.variants import Precision, Variant
+    from llm_bench_fixtures.workloads import Tokenizer
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is known of a loaded model without running it: plain values, which another process can hand over."""
+
+    label: str
+    """What actually runs, for people: fallbacks stand in it with their reason."""
+
+    weight_bytes: int
+    """Bytes of the parameters and buffers, or of the files; a storage that several share counts once."""
+
+    context_length: int
+    """Tokens that fit, prompt and new ones together."""
+
+    vocabulary: int
+    """Width of the logits. Token ids are below it."""
+
+    configuration: str = ""
+    """What runs, whatever was asked for: the same text for fp32 and for an fp16 that fell back to float32. Two variants
+    of the same configuration count as identical work. Empty: the variant's id."""
+
+    compute: Precision | None = None
+    """The dtype that matrices are multiplied in. None: integers, or no matrices."""
+
+    tolerance: float = TOLERANCES[Arithmetic.FLOAT32]
+    """How much float error alone may move a logit when the same text is run in another way, in logit scales.
+    `TOLERANCES` has measured ones."""
+
+    weight_bytes_read: int | None = None
+    """Bytes of the weights that each forward pass reads, without tables that are only looked up. None: not told."""
+
+    cache_kinds: frozenset[CacheKind] = frozenset({CacheKind.DYNAMIC})
+    """The caches that the model can generate with. A benchmark of another one is skipped."""
+
+    runs_source: bool = False
+    """Whether the transformers model of `--llm-model` runs, in whatever form. If so, prompts are encoded with that
+    model's tokenizer and FLOPs are counted from its config. If not, prompts are encoded with `Model.tokenizer`, and
+    FLOPs are not known."""
+
+    notes: tuple[str, ...] = ()
+    """What else the report should say of the variant, a sentence each."""
+
+    resident_before_load_bytes: int = 0
+    """Resident memory of the process before the load. 0: `load_variant` measures it."""
+
+    load_s: float = 0.0
+    """Seconds from the call to a model that is ready, imports and the making of artifacts not counted. Measured by
+    `load_variant`."""
+
+
+class Model(Protocol):
+    """A loaded model, as a backend gives it: the code that measures calls it and never writes into it.
+
+    A class that names this one as its base need not write `forget_caches` and `close`.
+    """
+
+    variant: Variant
+    """What was loaded."""
+
+    device: Device
+    """Where it runs. What `generate` and `logits` are given lies there."""
+
+    facts: ModelFacts
+
+    tokenizer: Tokenizer
+    """Its ids are those that `generate` and `logits` take and give. Can be pickled, unless `facts.runs_source`."""
+
+    def generate(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        new_tokens: int,
+        cache: CacheKind,
+        on_token: Callable[[], None] | None = None,
+    ) -> torch.Tensor:
+        """The prompts and their greedy continuation: (B, T) int64 in, (B, T + new_tokens) int64 out.
+
+        Each new token is the likeliest one. There are exactly `new_tokens` a row: a token that would end the text is
+        passed over for the likeliest other one. attention_mask: (B, T) int64, 0 where there is padding. cache: one of
+        `facts.cache_kinds`. on_token: called once each time that all rows have a further token.
+        """
+        ...
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Next-token logits at each position, without a cache: (B, T) int64 in, (B, T, V) of any float dtype out."""
+        ...
+
+    def forget_caches(self) -> None:
+        """Have the next `generate` run as in a process that has generated nothing yet. Default: nothing is kept."""
+
+    def close(self) -> None:
+        """Release the weights. The model can't run afterwards. Default: they go with the object."""
+
+
+@runtime_checkable
+class ShowsLogits(Protocol):
+    """A model that can also show the logits behind a continuation; the others' equivalence is not checked."""
+
+    def generate_with_logits(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What `Model.generate` gives, and the logits that each new token was chosen by: (B, new_tokens, V) float32.
+
+        It runs as `generate` does, with the same kernels and the same cache: what is compared is what is timed.
+        """
+        ...

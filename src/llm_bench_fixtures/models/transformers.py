@@ -1,0 +1,184 @@
+"""Models that run through transformers' `generate`: in torch, or behind the same interface (Optimum's)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.models.model import Model, ModelFacts
+from llm_bench_fixtures.models.variants import is_plain
+from llm_bench_fixtures.workloads import CacheKind
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.workloads import Tokenizer
+
+DEFAULT_CONTEXT = 2048  # of models whose config names no limit
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # in configs of mixtures of experts
+
+
+@dataclass(eq=False)
+class TransformersModel(Model):
+    """Runs an object with transformers' `generate` and forward pass, in the way that its variant says."""
+
+    variant: Variant
+    device: Device
+    module: Any
+    """A transformers model, or one of Optimum's. None once the model is closed."""
+
+    tokenizer: Tokenizer
+    facts: ModelFacts
+    running: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Makes the context that each call runs in: autocast's."""
+
+    def generate(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        new_tokens: int,
+        cache: CacheKind,
+        on_token: Callable[[], None] | None = None,
+    ) -> torch.Tensor:
+        """As `Model.generate`; on_token is called by a stopping criterion."""
+        more = {} if on_token is None else {"stopping_criteria": _calling(on_token)}
+        output: torch.Tensor = self._generate(input_ids, attention_mask, new_tokens, cache, **more)
+        return output
+
+    def generate_with_logits(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `ShowsLogits.generate_with_logits`."""
+        import torch
+
+        shown = {"output_logits": True, "return_dict_in_generate": True}
+        output = self._generate(input_ids, attention_mask, new_tokens, cache, **shown)
+        return output.sequences, torch.stack(output.logits, dim=1).float()
+
+    def _generate(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind, **more: Any
+    ) -> Any:
+        import torch
+
+        if cache is CacheKind.STATIC:
+            more["cache_implementation"] = "static"
+        with torch.inference_mode(), self.running():
+            return self.module.generate(
+                input_ids,
+                attention_mask=attention_mask,
+                min_new_tokens=new_tokens,
+                max_new_tokens=new_tokens,
+                use_cache=cache is not CacheKind.OFF,
+                **more,
+            )
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """As `Model.logits`, in the dtype that the model computes them in."""
+        import torch
+
+        with torch.inference_mode(), self.running():
+            logits: torch.Tensor = self.module(
+                input_ids=input_ids, attention_mask=attention_mask, use_cache=False
+            ).logits
+        return logits
+
+    def forget_caches(self) -> None:
+        """Have the next `generate` make a static cache that fits.
+
+        Else transformers makes it as large as the largest one before (5), or takes that one again (4), so that what a
+        workload takes would depend on those before it.
+        """
+        for name in ("_cache", "_previous_max_cache_length"):
+            vars(self.module).pop(name, None)
+
+    def close(self) -> None:
+        self.module = None
+        self.running = nullcontext
+
+
+def _calling(on_token: Callable[[], None]) -> Any:
+    """A stopping criterion of transformers that stops nothing and calls `on_token` for each new token."""
+    from transformers import StoppingCriteriaList
+
+    def never(*_: object, **__: object) -> bool:
+        on_token()
+        return False
+
+    return StoppingCriteriaList([never])
+
+
+def prepare_for_greedy(module: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search."""
+    from transformers import GenerationConfig
+
+    module.generation_config = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return tokenizer
+
+
+def source_facts(
+    variant: Variant, config: PretrainedConfig, precision: ResolvedPrecision, *, label: str, weight_bytes: int
+) -> ModelFacts:
+    """What the config tells of a model that runs the source; the backend adds what else it knows.
+
+    A config that names no limit of the context gets DEFAULT_CONTEXT.
+    """
+    text = config.get_text_config()
+    return ModelFacts(
+        label=label,
+        weight_bytes=weight_bytes,
+        context_length=int(getattr(text, "max_position_embeddings", None) or DEFAULT_CONTEXT),
+        vocabulary=int(text.vocab_size),
+        # a plain model in float32 is the same one, whatever dtype was asked for
+        configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}",
+        runs_source=True,
+    )
+
+
+def greedy_model(request: LoadRequest, module: Any, facts: ModelFacts) -> TransformersModel:
+    """The model of a loaded module, which is told to search greedily."""
+    tokenizer = prepare_for_greedy(module, request.source.load_tokenizer())
+    return TransformersModel(request.variant, request.device, module, tokenizer, facts)
+
+
+def supported_caches(module: torch.nn.Module) -> frozenset[CacheKind]:
+    """A static cache needs a model whose forward pass doesn't depend on the cache's length."""
+    static = getattr(module, "_can_compile_fullgraph", False) or getattr(module, "_supports_static_cache", False)
+    return frozenset(CacheKind) if static else frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
+
+
+def bytes_read_by_forward(module: torch.nn.Module, scales: Sequence[torch.Tensor] = ()) -> int | None:
+    """Bytes of the weights that each forward pass reads: of all parameters but the tables that are only looked up.
+
+    A table that is the output layer's matrix too is read whole. scales: what is stored beside quantized weights.
+    None for a mixture of experts, which reads those that it chooses.
+    """
+    from torch import nn
+
+    config = getattr(module, "config", None)
+    if any(getattr(config, name, None) for name in EXPERT_COUNTS):
+        return None
+    read = [
+        parameter
+        for part in module.modules()
+        if not isinstance(part, nn.Embedding)
+        for parameter in part.parameters(recurse=False)
+    ]
+    return storage_bytes([*read, *scales])
+
+
+def storage_bytes(tensors: Sequence[torch.Tensor]) -> int:
+    """Bytes of the storages behind the tensors, a shared one counted once."""
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(storages.values())

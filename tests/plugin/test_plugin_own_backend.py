@@ -1,0 +1,96 @@
+"""A project's own backend that is not transformers, from the hook to the report."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+CONFTEST = """
+    from llm_bench_fixtures.models.variants import Variant
+
+    def pytest_llm_bench_variants():
+        return [
+            Variant("bigram", "engines.bigram_backend", "letters that follow letters"),
+            Variant("bigram-int8", "engines.bigram_backend", "rounded", quantization="int8-exponents", base="bigram"),
+        ]
+"""
+SUITE = """
+    import pytest
+
+    def test_lengths(llm_benchmark, llm_prompts):
+        llm_benchmark(llm_prompts.exact(20))
+
+    def test_text(llm_benchmark):
+        llm_benchmark("the hen")
+
+    @pytest.mark.parametrize("way", ["left padding", "static cache"])
+    def test_ways(llm_equivalence, llm_prompts, way):
+        llm_equivalence(llm_prompts.varied(2), way)
+
+    def test_without_a_model(llm_prompts):
+        assert len(llm_prompts.encode("the keeper")) < 10
+"""
+
+
+@pytest.fixture
+def engines(bench: Bench) -> Bench:
+    """A suite with a backend in a package of the project's."""
+    bench.write(conftest=CONFTEST, test_own=SUITE)
+    folder = bench.pytester.mkpydir("engines")
+    shutil.copy(Path(__file__).parents[1] / "bigram_backend.py", folder)
+    return bench
+
+
+@pytest.mark.parametrize("isolate", [False, True], ids=["here", "isolated"])
+def test_it_is_measured_scored_compared_and_reported(engines: Bench, isolate: bool) -> None:
+    options = ("--llm-isolate",) if isolate else ()
+    variants = ("--llm-variants", "bigram,bigram-int8", "--llm-reference", "bigram")
+    result = engines.run(*variants, *options)
+    assert result.ret == 0
+    result.assert_outcomes(passed=7, skipped=2)  # neither has a static cache
+    plain, rounded = engines.variants().values()
+    assert (plain["label"], rounded["label"]) == ("bigrams, torch.float32", "bigrams, torch.int8")
+    assert (plain["quantized"], rounded["quantized"]) == (False, True)
+    assert 1 < plain["quality"]["perplexity"] < 1000
+    assert rounded["quality"]["kld_mean"] > 0
+    assert rounded["quality"]["ppl_ratio"] == pytest.approx(
+        rounded["quality"]["perplexity"] / plain["quality"]["perplexity"]
+    )
+    assert [found["verdict"] for found in plain["equivalence"]] == ["equal", "not supported"]
+    records = {record["test"].partition("::")[2]: record for record in engines.records() if record["rounds_s"]}
+    assert records["test_lengths[bigram]"]["workload"]["prompt_tokens"] == 20
+    assert records["test_lengths[bigram]"]["metrics"]["latency_s"] > 0
+    assert records["test_lengths[bigram]"]["metrics"]["ttft_s"] > 0
+    assert records["test_text[bigram]"]["workload"]["prompt_tokens"] == len("the hen")
+    assert "first_divergent_token" in records["test_text[bigram-int8]"]["metrics"]
+    work = records["test_text[bigram]"]["work"]
+    assert (work["forward_passes"], work["prefill_flops"], work["cache_bytes"]) == (None, None, None)
+    report = engines.markdown()
+    assert "| bigram-int8 |" in report
+    assert "FLOPs are not counted: bigrams, torch.float32 is not the model of --llm-model" in report
+    assert "cache's bytes are not counted: bigrams, torch.float32 doesn't run through transformers" in report
+
+
+def test_beside_a_reference_of_another_vocabulary_it_is_measured_and_not_compared(engines: Bench) -> None:
+    result = engines.run("--llm-variants", "fp32,bigram", "-k", "test_text or test_lengths")
+    assert result.ret == 0
+    result.assert_outcomes(passed=4)
+    quality = engines.variants()["bigram"]["quality"]
+    assert quality["perplexity"] > 1
+    assert "kld_mean" not in quality
+    assert "bigram: not compared with the reference variant: the reference has a vocabulary of 4096" in (
+        engines.markdown()
+    )
+    lengths = {
+        record["variant"]: record["workload"]["prompt_tokens"]
+        for record in engines.records()
+        if record["test"].partition("::")[2].startswith("test_text")
+    }
+    assert lengths["bigram"] == len("the hen")
+    assert lengths["fp32"] < lengths["bigram"]
