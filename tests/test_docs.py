@@ -31,7 +31,13 @@ PACKAGE = llm_bench_fixtures.__name__
 STORED = (Run, Provenance, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)
 FIELDS = {field.name for stored in STORED for field in fields(stored)}
 VARIANTS = {variant.id for variant in CATALOGUE}
-MEASURED_BY_DOCS = {"answer_length", "accuracy", "mine-bf16"}  # the examples' own metrics and variant
+MEASURED_BY_DOCS = {
+    "answer_length",
+    "accuracy",
+    "mine-bf16",
+    "bigram",
+    "bigram-int8",
+}  # the examples' own metrics and variant
 
 
 def tool(name: str) -> ModuleType:

@@ -20,7 +20,7 @@ from unittest import mock
 import llm_bench_fixtures
 from llm_bench_fixtures.cli.main import COMMANDS, main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.models.variants import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.report.markdown import escape
 from llm_bench_fixtures.results.metrics import METRICS, Kind

@@ -83,11 +83,10 @@ def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
         """,
         my_backend="""
         from dataclasses import replace
-        from llm_bench_fixtures.models.backend import Backend
-        from llm_bench_fixtures.models.backends import torch as usual
+        from llm_bench_fixtures import Backend, load_source_model
 
         def load(request):
-            model = usual.load(request)
+            model = load_source_model(request)
             return replace(model, facts=replace(model.facts, label="my way"))
 
         BACKEND = Backend(load)
@@ -124,11 +123,10 @@ def test_two_own_variants_of_one_backend_are_not_taken_for_identical_work(own_su
         """,
         my_backend="""
         import time
-        from llm_bench_fixtures.models.backend import Backend
-        from llm_bench_fixtures.models.backends import torch as usual
+        from llm_bench_fixtures import Backend, load_source_model
 
         def load(request):
-            model = usual.load(request)
+            model = load_source_model(request)
             generate = model.generate
 
             def slow_generate(*args, **how):

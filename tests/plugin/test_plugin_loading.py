@@ -151,7 +151,7 @@ FAILING_CONFTEST = """
         return [Variant(name, "failing_backend", "fails") for name in ("too-big", "no-memory", "broken")]
 """
 FAILING_BACKEND = """
-    from llm_bench_fixtures.models.backend import Backend
+    from llm_bench_fixtures import Backend
 
     def load(request):
         if request.variant.id == "too-big":

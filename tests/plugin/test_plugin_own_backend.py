@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from conftest import Bench
 
 CONFTEST = """
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures import Variant
 
     def pytest_llm_bench_variants():
         return [

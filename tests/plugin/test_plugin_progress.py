@@ -68,12 +68,11 @@ def test_a_load_of_more_than_two_seconds_is_shown(own_suite: Bench) -> None:
         """,
         slow_backend="""
         import time
-        from llm_bench_fixtures.models.backend import Backend
-        from llm_bench_fixtures.models.backends import torch as usual
+        from llm_bench_fixtures import Backend, load_source_model
 
         def load(request):
             time.sleep(2.2)
-            return usual.load(request)
+            return load_source_model(request)
 
         BACKEND = Backend(load)
         """,

@@ -38,7 +38,8 @@ def prepare(request: LoadRequest) -> None:
     check_architecture(request.source.load_config(), request.source.trust_remote_code)
 
 
-def load(request: LoadRequest) -> TransformersModel:
+def load_source_model(request: LoadRequest) -> TransformersModel:
+    """The model of --llm-model in the variant's dtype, run by transformers on torch. Raises OutOfMemory."""
     from llm_bench_fixtures.models.arithmetic import tolerance_of
     from llm_bench_fixtures.models.device import resolve_precision
     from llm_bench_fixtures.models.transformers import (
@@ -115,7 +116,7 @@ def count_weights(folder: Path) -> int:
 
 
 BACKEND = Backend(
-    load,
+    load_source_model,
     check,
     prepare,
     variants=VARIANTS,
