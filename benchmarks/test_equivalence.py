@@ -2,11 +2,11 @@
 
 import pytest
 
-from llm_bench_fixtures import Way
+from llm_bench_fixtures import ExecutionMode
 
 PROMPTS = 2
 
 
-@pytest.mark.parametrize("way", list(Way), ids=str)
-def test_equivalence(llm_equivalence, llm_prompts, way):
-    llm_equivalence(llm_prompts.varied(PROMPTS), way)
+@pytest.mark.parametrize("mode", list(ExecutionMode), ids=str)
+def test_equivalence(llm_equivalence, llm_prompts, mode):
+    llm_equivalence(llm_prompts.varied(PROMPTS), mode)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.llm_scenario(
 )
 
 PROMPTS = 4
-WAYS = {
+MODES = {
     "one by one": (1, Padding()),
     "left, to the longest": (PROMPTS, Padding(Side.LEFT)),
     "right, to the longest": (PROMPTS, Padding(Side.RIGHT)),
@@ -28,7 +28,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_padding(llm_benchmark, llm_prompts, way):
-    batch_size, padding = WAYS[way]
+@pytest.mark.parametrize("mode", MODES)
+def test_padding(llm_benchmark, llm_prompts, mode):
+    batch_size, padding = MODES[mode]
     llm_benchmark(llm_prompts.varied(PROMPTS), batch_size=batch_size, padding=padding)

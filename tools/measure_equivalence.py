@@ -1,6 +1,6 @@
-"""How much the way of running a model moves its logits: what the tolerances of the equivalence checks stand on.
+"""How much the mode of running a model moves its logits: what the tolerances of the equivalence checks stand on.
 
-For each model, variant and way it prints the largest gap over all prompts, in logit scales, and how many of the texts
+For each model, variant and mode it prints the largest gap over all prompts, in logit scales, and how many of the texts
 changed. The models: the embedded one, and a GPT-2 and a Llama of four layers with random weights, once as initialized
 and once with the last layer's input made twenty times as large, so that a few tokens stand out as in a trained model.
 
@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
-from llm_bench_fixtures.measure.equivalence import EquivalenceCheck, Way
+from llm_bench_fixtures.measure.equivalence import EquivalenceCheck, ExecutionMode
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.device import resolve_device
@@ -71,10 +71,10 @@ def random_models(folder: Path) -> Iterator[ModelSource]:
 def measure(model: TransformersModel, name: str) -> None:
     prompts = Prompts(model.tokenizer).varied(PROMPTS)
     comparison = EquivalenceCheck(model, prompts, NEW_TOKENS)
-    for way in Way:
-        row = f"{model.facts.tolerance:<9.0e} {model.variant.id:17s} {name:22s} {way:13s}"
+    for mode in ExecutionMode:
+        row = f"{model.facts.tolerance:<9.0e} {model.variant.id:17s} {name:22s} {mode:13s}"
         try:
-            changes = comparison.changes(way)
+            changes = comparison.changes(mode)
         except (WorkloadUnsupported, RuntimeError) as error:
             print(row, f"{type(error).__name__}: {error}")
             continue
@@ -83,7 +83,7 @@ def measure(model: TransformersModel, name: str) -> None:
 
 
 def main(variants: str) -> None:
-    print(f"{'tolerance':9s} {'variant':17s} {'model':22s} {'way':13s} largest  texts changed of {PROMPTS}")
+    print(f"{'tolerance':9s} {'variant':17s} {'model':22s} {'mode':13s} largest  texts changed of {PROMPTS}")
     with tempfile.TemporaryDirectory() as folder:
         store = ArtifactStore(Path(folder) / "store")
         sources = [ModelSource(TINY, TINY_FOLDER), *random_models(Path(folder))]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.errors import LlmBenchError as LlmBenchError
     from llm_bench_fixtures.errors import UnreadableResults as UnreadableResults
     from llm_bench_fixtures.errors import WorkloadUnsupported as WorkloadUnsupported
-    from llm_bench_fixtures.measure.equivalence import Way as Way
+    from llm_bench_fixtures.measure.equivalence import ExecutionMode as ExecutionMode
     from llm_bench_fixtures.measure.quality import CorpusScore as CorpusScore
     from llm_bench_fixtures.models.backend import Backend as Backend
     from llm_bench_fixtures.models.backends.torch import load_source_model as load_source_model
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "errors": ("BackendUnavailable", "LlmBenchError", "UnreadableResults", "WorkloadUnsupported"),
-    "measure.equivalence": ("Way",),
+    "measure.equivalence": ("ExecutionMode",),
     "measure.quality": ("CorpusScore",),
     "models.backend": ("Backend",),
     "models.backends.torch": ("load_source_model",),

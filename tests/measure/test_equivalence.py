@@ -1,4 +1,4 @@
-"""Which differences are float error and which are not, by hand; and that broken ways of running a model are caught."""
+"""Which differences are float error and which are not, by hand; and that broken modes of running a model are caught."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llm_bench_fixtures.measure.equivalence import (
     Equivalence,
     EquivalenceCheck,
     EquivalenceVerdict,
-    Way,
+    ExecutionMode,
     check_equivalence,
     logit_scale,
     summarize,
@@ -46,7 +46,7 @@ class Script:
 
 
 class ScriptedModel:
-    """Answers by `plain`, save in the ways that have a script of their own: off, static, left, right, batch."""
+    """Answers by `plain`, save in the modes that have a script of their own: off, static, left, right, batch."""
 
     def __init__(self, plain: Script = Script(), context: int = 1000, **scripts: Script) -> None:
         self.plain = plain
@@ -55,14 +55,14 @@ class ScriptedModel:
         self.config = SimpleNamespace(get_text_config=lambda: text_config)
 
     def generate(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **how: Any) -> SimpleNamespace:
-        script = self.scripts.get(self.way(attention_mask, **how), self.plain)
+        script = self.scripts.get(self.mode(attention_mask, **how), self.plain)
         rows = len(input_ids)
         return SimpleNamespace(
             sequences=torch.cat([input_ids, torch.tensor(script.tokens).expand(rows, -1)], dim=1),
             logits=tuple(torch.tensor(logits).expand(rows, -1) for logits in script.logits),
         )
 
-    def way(self, mask: torch.Tensor, use_cache: bool, cache_implementation: str = "", **how: Any) -> str:
+    def mode(self, mask: torch.Tensor, use_cache: bool, cache_implementation: str = "", **how: Any) -> str:
         if len(mask) > 1:
             return "batch"
         if not mask.all():
@@ -79,27 +79,34 @@ def with_caches(model: TransformersModel, *kinds: CacheKind) -> TransformersMode
     return replace(model, facts=replace(model.facts, cache_kinds=frozenset(kinds)))
 
 
-def check(model: TransformersModel, way: Way) -> Equivalence:
-    return EquivalenceCheck(model, PROMPTS, 3).check(way)
+def check(model: TransformersModel, mode: ExecutionMode) -> Equivalence:
+    return EquivalenceCheck(model, PROMPTS, 3).check(mode)
 
 
-@pytest.mark.parametrize("way", Way)
-def test_a_way_that_changes_nothing(way: Way, model_around: ModelAround) -> None:
-    assert check(model_around(ScriptedModel()), way) == Equivalence(way, EquivalenceVerdict.EQUAL)
+@pytest.mark.parametrize("mode", ExecutionMode)
+def test_a_mode_that_changes_nothing(mode: ExecutionMode, model_around: ModelAround) -> None:
+    assert check(model_around(ScriptedModel()), mode) == Equivalence(mode, EquivalenceVerdict.EQUAL)
 
 
 OTHER = Script((1, 0, 1), (LOGITS, (1.0, 0.0, -1.0), LOGITS))
 
 
 @pytest.mark.parametrize(
-    ("way", "name"),
-    [(Way.CACHE, "off"), (Way.STATIC_CACHE, "static"), (Way.LEFT_PADDING, "left"), (Way.BATCH, "batch")],
+    ("mode", "name"),
+    [
+        (ExecutionMode.CACHE, "off"),
+        (ExecutionMode.STATIC_CACHE, "static"),
+        (ExecutionMode.LEFT_PADDING, "left"),
+        (ExecutionMode.BATCH, "batch"),
+    ],
 )
-def test_a_way_that_changes_the_second_token_by_one_nat(way: Way, name: str, model_around: ModelAround) -> None:
+def test_a_mode_that_changes_the_second_token_by_one_nat(
+    mode: ExecutionMode, name: str, model_around: ModelAround
+) -> None:
     """The logits of tokens 0 and 1, which are 0 and 1, change places; the top one is 1 from zero and the median."""
-    found = {item.way: item for item in check_equivalence(model_around(ScriptedModel(**{name: OTHER})), PROMPTS, 3)}
-    assert found.pop(way) == Equivalence(
-        way, EquivalenceVerdict.DIVERGES, prompt=0, token=1, gap=pytest.approx(1.0), tolerance=TOLERANCE
+    found = {item.mode: item for item in check_equivalence(model_around(ScriptedModel(**{name: OTHER})), PROMPTS, 3)}
+    assert found.pop(mode) == Equivalence(
+        mode, EquivalenceVerdict.DIVERGES, prompt=0, token=1, gap=pytest.approx(1.0), tolerance=TOLERANCE
     )
     assert {equivalence.verdict for equivalence in found.values()} == {EquivalenceVerdict.EQUAL}
 
@@ -108,19 +115,19 @@ def test_the_gap_is_that_of_the_log_probabilities(model_around: ModelAround) -> 
     """Of two tokens, 3/4 and 1/4 against 7/8 and 1/8: the second one's falls by log 2. The third one is impossible."""
     plain, other = ([math.log(share), math.log(1 - share), -math.inf] for share in (3 / 4, 7 / 8))
     scripts = {"plain": Script((0,), (plain,)), "off": Script((0,), (other,))}
-    found = EquivalenceCheck(model_around(ScriptedModel(**scripts)), PROMPTS, 1).check(Way.CACHE)
+    found = EquivalenceCheck(model_around(ScriptedModel(**scripts)), PROMPTS, 1).check(ExecutionMode.CACHE)
     assert found.gap == pytest.approx(math.log(2))
 
 
 def test_logits_that_all_move_by_the_same_change_nothing(model_around: ModelAround) -> None:
     """They are the same probabilities."""
     higher = Script(PLAIN, ((7.0, 8.0, 6.0),) * 3)
-    assert check(model_around(ScriptedModel(off=higher)), Way.CACHE).verdict is EquivalenceVerdict.EQUAL
+    assert check(model_around(ScriptedModel(off=higher)), ExecutionMode.CACHE).verdict is EquivalenceVerdict.EQUAL
 
 
 def test_a_probability_that_moves_diverges_though_the_text_stays(model_around: ModelAround) -> None:
     moved = Script(PLAIN, (LOGITS, LOGITS, (0.5, 1.0, -1.0)))
-    found = check(model_around(ScriptedModel(batch=moved)), Way.BATCH)
+    found = check(model_around(ScriptedModel(batch=moved)), ExecutionMode.BATCH)
     assert (found.verdict, found.prompt, found.token) == (EquivalenceVerdict.DIVERGES, 0, None)
     assert found.sentence.startswith("batch changes the probabilities of prompt 1, though not its text, by 0.")
 
@@ -129,7 +136,7 @@ def test_what_comes_after_the_first_token_that_differs_is_not_compared(model_aro
     """The two have other text before them from there on."""
     later = Script((0, 0, 0), ((1.0, 1.0, -1.0), (9.0, 0.0, 0.0), (9.0, 0.0, 0.0)))
     plain = Script((1, 1, 1), ((1.0, 1.0, -1.0), LOGITS, LOGITS))
-    found = check(model_around(ScriptedModel(plain, off=later)), Way.CACHE)
+    found = check(model_around(ScriptedModel(plain, off=later)), ExecutionMode.CACHE)
     assert (found.verdict, found.token, found.gap) == (EquivalenceVerdict.TIE, 0, 0.0)
 
 
@@ -140,7 +147,7 @@ def test_a_text_that_changes_within_the_tolerance_is_a_tie(
     """Two tokens at 8, of which one moves to 8 + 2x: it gains x and the other one loses x. The scale is 8 to 1e-4."""
     move = share * TOLERANCE * 8
     plain, other = Script((1,), ((8.0, 8.0, -8.0),)), Script((0,), ((8.0 + 2 * move, 8.0, -8.0),))
-    found = EquivalenceCheck(model_around(ScriptedModel(plain, off=other)), PROMPTS, 1).check(Way.CACHE)
+    found = EquivalenceCheck(model_around(ScriptedModel(plain, off=other)), PROMPTS, 1).check(ExecutionMode.CACHE)
     assert (found.verdict, found.token) == (verdict, 0)
     assert found.gap == pytest.approx(move, rel=1e-2)
     assert found.tolerance == pytest.approx(8 * TOLERANCE)
@@ -148,7 +155,7 @@ def test_a_text_that_changes_within_the_tolerance_is_a_tie(
 
 def test_right_padding_is_compared_by_the_next_token(model_around: ModelAround) -> None:
     """The logits of tokens 1 and 2, which are 1 and -1, change places."""
-    found = check(model_around(ScriptedModel(right=Script(logits=((0.0, -1.0, 1.0),)))), Way.RIGHT_PADDING)
+    found = check(model_around(ScriptedModel(right=Script(logits=((0.0, -1.0, 1.0),)))), ExecutionMode.RIGHT_PADDING)
     assert (found.verdict, found.prompt, found.token) == (EquivalenceVerdict.DIVERGES, 0, 0)
     assert found.gap == pytest.approx(2.0)
 
@@ -157,37 +164,39 @@ def test_the_token_that_would_end_the_text_is_not_the_next_one(model_around: Mod
     """Bug: a model that would rather end the text was said to change its answer; `generate` was told not to end."""
     model = model_around(ScriptedModel(Script((1,), ((2.0, 1.0, -1.0),))))
     model = replace(model, tokenizer=cast(Any, SimpleNamespace(pad_token_id=0, eos_token_id=0)))
-    assert EquivalenceCheck(model, PROMPTS, 1).check(Way.RIGHT_PADDING).verdict is EquivalenceVerdict.EQUAL
+    assert EquivalenceCheck(model, PROMPTS, 1).check(ExecutionMode.RIGHT_PADDING).verdict is EquivalenceVerdict.EQUAL
 
 
 def test_logits_that_are_not_numbers_diverge(model_around: ModelAround) -> None:
     module = ScriptedModel(off=Script(PLAIN, ((math.nan,) * 3,) * 3))
-    found = check(model_around(module), Way.CACHE)
+    found = check(model_around(module), ExecutionMode.CACHE)
     assert (found.verdict, found.prompt, found.gap) == (EquivalenceVerdict.DIVERGES, 0, None)
     assert found.sentence.endswith("though not its text, by no finite number of nats")
 
 
-def test_a_plain_way_of_no_numbers_diverges(model_around: ModelAround) -> None:
+def test_a_plain_mode_of_no_numbers_diverges(model_around: ModelAround) -> None:
     module = ScriptedModel(Script(PLAIN, ((math.nan,) * 3,) * 3))
-    found = check(model_around(module), Way.CACHE)
+    found = check(model_around(module), ExecutionMode.CACHE)
     assert (found.verdict, found.gap, found.tolerance) == (EquivalenceVerdict.DIVERGES, None, None)
 
 
 def test_a_cache_that_the_model_does_not_have_is_not_supported(model_around: ModelAround) -> None:
     model = with_caches(model_around(ScriptedModel()), CacheKind.DYNAMIC)
-    found = check(model, Way.STATIC_CACHE)
+    found = check(model, ExecutionMode.STATIC_CACHE)
     assert found == Equivalence(
-        Way.STATIC_CACHE, EquivalenceVerdict.NOT_SUPPORTED, reason="fp32 can't generate with cache static"
+        ExecutionMode.STATIC_CACHE, EquivalenceVerdict.NOT_SUPPORTED, reason="fp32 can't generate with cache static"
     )
     assert found.sentence == "static cache is not supported: fp32 can't generate with cache static"
 
 
 def test_prompts_that_do_not_fit_with_their_padding_are_not_supported(model_around: ModelAround) -> None:
     """Three tokens and five of padding, then three new ones."""
-    found = {item.way: item for item in check_equivalence(model_around(ScriptedModel(context=10)), PROMPTS, 3)}
-    assert found[Way.LEFT_PADDING].verdict is EquivalenceVerdict.NOT_SUPPORTED
-    assert "11 tokens, padding and new ones included" in found[Way.LEFT_PADDING].reason
-    assert {found[way].verdict for way in (Way.CACHE, Way.RIGHT_PADDING, Way.BATCH)} == {EquivalenceVerdict.EQUAL}
+    found = {item.mode: item for item in check_equivalence(model_around(ScriptedModel(context=10)), PROMPTS, 3)}
+    assert found[ExecutionMode.LEFT_PADDING].verdict is EquivalenceVerdict.NOT_SUPPORTED
+    assert "11 tokens, padding and new ones included" in found[ExecutionMode.LEFT_PADDING].reason
+    assert {
+        found[mode].verdict for mode in (ExecutionMode.CACHE, ExecutionMode.RIGHT_PADDING, ExecutionMode.BATCH)
+    } == {EquivalenceVerdict.EQUAL}
 
 
 def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
@@ -199,7 +208,7 @@ def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
             asked.append(how)
             return super().generate(input_ids, attention_mask, **how)
 
-    check(model_around(Asked()), Way.CACHE)
+    check(model_around(Asked()), ExecutionMode.CACHE)
     logits = {"output_logits": True, "return_dict_in_generate": True}
     plain = {"min_new_tokens": 3, "max_new_tokens": 3, "use_cache": True, **logits}
     assert asked == [plain, plain, {**plain, "use_cache": False}, {**plain, "use_cache": False}]
@@ -207,39 +216,43 @@ def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
 
 def test_the_largest_divergence_stands_for_all() -> None:
     changes = [Change(0, 4, 0.3, 1.0), Change(1, 0, 0.05, 1.0), Change(2, 2, 0.9, 1.0)]
-    assert summarize(Way.BATCH, changes, 0.1) == Equivalence(
-        Way.BATCH, EquivalenceVerdict.DIVERGES, prompt=2, token=2, gap=0.9, tolerance=0.1
+    assert summarize(ExecutionMode.BATCH, changes, 0.1) == Equivalence(
+        ExecutionMode.BATCH, EquivalenceVerdict.DIVERGES, prompt=2, token=2, gap=0.9, tolerance=0.1
     )
 
 
 def test_a_divergence_stands_before_a_larger_tie() -> None:
     """Three tenths of a scale of 1 are more than four tenths of a scale of 10."""
-    found = summarize(Way.BATCH, [Change(0, 4, 0.3, 1.0), Change(1, 0, 0.4, 10.0)], 0.1)
+    found = summarize(ExecutionMode.BATCH, [Change(0, 4, 0.3, 1.0), Change(1, 0, 0.4, 10.0)], 0.1)
     assert (found.verdict, found.prompt) == (EquivalenceVerdict.DIVERGES, 0)
 
 
 def test_a_divergence_that_changes_the_text_stands_before_one_that_does_not() -> None:
-    found = summarize(Way.BATCH, [Change(0, None, 0.9, 1.0), Change(1, 3, 0.3, 1.0)], 0.1)
+    found = summarize(ExecutionMode.BATCH, [Change(0, None, 0.9, 1.0), Change(1, 3, 0.3, 1.0)], 0.1)
     assert (found.prompt, found.token) == (1, 3)
 
 
 def test_float_error_that_changes_no_text_is_equal() -> None:
-    assert summarize(Way.BATCH, [Change(0, None, 0.05, 1.0)], 0.1) == Equivalence(Way.BATCH, EquivalenceVerdict.EQUAL)
+    assert summarize(ExecutionMode.BATCH, [Change(0, None, 0.05, 1.0)], 0.1) == Equivalence(
+        ExecutionMode.BATCH, EquivalenceVerdict.EQUAL
+    )
 
 
 def test_sentences_count_from_one() -> None:
-    found = Equivalence(Way.LEFT_PADDING, EquivalenceVerdict.DIVERGES, prompt=1, token=2, gap=0.42, tolerance=0.001)
+    found = Equivalence(
+        ExecutionMode.LEFT_PADDING, EquivalenceVerdict.DIVERGES, prompt=1, token=2, gap=0.42, tolerance=0.001
+    )
     assert found.sentence == "left padding changes token 3 of prompt 2 by 0.42 nats (tolerance 0.001)"
     assert found.short == "diverges: 0.42 nats (tolerance 0.001)"
 
 
 def test_a_tie_says_so() -> None:
-    found = Equivalence(Way.BATCH, EquivalenceVerdict.TIE, prompt=0, token=0, gap=0.0002, tolerance=0.001)
+    found = Equivalence(ExecutionMode.BATCH, EquivalenceVerdict.TIE, prompt=0, token=0, gap=0.0002, tolerance=0.001)
     assert found.sentence == "batch changes token 1 of prompt 1 by 0.0002 nats (tolerance 0.001), a tie"
 
 
 def test_no_change_says_so() -> None:
-    found = Equivalence(Way.STATIC_CACHE, EquivalenceVerdict.EQUAL)
+    found = Equivalence(ExecutionMode.STATIC_CACHE, EquivalenceVerdict.EQUAL)
     assert (found.sentence, found.short) == ("static cache changes nothing", "equal")
 
 
@@ -284,8 +297,8 @@ def test_the_embedded_model_answers_the_same_however_it_is_run(
 ) -> None:
     found = check_equivalence(tiny, unequal, NEW_TOKENS)
     assert [item.sentence for item in found if item.verdict is EquivalenceVerdict.DIVERGES] == []
-    unsupported = [item.way for item in found if item.verdict is EquivalenceVerdict.NOT_SUPPORTED]
-    assert unsupported == ([] if CacheKind.STATIC in tiny.facts.cache_kinds else [Way.STATIC_CACHE])
+    unsupported = [item.mode for item in found if item.verdict is EquivalenceVerdict.NOT_SUPPORTED]
+    assert unsupported == ([] if CacheKind.STATIC in tiny.facts.cache_kinds else [ExecutionMode.STATIC_CACHE])
 
 
 @each(["fp32", "ort-fp32"])
@@ -308,8 +321,8 @@ class Deaf:
         return self._module(input_ids=input_ids, attention_mask=torch.ones_like(attention_mask), **how)
 
 
-def verdicts(model: TransformersModel, prompts: Sequence[TokenIds]) -> dict[Way, EquivalenceVerdict]:
-    return {item.way: item.verdict for item in check_equivalence(model, prompts, NEW_TOKENS)}
+def verdicts(model: TransformersModel, prompts: Sequence[TokenIds]) -> dict[ExecutionMode, EquivalenceVerdict]:
+    return {item.mode: item.verdict for item in check_equivalence(model, prompts, NEW_TOKENS)}
 
 
 class Silent:
@@ -335,8 +348,15 @@ def test_where_no_logits_are_seen_nothing_is_said(tiny_fp32: TransformersModel, 
 def test_a_mask_that_is_ignored_is_caught(tiny: TransformersModel, unequal: tuple[TokenIds, ...]) -> None:
     """Save in right padding, which no earlier token looks at."""
     found = verdicts(replace(tiny, module=Deaf(tiny.module)), unequal)
-    assert (found[Way.LEFT_PADDING], found[Way.BATCH]) == (EquivalenceVerdict.DIVERGES, EquivalenceVerdict.DIVERGES)
-    assert EquivalenceVerdict.DIVERGES not in (found[Way.CACHE], found[Way.STATIC_CACHE], found[Way.RIGHT_PADDING])
+    assert (found[ExecutionMode.LEFT_PADDING], found[ExecutionMode.BATCH]) == (
+        EquivalenceVerdict.DIVERGES,
+        EquivalenceVerdict.DIVERGES,
+    )
+    assert EquivalenceVerdict.DIVERGES not in (
+        found[ExecutionMode.CACHE],
+        found[ExecutionMode.STATIC_CACHE],
+        found[ExecutionMode.RIGHT_PADDING],
+    )
 
 
 @contextmanager
@@ -380,8 +400,11 @@ def test_positions_that_are_not_shifted_for_left_padding_are_caught(
 ) -> None:
     with altered(without_static_cache(tiny), count_positions_from_the_first_column) as model:
         found = verdicts(model, unequal)
-    assert (found[Way.LEFT_PADDING], found[Way.BATCH]) == (EquivalenceVerdict.DIVERGES, EquivalenceVerdict.DIVERGES)
-    assert EquivalenceVerdict.DIVERGES not in (found[Way.CACHE], found[Way.RIGHT_PADDING])
+    assert (found[ExecutionMode.LEFT_PADDING], found[ExecutionMode.BATCH]) == (
+        EquivalenceVerdict.DIVERGES,
+        EquivalenceVerdict.DIVERGES,
+    )
+    assert EquivalenceVerdict.DIVERGES not in (found[ExecutionMode.CACHE], found[ExecutionMode.RIGHT_PADDING])
 
 
 def count_positions_from_the_last_column(given: dict[str, Any]) -> None:
@@ -398,7 +421,7 @@ def test_positions_that_are_shifted_for_right_padding_are_caught(
 ) -> None:
     with altered(tiny, count_positions_from_the_last_column) as model:
         found = verdicts(model, unequal)
-    assert found.pop(Way.RIGHT_PADDING) is EquivalenceVerdict.DIVERGES
+    assert found.pop(ExecutionMode.RIGHT_PADDING) is EquivalenceVerdict.DIVERGES
     assert EquivalenceVerdict.DIVERGES not in found.values()
 
 
@@ -412,11 +435,13 @@ def drop_a_cached_position(given: dict[str, Any], kind: type[Any]) -> None:
 
 
 @each(TORCH_VARIANTS)
-@pytest.mark.parametrize(("kind", "way"), [(DynamicCache, Way.CACHE), (StaticCache, Way.STATIC_CACHE)])
+@pytest.mark.parametrize(
+    ("kind", "mode"), [(DynamicCache, ExecutionMode.CACHE), (StaticCache, ExecutionMode.STATIC_CACHE)]
+)
 def test_a_cache_that_drops_a_position_is_caught(
-    kind: type[Any], way: Way, tiny: TransformersModel, unequal: tuple[TokenIds, ...]
+    kind: type[Any], mode: ExecutionMode, tiny: TransformersModel, unequal: tuple[TokenIds, ...]
 ) -> None:
-    if way is Way.STATIC_CACHE and CacheKind.STATIC not in tiny.facts.cache_kinds:
+    if mode is ExecutionMode.STATIC_CACHE and CacheKind.STATIC not in tiny.facts.cache_kinds:
         pytest.skip("no such cache")
     with altered(tiny, lambda given: drop_a_cached_position(given, kind)) as model:
-        assert verdicts(model, unequal)[way] is EquivalenceVerdict.DIVERGES
+        assert verdicts(model, unequal)[mode] is EquivalenceVerdict.DIVERGES

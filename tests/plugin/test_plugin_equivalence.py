@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 SUITE = """
 import pytest
-from llm_bench_fixtures import Way
+from llm_bench_fixtures import ExecutionMode
 
-@pytest.mark.parametrize("way", list(Way), ids=str)
-def test_mine(llm_equivalence, llm_prompts, way):
-    llm_equivalence(llm_prompts.varied(2), way)
+@pytest.mark.parametrize("mode", list(ExecutionMode), ids=str)
+def test_mine(llm_equivalence, llm_prompts, mode):
+    llm_equivalence(llm_prompts.varied(2), mode)
 """
 DEAF = """
 import pytest, torch
@@ -31,7 +31,7 @@ def deaf(llm_model):
 
 
 def equivalence(bench: Bench, variant: str = "fp32") -> dict[str, str]:
-    """The verdict on each way in results.json."""
+    """The verdict on each mode in results.json."""
     return {found["way"]: found["verdict"] for found in bench.variants()[variant]["equivalence"]}
 
 
@@ -40,8 +40,8 @@ def test_a_model_that_answers_the_same_in_every_way(bench: Bench) -> None:
     result = bench.run()
     assert result.ret == 0
     result.assert_outcomes(passed=5)
-    ways = ["cache", "static cache", "left padding", "right padding", "batch"]
-    assert equivalence(bench) == dict.fromkeys(ways, "equal")
+    modes = ["cache", "static cache", "left padding", "right padding", "batch"]
+    assert equivalence(bench) == dict.fromkeys(modes, "equal")
     assert "## Same text however it is run" in bench.markdown()
     assert "Nothing was timed." in bench.markdown()
 
@@ -54,13 +54,13 @@ def test_a_model_that_ignores_its_mask_fails_and_is_flagged(bench: Bench) -> Non
     result.stdout.fnmatch_lines_random(
         ["left padding changes * of prompt * by * nats (tolerance *)", "batch changes * of prompt * nats (tolerance *)"]
     )
-    assert {way for way, verdict in equivalence(bench).items() if verdict == "diverges"} == {"left padding", "batch"}
+    assert {mode for mode, verdict in equivalence(bench).items() if verdict == "diverges"} == {"left padding", "batch"}
     label = " ".join(result.stdout.str().split())
     assert "left padding changes its" in label
     assert "batch changes its" in label
 
 
-def test_a_way_that_the_model_does_not_have_is_skipped_with_its_reason(bench: Bench) -> None:
+def test_a_mode_that_the_model_does_not_have_is_skipped_with_its_reason(bench: Bench) -> None:
     bench.write(
         test_own=SUITE,
         conftest="""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from run_factory import make_record, make_run, make_variant
 
-from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, Way
+from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.flags import variant_flags
 from llm_bench_fixtures.report.sections import build_document
@@ -15,12 +15,14 @@ from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run
 
-EQUAL = Equivalence(Way.CACHE, EquivalenceVerdict.EQUAL)
-TIE = Equivalence(Way.BATCH, EquivalenceVerdict.TIE, prompt=0, token=3, gap=0.0002, tolerance=0.001)
-OTHER_TEXT = Equivalence(Way.LEFT_PADDING, EquivalenceVerdict.DIVERGES, prompt=1, token=2, gap=0.42, tolerance=0.001)
-OTHER_PROBABILITY = Equivalence(Way.BATCH, EquivalenceVerdict.DIVERGES, prompt=1, gap=0.42, tolerance=0.001)
+EQUAL = Equivalence(ExecutionMode.CACHE, EquivalenceVerdict.EQUAL)
+TIE = Equivalence(ExecutionMode.BATCH, EquivalenceVerdict.TIE, prompt=0, token=3, gap=0.0002, tolerance=0.001)
+OTHER_TEXT = Equivalence(
+    ExecutionMode.LEFT_PADDING, EquivalenceVerdict.DIVERGES, prompt=1, token=2, gap=0.42, tolerance=0.001
+)
+OTHER_PROBABILITY = Equivalence(ExecutionMode.BATCH, EquivalenceVerdict.DIVERGES, prompt=1, gap=0.42, tolerance=0.001)
 NO_STATIC = Equivalence(
-    Way.STATIC_CACHE, EquivalenceVerdict.NOT_SUPPORTED, reason="ort-fp32 can't generate with cache static"
+    ExecutionMode.STATIC_CACHE, EquivalenceVerdict.NOT_SUPPORTED, reason="ort-fp32 can't generate with cache static"
 )
 ALL = (EQUAL, NO_STATIC, OTHER_TEXT, TIE)
 

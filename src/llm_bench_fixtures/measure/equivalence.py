@@ -1,7 +1,7 @@
 """Whether a model's answers depend on how it is run: with which cache, with padding, in a batch.
 
-The plain way to run a prompt is alone, unpadded, with the usual cache. Another way is compared with it token for token
-of the greedy continuation, and by the log-probabilities of the likely next tokens at each step, as long as both have
+The plain mode runs a prompt alone, unpadded, with the usual cache. Another mode is compared with it token for token of
+the greedy continuation, and by the log-probabilities of the likely next tokens at each step, as long as both have
 the same text before them. Summing in another order alone moves these a little: a text that changes within the tolerance
 of the model's arithmetic is a tie. What moves them further is an error, even where the text happens to stay.
 A right-padded prompt is compared by its next token only, because `generate` would continue it from the padding.
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.divergence import first_divergence
@@ -31,8 +33,8 @@ PADDING = 5  # columns added to the longest prompt
 LIKELY = 10  # tokens whose probability is compared at each step
 
 
-class Way(StrEnum):
-    """What differs from the plain way."""
+class ExecutionMode(StrEnum):
+    """How prompts are run: what differs from the plain mode."""
 
     CACHE = "cache"  # the cache against none
     STATIC_CACHE = "static cache"
@@ -48,15 +50,14 @@ class EquivalenceVerdict(StrEnum):
     NOT_SUPPORTED = "not supported"
 
 
-@dataclass(frozen=True)
-class Equivalence:
-    """What became of one way, over all prompts."""
+class Equivalence(msgspec.Struct, frozen=True):
+    """What became of one mode, over all prompts."""
 
-    way: Way
+    mode: ExecutionMode = msgspec.field(name="way")  # as stored files have it
     verdict: EquivalenceVerdict
 
     prompt: int | None = None
-    """The prompt that the way changes most, counted from 0. None: it changes none beyond float error."""
+    """The prompt that the mode changes most, counted from 0. None: it changes none beyond float error."""
 
     token: int | None = None
     """The first token of that prompt's continuation that differs, counted from 0. None: its text stays."""
@@ -68,25 +69,25 @@ class Equivalence:
     """What is float error there, in nats. None: the logits are not finite."""
 
     reason: str = ""
-    """Why the way is not supported."""
+    """Why the mode is not supported."""
 
     @property
     def short(self) -> str:
-        """The verdict, and by how much a way changes what it changes."""
+        """The verdict, and by how much a mode changes what it changes."""
         return self.verdict.value if self.prompt is None else f"{self.verdict}: {self._amount}"
 
     @property
     def sentence(self) -> str:
         """For people, who count from 1."""
         if self.verdict is EquivalenceVerdict.NOT_SUPPORTED:
-            return f"{self.way} is not supported: {self.reason}"
+            return f"{self.mode} is not supported: {self.reason}"
         if self.prompt is None:
-            return f"{self.way} changes nothing"
+            return f"{self.mode} changes nothing"
         if self.token is None:
             what = f"the probabilities of prompt {self.prompt + 1}, though not its text,"
         else:
             what = f"token {self.token + 1} of prompt {self.prompt + 1}"
-        return f"{self.way} changes {what} by {self._amount}" + (
+        return f"{self.mode} changes {what} by {self._amount}" + (
             ", a tie" if self.verdict is EquivalenceVerdict.TIE else ""
         )
 
@@ -110,7 +111,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Change:
-    """What a way does to one prompt: the step that it changes most, of those with the same text before them."""
+    """What a mode does to one prompt: the step that it changes most, of those with the same text before them."""
 
     prompt: int
     """Which prompt, counted from 0."""
@@ -132,13 +133,13 @@ class Change:
 
 
 def check_equivalence(model: Model, prompts: Sequence[TokenIds], new_tokens: int) -> tuple[Equivalence, ...]:
-    """Every way against the plain one."""
+    """Every mode against the plain one."""
     one = EquivalenceCheck(model, prompts, new_tokens)
-    return tuple(one.check(way) for way in Way)
+    return tuple(one.check(mode) for mode in ExecutionMode)
 
 
 class EquivalenceCheck:
-    """Runs prompts in the plain way, once, and compares other ways with that.
+    """Runs prompts in the plain mode, once, and compares other modes with that.
 
     prompts: at least one, each of at least one token; of unequal lengths, so that a batch of them is padded.
     """
@@ -148,23 +149,23 @@ class EquivalenceCheck:
         self._prompts = tuple(prompts)
         self._new_tokens = new_tokens
 
-    def check(self, way: Way) -> Equivalence:
-        """Compare one way."""
+    def check(self, mode: ExecutionMode) -> Equivalence:
+        """Compare one mode."""
         try:
-            return summarize(way, self.changes(way), self._model.facts.tolerance)
+            return summarize(mode, self.changes(mode), self._model.facts.tolerance)
         except WorkloadUnsupported as error:
-            return Equivalence(way, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
+            return Equivalence(mode, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
 
-    def changes(self, way: Way) -> list[Change]:
-        """What the way does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
-        answers: Mapping[Way, Callable[[], list[Answer]]] = {
-            Way.CACHE: lambda: self._one_by_one(CacheKind.OFF),
-            Way.STATIC_CACHE: lambda: self._one_by_one(CacheKind.STATIC),
-            Way.LEFT_PADDING: lambda: self._one_by_one(CacheKind.DYNAMIC, self._longest + PADDING),
-            Way.RIGHT_PADDING: self._right_padded,
-            Way.BATCH: lambda: self._generate(self._prompts, self._longest, CacheKind.DYNAMIC),
+    def changes(self, mode: ExecutionMode) -> list[Change]:
+        """What the mode does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
+        answers: Mapping[ExecutionMode, Callable[[], list[Answer]]] = {
+            ExecutionMode.CACHE: lambda: self._one_by_one(CacheKind.OFF),
+            ExecutionMode.STATIC_CACHE: lambda: self._one_by_one(CacheKind.STATIC),
+            ExecutionMode.LEFT_PADDING: lambda: self._one_by_one(CacheKind.DYNAMIC, self._longest + PADDING),
+            ExecutionMode.RIGHT_PADDING: self._right_padded,
+            ExecutionMode.BATCH: lambda: self._generate(self._prompts, self._longest, CacheKind.DYNAMIC),
         }
-        pairs = zip(self._plain, answers[way](), strict=True)
+        pairs = zip(self._plain, answers[mode](), strict=True)
         return [compare(prompt, *pair) for prompt, pair in enumerate(pairs)]
 
     @cached_property
@@ -238,15 +239,15 @@ def compare(prompt: int, plain: Answer, other: Answer) -> Change:
     return Change(prompt, first if first < both else None, float(gaps[worst]), float(scales[worst]))
 
 
-def summarize(way: Way, changes: Sequence[Change], tolerance: float) -> Equivalence:
-    """The verdict on a way from what it does to each prompt. tolerance: in scales."""
+def summarize(mode: ExecutionMode, changes: Sequence[Change], tolerance: float) -> Equivalence:
+    """The verdict on a mode from what it does to each prompt. tolerance: in scales."""
     beyond = [change for change in changes if change.share > tolerance]
     ties = [change for change in changes if change.token is not None]
     if not beyond and not ties:
-        return Equivalence(way, EquivalenceVerdict.EQUAL)
+        return Equivalence(mode, EquivalenceVerdict.EQUAL)
     worst = max(beyond or ties, key=lambda change: (change.token is not None, change.share))
     verdict = EquivalenceVerdict.DIVERGES if beyond else EquivalenceVerdict.TIE
-    return Equivalence(way, verdict, worst.prompt, worst.token, _finite(worst.gap), _finite(tolerance * worst.scale))
+    return Equivalence(mode, verdict, worst.prompt, worst.token, _finite(worst.gap), _finite(tolerance * worst.scale))
 
 
 def _finite(number: float) -> float | None:

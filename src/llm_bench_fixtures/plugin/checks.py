@@ -10,29 +10,29 @@ import pytest
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.equivalence import Equivalence, Way
+    from llm_bench_fixtures.measure.equivalence import Equivalence, ExecutionMode
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.workloads import TokenIds
 
 
 class LlmEquivalence:
-    """Compares ways to run one model, and hands each outcome to the report."""
+    """Compares execution modes of one model, and hands each outcome to the report."""
 
     def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model
         self._session = session
-        self._found: dict[tuple[tuple[TokenIds, ...], int], dict[Way, Equivalence]] = {}
+        self._found: dict[tuple[tuple[TokenIds, ...], int], dict[ExecutionMode, Equivalence]] = {}
 
-    def __call__(self, prompts: Sequence[TokenIds], way: Way | str, *, new_tokens: int = 4) -> Equivalence:
-        """Fails the test where the way changes the answers beyond float error; skips it where the model can't run so.
+    def __call__(self, prompts: Sequence[TokenIds], mode: ExecutionMode | str, *, new_tokens: int = 4) -> Equivalence:
+        """Fails the test where the mode changes the answers beyond float error; skips it where the model can't run so.
 
         prompts: token ids of each; of unequal lengths, so that a batch of them is padded.
         """
-        from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, Way
+        from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode
 
         with as_outcomes():
-            found = self._compare(tuple(prompts), new_tokens)[Way(way)]
+            found = self._compare(tuple(prompts), new_tokens)[ExecutionMode(mode)]
         self._session.results.add_equivalence(self._model.variant.id, found)
         if found.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             pytest.skip(found.sentence)
@@ -40,8 +40,8 @@ class LlmEquivalence:
             pytest.fail(found.sentence, pytrace=False)
         return found
 
-    def _compare(self, prompts: tuple[TokenIds, ...], new_tokens: int) -> dict[Way, Equivalence]:
-        """Every way, once for the same prompts."""
+    def _compare(self, prompts: tuple[TokenIds, ...], new_tokens: int) -> dict[ExecutionMode, Equivalence]:
+        """Every mode, once for the same prompts."""
         from llm_bench_fixtures.measure.equivalence import check_equivalence
         from llm_bench_fixtures.models.loading import translate_out_of_memory
         from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -50,12 +50,12 @@ class LlmEquivalence:
         name = self._model.variant.id
         if (prompts, new_tokens) not in self._found:
             with (
-                self._session.progress.activity(Phase.CHECKING, f"comparing ways to run {name}"),
+                self._session.progress.activity(Phase.CHECKING, f"comparing execution modes of {name}"),
                 quiet_libraries(),
                 translate_out_of_memory(name),
             ):
                 found = self._model.call(check_equivalence, prompts, new_tokens)
-            self._found[prompts, new_tokens] = {one.way: one for one in found}
+            self._found[prompts, new_tokens] = {one.mode: one for one in found}
         return self._found[prompts, new_tokens]
 
 

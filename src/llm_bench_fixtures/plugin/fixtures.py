@@ -76,7 +76,7 @@ def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Iter
 
 @pytest.fixture(scope="session")
 def llm_equivalence(llm_model: ModelHandle, llm_session: BenchSession) -> LlmEquivalence:
-    """Call it with prompts and a way to run them, to check that `llm_model` answers as in the plain way."""
+    """Call it with prompts and an execution mode, to check that `llm_model` answers as in the plain one."""
     from llm_bench_fixtures.plugin.checks import LlmEquivalence
 
     return LlmEquivalence(llm_model, llm_session)

@@ -20,13 +20,13 @@ def flags(run: Run, record: Record) -> list[str]:
 
 
 def variant_flags(variant: VariantResult) -> list[str]:
-    """The ways to run it that change what it answers beyond float error."""
+    """The execution modes that change what it answers beyond float error."""
     diverging = [found for found in variant.equivalence if found.verdict is EquivalenceVerdict.DIVERGES]
-    in_text = dict.fromkeys(found.way for found in diverging if found.token is not None)
-    in_probability = dict.fromkeys(found.way for found in diverging if found.way not in in_text)
+    in_text = dict.fromkeys(found.mode for found in diverging if found.token is not None)
+    in_probability = dict.fromkeys(found.mode for found in diverging if found.mode not in in_text)
     return [
-        *(f"{way} changes its text" for way in in_text),
-        *(f"{way} changes its probabilities" for way in in_probability),
+        *(f"{mode} changes its text" for mode in in_text),
+        *(f"{mode} changes its probabilities" for mode in in_probability),
     ]
 
 

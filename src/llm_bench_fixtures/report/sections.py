@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from llm_bench_fixtures.measure.equivalence import Way
+from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.cells import (
     describe_workload,
@@ -88,20 +88,20 @@ def _name(variant: VariantResult) -> str:
 
 
 def _equivalence_sections(run: Run) -> Iterator[Section]:
-    """Whether a variant's text depends on how it is run: a row a variant, a column a way."""
+    """Whether a variant's text depends on how it is run: a row a variant, a column a mode."""
     variants = [variant for variant in run.variants if variant.equivalence]
     if variants:
-        ways = list(dict.fromkeys(found.way for variant in variants for found in variant.equivalence))
-        rows = [(variant.id, *(_way_cell(variant, way) for way in ways)) for variant in variants]
+        modes = list(dict.fromkeys(found.mode for variant in variants for found in variant.equivalence))
+        rows = [(variant.id, *(_mode_cell(variant, mode) for mode in modes)) for variant in variants]
         note = (
-            "Each way against a prompt alone, unpadded, with the usual cache. A tie: they differ within the tolerance "
-            "of the variant's arithmetic."
+            "Each mode is compared with a prompt alone, unpadded, with the usual cache. A tie: they differ within the "
+            "tolerance of the variant's arithmetic."
         )
-        yield Section("Same text however it is run", Table(("variant", *map(str, ways)), tuple(rows)), note)
+        yield Section("Same text however it is run", Table(("variant", *map(str, modes)), tuple(rows)), note)
 
 
-def _way_cell(variant: VariantResult, way: Way) -> str:
-    found = [found for found in variant.equivalence if found.way is way]
+def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
+    found = [found for found in variant.equivalence if found.mode is mode]
     return "; ".join(dict.fromkeys(item.short for item in found)) or MISSING
 
 

@@ -39,7 +39,7 @@ class RunBuilder:
         self._variants[variant.id] = variant
 
     def add_equivalence(self, identifier: str, found: Equivalence) -> None:
-        """Add the result of one way to run the variant. Raises KeyError for a variant that never began to load."""
+        """Add the result of one execution mode. Raises KeyError for a variant that never began to load."""
         variant = self._variants[identifier]
         self.add_variant(replace(variant, equivalence=(*variant.equivalence, found)))
 

@@ -13,7 +13,7 @@ import torch
 from bigram_backend import EXPONENTS, SIGNS, TEXT
 
 from llm_bench_fixtures.errors import ReferenceMismatch
-from llm_bench_fixtures.measure.equivalence import Way, check_equivalence
+from llm_bench_fixtures.measure.equivalence import ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.flops import FlopCounter
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.quality import score_corpus
@@ -120,16 +120,16 @@ def test_what_can_not_be_seen_of_its_work_is_not_known_and_says_why(
     )
 
 
-def test_the_ways_to_run_it_are_compared(bigram: LocalModel) -> None:
-    """It has one cache, and no way to right padding's answers but those of the same letter."""
+def test_the_modes_to_run_it_are_compared(bigram: LocalModel) -> None:
+    """It has one cache, and no mode to right padding's answers but those of the same letter."""
     prompts = [bigram.prompts.encode(text) for text in ("the hen", "in")]
-    found = {one.way: one.verdict.value for one in check_equivalence(bigram.model, prompts, 4)}
+    found = {one.mode: one.verdict.value for one in check_equivalence(bigram.model, prompts, 4)}
     assert found == {
-        Way.CACHE: "not supported",
-        Way.STATIC_CACHE: "not supported",
-        Way.LEFT_PADDING: "equal",
-        Way.RIGHT_PADDING: "equal",
-        Way.BATCH: "equal",
+        ExecutionMode.CACHE: "not supported",
+        ExecutionMode.STATIC_CACHE: "not supported",
+        ExecutionMode.LEFT_PADDING: "equal",
+        ExecutionMode.RIGHT_PADDING: "equal",
+        ExecutionMode.BATCH: "equal",
     }
 
 
