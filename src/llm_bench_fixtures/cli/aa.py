@@ -1,4 +1,4 @@
-"""Compare a version with itself, to learn how small a change can be told from none on this machine.
+"""Compare a version with itself, to learn this machine's resolution: how small a change can be told from none on it.
 
 VERSION is a git ref, a folder or a Python interpreter, as for `llm-bench pair`. It is measured in the same way: in K
 pairs of fresh processes that take turns within each round. The table gives, for each metric over all tests, the
@@ -7,7 +7,7 @@ from none in 95 % of cases. With a smaller --threshold `llm-bench pair` leaves v
 
 Examples:
   llm-bench aa
-  llm-bench aa --pairs 12 --json floor.json -- -k precision --llm-variants fp32
+  llm-bench aa --pairs 12 --json resolution.json -- -k precision --llm-variants fp32
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.options.parsers import parse_path
 
-HELP = "measure how small a change this machine resolves: a version against itself"
+HELP = "measure this machine's resolution: a version against itself"
 THRESHOLD = 0.0  # nothing is to be judged
 
 
@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json",
         type=checked(parse_path),
         metavar="FILE",
-        help="where to keep the result. Default: noise-floor.json in this user's cache folder, where `llm-bench pair` "
-        "reads it",
+        help="where to keep the resolution. Default: noise-floor.json in this user's cache folder, where "
+        "`llm-bench pair` reads it",
     )
     add_run_arguments(parser)
 

@@ -18,12 +18,12 @@ from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import minimum_detectable_effect
 from llm_bench_fixtures.results.spread import student_half_width
 
-FILE_NAME = "noise-floor.json"
+FILE_NAME = "noise-floor.json"  # as stored files have it
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """Of one metric; the numbers are shares."""
+    """How small a change the pairs resolve in one metric; the numbers are shares."""
 
     metric: str
     deviation: float
@@ -35,7 +35,7 @@ class Resolution:
 
 
 class KeptResolutions(msgspec.Struct):
-    """What is read of a file that resolutions_json wrote."""
+    """The resolutions in a file that resolutions_json wrote."""
 
     machine: str
     measured: datetime
@@ -78,7 +78,7 @@ def status_of(found: tuple[Resolution, ...], result: PairedResult) -> ExitStatus
 
 def resolutions_json(found: tuple[Resolution, ...], result: PairedResult) -> dict[str, Any]:
     return {
-        "schema": "llm-bench-fixtures/noise-floor",
+        "schema": "llm-bench-fixtures/noise-floor",  # as stored files have it
         "version": 1,
         "measured": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": platform.node(),

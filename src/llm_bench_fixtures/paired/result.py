@@ -152,7 +152,7 @@ class PairedResult:
             "threshold": self.threshold,
             "threads": self.threads,
             "cores": self.cores,
-            "first_look": self.first_analysis,
+            "first_look": self.first_analysis,  # "look", as stored files have it
             "looks": self.analyses,
             "pairs": self.pairs,
             "elapsed_s": self.elapsed_s,
