@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
     if status:
         sys.exit(f"pytest ended with {status}")
     for variant, of_variant in found.by_variant.items():
-        for line in (*cost(of_variant), steadiness(of_variant)):
+        for line in (*cost(of_variant), stability(of_variant)):
             print(f"{variant}: {line}")
 
 
@@ -117,11 +117,11 @@ def describe(ratios: Sequence[float]) -> str:
     return f"{statistics.geometric_mean(ratios):.4f} (95 % interval {bounds})"
 
 
-def steadiness(pairs: Sequence[Pair]) -> str:
+def stability(pairs: Sequence[Pair]) -> str:
     """A block stands for a record: its median latency, and that over its probe's level."""
     blocks = [pairs[start : start + BLOCK] for start in range(0, len(pairs) - BLOCK + 1, BLOCK)]
     if len(blocks) < 2:
-        return f"how steady it is isn't known from fewer than {2 * BLOCK} pairs"
+        return f"the variation isn't known from fewer than {2 * BLOCK} pairs"
     raw = [math.log(statistics.median(pair.probed.latency_s for pair in block)) for block in blocks]
     levels = [math.log(probe_level_s([pair.probe_s for pair in block]) or math.nan) for block in blocks]
     normalized = [log_s - level for log_s, level in zip(raw, levels, strict=True)]

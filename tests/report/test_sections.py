@@ -202,7 +202,7 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
     titles = [item.title for item in document_of(make_run([own, *full_run().records], full_run().variants)).sections]
     assert titles == [
         "Prefill and decode",
-        "Steadiness",
+        "Variation between rounds",
         "Memory and exact counts",
         "Quality",
         "Precision",
@@ -323,7 +323,7 @@ def test_the_reference_is_shown_on_the_common_workload() -> None:
 
 
 def test_footnotes_tell_the_noise_floor() -> None:
-    """fp32 came to 100 and 101 ms, fp16, which ran the same, to 102 ms: too few pairs to tell 2 % from luck."""
+    """fp32 came to 100 and 101 ms, fp16, which ran the same, to 102 ms: too few pairs to tell 2 % from chance."""
     note = document_of(full_run()).footnotes[0]
     assert "15 %, assumed" in note
     assert "3 pairs" in note

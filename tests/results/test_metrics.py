@@ -269,7 +269,7 @@ def test_directions_that_readers_rely_on() -> None:
             ),
         ),
         (
-            ReportTable.STEADINESS,
+            ReportTable.VARIATION,
             "latency_s latency_low_s latency_high_s rounds latency_cv load_s first_generate_s",
         ),
         (

@@ -1,4 +1,4 @@
-"""The tables that have a row a variant: the summary, and what stands behind each of its columns."""
+"""The tables that have a row a variant: the summary, and the details of each of its columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def summary_section(findings: Findings) -> Section:
 
 
 def _summary_columns(findings: Findings) -> dict[str, Cell]:
-    """The metrics of the table; the speed-up stands behind the throughput, the change behind the perplexity."""
+    """The metrics of the table; the speed-up follows the throughput, the change follows the perplexity."""
 
     def speedup(_: VariantResult, record: Record | None) -> str:
         reference = findings.reference
@@ -94,17 +94,17 @@ def _change(variant: VariantResult) -> str:
 
 
 def variant_sections(findings: Findings) -> Iterator[Section]:
-    """What stands behind the summary: prefill and decode, steadiness, memory and counts, quality."""
+    """The details of the summary: prefill and decode, variation between rounds, memory and counts, quality."""
     records = findings.common
     shown = findings.reference or next(iter(records.values()), None)
     where = f"{describe_workload(shown)}." if shown else ""
     sure = (
         "From and to: the 95 % interval of the rounds' geometric mean in this process; another process differs by more."
     )
-    steadiness: dict[str, Cell] = {"steadiness": lambda _, record: _steadiness(record)}
+    of_rounds: dict[str, Cell] = {"stability": lambda _, record: _stability(record)}
     parts: tuple[tuple[str, ReportTable, dict[str, Cell], str], ...] = (
         ("Prefill and decode", ReportTable.PREFILL_DECODE, {}, f"On {where} {findings.decode}".strip()),
-        ("Steadiness", ReportTable.STEADINESS, steadiness, sure),
+        ("Variation between rounds", ReportTable.VARIATION, of_rounds, sure),
         ("Memory and exact counts", ReportTable.MEMORY, {}, f"Of a round on {where}"),
     )
     for title, name, more, note in parts:
@@ -156,6 +156,6 @@ def _table(findings: Findings, columns: Mapping[str, Cell]) -> Table | None:
     return Table(header, rows, frozenset(range(1, len(header))))
 
 
-def _steadiness(record: Record | None) -> str:
+def _stability(record: Record | None) -> str:
     variation = coefficient_of_variation(record.rounds_s) if record else None
     return MISSING if variation is None else stability(variation)

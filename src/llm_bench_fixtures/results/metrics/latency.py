@@ -64,7 +64,7 @@ LATENCY: tuple[Metric, ...] = (
         formula="median over the rounds of: start of the first batch to the last token of the last",
         source="all common tools",
         value=_of_rounds(statistics.median),
-        tables={ReportTable.SUMMARY: 30, ReportTable.STEADINESS: 10},
+        tables={ReportTable.SUMMARY: 30, ReportTable.VARIATION: 10},
     ),
     Metric(
         name="latency_mean_s",
@@ -153,7 +153,7 @@ LATENCY: tuple[Metric, ...] = (
         ),
         source="aiperf's bands",
         value=lambda record, _: coefficient_of_variation(record.rounds_s),
-        tables={ReportTable.STEADINESS: 50},
+        tables={ReportTable.VARIATION: 50},
         tolerance=NEVER_JUDGED,
     ),
     Metric(
@@ -165,7 +165,7 @@ LATENCY: tuple[Metric, ...] = (
         kind=Kind.TIMING,
         formula="lower end of Student's 95 % interval of the rounds' geometric mean; at least three rounds",
         value=_bound(lambda found: found.low),
-        tables={ReportTable.STEADINESS: 20},
+        tables={ReportTable.VARIATION: 20},
         tolerance=NEVER_JUDGED,
     ),
     Metric(
@@ -177,7 +177,7 @@ LATENCY: tuple[Metric, ...] = (
         kind=Kind.TIMING,
         formula="upper end of that interval",
         value=_bound(lambda found: found.high),
-        tables={ReportTable.STEADINESS: 30},
+        tables={ReportTable.VARIATION: 30},
         tolerance=NEVER_JUDGED,
     ),
     Metric(
@@ -189,6 +189,6 @@ LATENCY: tuple[Metric, ...] = (
         kind=Kind.TIMING,
         formula="number of timed rounds",
         value=lambda record, _: len(record.rounds_s) or None,
-        tables={ReportTable.STEADINESS: 40},
+        tables={ReportTable.VARIATION: 40},
     ),
 )

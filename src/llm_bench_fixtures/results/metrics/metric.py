@@ -51,7 +51,7 @@ class ReportTable(StrEnum):
     SCENARIO = "scenario"  # of one whose marker names no columns
     REFERENCE = "reference"
     PREFILL_DECODE = "prefill and decode"
-    STEADINESS = "steadiness"
+    VARIATION = "variation between rounds"
     MEMORY = "memory and exact counts"
     TEXTS = "generated texts"  # within the table of quality, which has every metric of that kind
 
