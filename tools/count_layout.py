@@ -4,7 +4,7 @@ python tools/count_layout.py [FOLDER ...]
 
 A room is a folder or a module directly in the package, the package's own `__init__` aside. An arrow is an import, at
 the top, within a function or for types only. A circle is a set of rooms that can reach each other; floors are counted
-with each circle as one. A climb is an arrow from a room to one that stands above it in the list of layers.
+with each circle as one.
 FOLDER: the package's, or several to compare. Default: that of this tree.
 """
 

@@ -130,10 +130,12 @@ def _short_digest(value: object) -> str:
 
 @dataclass(frozen=True)
 class Batch:
-    """input_ids and attention_mask: (B, T) int64 each."""
+    """The tensors of prompts that run together."""
 
     input_ids: torch.Tensor
+    """(B, T) int64."""
     attention_mask: torch.Tensor
+    """(B, T) int64: 0 where there is padding, else 1."""
 
 
 def make_batches(workload: Workload, pad_token_id: int, device: str) -> list[Batch]:

@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, ModuleType] = {
 
 EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has
 
-PASSES_ON = ("pair", "aa")  # to pytest, what stands behind "--"
+PASSES_ON = ("pair", "aa")  # to pytest, what follows "--"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -36,7 +36,7 @@ class Comparison:
     """The parts of the fingerprint that make some metrics incomparable."""
     floor: NoiseFloor
     """The smaller of the two runs' own floors. A test that got slower differs from others of its workload, and so
-    raises its own run's floor; by the larger floor it would excuse itself."""
+    raises its own run's floor. The larger floor would then hide its regression."""
     slowdown: float | None
     """How many times as slow the machine was for `head`, by the probe; None where the two share no probe."""
     notes: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from llm_bench_fixtures.results.record import Status
 
 
 class Coverage(StrEnum):
-    """What became of a test that the two runs don't both have measured."""
+    """Why a test has values in one run only."""
 
     NEW = "new"
     VANISHED = "vanished"
@@ -53,7 +53,7 @@ def uncovered_tests(base: JudgedRun, head: JudgedRun) -> Iterator[Uncovered]:
 def _uncovered(
     test: str, before: JudgedRecord | None, after: JudgedRecord | None, narrowed: Sequence[str] | None
 ) -> Uncovered | None:
-    """What became of one test; None where both runs measured it, or neither did.
+    """Why only one run measured the test; None where both did, or neither.
 
     narrowed: the selection of the run that is judged; None where it is the baseline's.
     """

@@ -64,8 +64,9 @@ def log_ratio(base: float, head: float) -> float:
 def paired_margin(base: Sequence[float], head: Sequence[float]) -> float:
     """Half-width of Student's 99 % interval of the mean difference of two models' losses, block by block.
 
-    That is of the log ratio of their perplexities. The blocks are of the same stretches of text, so that what makes a
-    stretch hard falls out. 0 where there are fewer than two, or not as many on both sides.
+    The mean difference of the losses is the log ratio of the perplexities. Both models score the same stretches of
+    text, so a block's difference does not depend on how hard its text is. 0 where there are fewer than two blocks, or
+    not as many on both sides.
     """
     if len(base) != len(head) or len(base) < 2:
         return 0.0

@@ -51,7 +51,7 @@ class EquivalenceVerdict(StrEnum):
 
 
 class Equivalence(msgspec.Struct, frozen=True):
-    """What became of one mode, over all prompts."""
+    """The verdict on one mode, over all prompts."""
 
     mode: ExecutionMode = msgspec.field(name="way")  # as stored files have it
     verdict: EquivalenceVerdict

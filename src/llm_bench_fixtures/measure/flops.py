@@ -26,10 +26,12 @@ _Count = TypeVar("_Count")
 
 @dataclass(frozen=True)
 class RoundFlops:
-    """prefill: of the forward passes that give each batch's first token. decode: of all others."""
+    """FLOPs of one round of a workload."""
 
     prefill: int
+    """Of the forward passes that give each batch's first token."""
     decode: int
+    """Of all other forward passes."""
 
 
 class _Shape(NamedTuple):

@@ -64,14 +64,13 @@ def plan_windows(settings: Settings) -> WindowPlan:
 
 @dataclass(frozen=True)
 class Window:
-    """Consecutive tokens; the first `unscored` of them are context only, each of the others is a target.
-
-    start: where the first of them stands in its text, which for rolling windows may be -1, the start token.
-    """
+    """Consecutive tokens of a text: first some that are context only, then the targets."""
 
     ids: TokenIds
     unscored: int
+    """How many of the first tokens are context only."""
     start: int = 0
+    """Position of the first token in its text. For rolling windows it may be -1: the start token."""
 
     @property
     def scored(self) -> int:
@@ -89,14 +88,13 @@ class Window:
 
 @dataclass(frozen=True)
 class CutCorpus:
-    """A corpus as windows, and the size of the text that their targets make up.
-
-    scored_bytes, in UTF-8, and scored_words are None where the tokenizer doesn't tell which text a token stands for.
-    """
+    """A corpus as windows, and the size of the text that their targets make up."""
 
     windows: tuple[Window, ...]
     scored_bytes: int | None
+    """In UTF-8. None: the tokenizer doesn't tell which text a token stands for."""
     scored_words: int | None
+    """None: the tokenizer doesn't tell which text a token stands for."""
 
     @property
     def tokens(self) -> int:

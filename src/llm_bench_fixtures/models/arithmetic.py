@@ -25,7 +25,7 @@ TOLERANCES: Mapping[Arithmetic, float] = {
     Arithmetic.INT8: 3e-2,
     Arithmetic.INT8_PER_BATCH: 1e-1,
 }
-"""In logit scales (`measure.equivalence.logit_scale`); docs/equivalence.md has the measurements behind them."""
+"""In logit scales (`measure.equivalence.logit_scale`); docs/explanation/equivalence.md has the measurements."""
 
 
 def tolerance_of(compute: Precision) -> float:

@@ -55,7 +55,7 @@ class Variant:
     """How the weights are stored in fewer bits, in its backend's words. None: they aren't."""
 
     base: str | None = None
-    """The id of the variant that this one is a cheaper form of; None for one that is nobody's."""
+    """The id of the variant that this one is quantized from. None: it is made from no other variant."""
 
     def __post_init__(self) -> None:
         if not self.id or any(character in self.id for character in ", []"):

@@ -22,14 +22,17 @@ OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for eac
 
 @dataclass(frozen=True)
 class Identity:
-    """test: pytest's node id. case: the parameters other than the variant, as people read them. gate: the changes that
-    its marker allows, by metric or kind of metrics."""
+    """Which benchmark a test is."""
 
     test: str
+    """The test's node id in pytest."""
     scenario: str
     case: str
+    """The parameters other than the variant, as people read them."""
     variant: str
+    """The variant's id; empty for a test without one."""
     gate: Mapping[str, str] = field(default_factory=dict)
+    """The changes that the test's marker allows, by metric or kind of metrics."""
 
     def record(self, status: Status, reason: str = "") -> Record:
         """A record of this test that holds nothing measured."""
@@ -68,10 +71,11 @@ def identify(item: pytest.Item) -> Identity:
 
 @dataclass(frozen=True)
 class _PlacedScenario:
-    """order: its place in the report, the least first."""
+    """A scenario and its place in the report."""
 
     scenario: Scenario
     order: float = math.inf
+    """Scenarios stand in ascending order of it."""
 
 
 def scenarios_of(items: Iterable[pytest.Item], metrics: Collection[str]) -> tuple[Scenario, ...]:

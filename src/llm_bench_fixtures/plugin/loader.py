@@ -1,4 +1,4 @@
-"""Loads the variants of a run, one at a time, and tells the results what became of each."""
+"""Loads the variants of a run, one at a time, and tells the results each one's status."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class VariantLoader:
         self.windows: WindowPlan | None = None  # in which the last variant was scored
 
     def load(self, variant: Variant) -> ModelHandle:
-        """Load and score a variant; what becomes of it stands in the results, also where this raises."""
+        """Load and score a variant. The results get its status, also where this raises."""
         result = VariantResult(
             variant.id,
             variant.description,

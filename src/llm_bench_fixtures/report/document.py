@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text. numeric: the columns that are set flush right."""
+    """Cells as text."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[int] = frozenset()
+    """The columns that are set flush right, counted from 0."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """scenario: names the plots that belong here. note: a sentence above the table."""
+    """A part of the report: a table under a title."""
 
     title: str
     table: Table
     note: str = ""
+    """A sentence above the table."""
     scenario: str = ""
+    """The plots of this scenario stand below the table."""
 
 
 @dataclass(frozen=True)

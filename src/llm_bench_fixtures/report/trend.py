@@ -74,12 +74,13 @@ class Wording:
 
 @dataclass(frozen=True)
 class TrendSection:
-    """The part of the page on one fingerprint. chart: a PNG; if it is None, `note` says why."""
+    """The part of the page on one fingerprint."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
     note: str
     chart: bytes | None
+    """A PNG. None: `note` says why there is none."""
     steps: Table | None
     now: Table
     runs: Table
@@ -125,7 +126,7 @@ def build_page(
     storage: Path,
 ) -> TrendPage:
     return TrendPage(
-        "What became of the numbers",
+        "Metrics over time",
         _header(groups) + _what(chosen),
         tuple(f"Not in it: {item.reason}" for item in unreadable),
         ADVICE,

@@ -22,14 +22,13 @@ ENOUGH_PAIRS = 10
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """How far apart identical work comes out.
-
-    log_ratio: the 95th percentile, over the run's pairs of identical work, of the absolute logarithm of the ratio of
-    their median latencies. If there are fewer than ten pairs, it is at least log(1.15), which is assumed.
-    """
+    """How far apart identical work comes out within one run."""
 
     log_ratio: float
+    """The 95th percentile, over the run's pairs of identical work, of the absolute logarithm of the ratio of their
+    median latencies. If there are fewer than ten pairs, it is at least log(1.15), which is assumed."""
     pairs: int
+    """How many pairs of identical work the run has."""
 
     @property
     def percent(self) -> float:

@@ -15,7 +15,7 @@ SCHEMA_VERSION = 3
 
 
 class Status(StrEnum):
-    """What became of a benchmark or a variant."""
+    """Whether a benchmark or a variant was measured, and how it ended if not."""
 
     MEASURED = "measured"
     NOT_MEASURED = "not measured"  # it ran, but nothing was timed, as under --benchmark-disable
@@ -69,7 +69,7 @@ class MemoryFacts:
 
 @dataclass(frozen=True)
 class TimedRecord:
-    """Which benchmark it is, what became of it, and the latencies of its rounds.
+    """Which benchmark it is, its status, and the latencies of its rounds.
 
     A benchmark is one test with one set of parameters on one variant.
     """

@@ -30,7 +30,7 @@ def metric_values(
 
 
 def run_table(run: Run) -> pd.DataFrame:
-    """One row a record: what it was, what became of it, and its metrics as columns in base units.
+    """One row a record: what it was, its status, and its metrics as columns in base units.
 
     A metric that no record has is a column of missing values. Numbers are float64.
     """
