@@ -106,6 +106,12 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=name_of)
+def test_every_docs_path_that_the_code_names_exists(path: Path) -> None:
+    named = re.findall(r"\bdocs/[\w./-]*\w", read(path))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 @every_text
 def test_no_text_names_an_option_that_is_not_there(path: Path) -> None:
     named = set(re.findall(r"--llm-[a-z-]+", read(path)))
@@ -167,6 +173,12 @@ def test_the_page_of_public_names_has_all_of_them_with_a_sentence() -> None:
     rows = dict(WRITE_DOCS.public_names())
     assert list(rows) == sorted(llm_bench_fixtures.__all__)
     assert [name for name, sentence in rows.items() if not sentence] == []
+
+
+def test_the_page_of_public_names_explains_constants_and_shows_code_as_code() -> None:
+    page = "\n".join(WRITE_DOCS.public_name_table())
+    assert "| `EDGE_PROMPTS` | constant | Names of the unusual prompts that `llm_prompts.edge` makes. |" in page
+    assert "\\`" not in page
 
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.__name__)

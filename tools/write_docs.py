@@ -7,12 +7,14 @@ A page keeps what stands above its mark, and the rest is written anew.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import io
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -88,16 +90,35 @@ def exit_status_table() -> Iterator[str]:
 
 
 def public_name_table() -> Iterator[str]:
-    rows = ((name, kind_of(name), sentence) for name, sentence in public_names())
-    return table(("name", "kind", "what"), rows)
+    """The docstrings are Markdown themselves, so only what ends a cell is escaped."""
+    yield from ("| name | kind | what |", "| --- | --- | --- |")
+    for name, sentence in public_names():
+        yield f"| `{name}` | {kind_of(name)} | {sentence.replace('|', escape('|'))} |"
+    yield ""
 
 
 def public_names() -> Iterator[tuple[str, str]]:
-    """Each public name with the first paragraph of its docstring; a plain value with itself."""
+    """Each public name with the first paragraph of its docstring."""
     for name in sorted(llm_bench_fixtures.__all__):
         value = getattr(llm_bench_fixtures, name)
-        documented = inspect.isclass(value) or inspect.isfunction(value)
-        yield name, own_docstring(value).split("\n\n")[0].replace("\n", " ") if documented else repr(value)
+        text = docstring_of_constant(name) if kind_of(name) == "constant" else own_docstring(value)
+        yield name, text.split("\n\n")[0].replace("\n", " ")
+
+
+def docstring_of_constant(name: str) -> str:
+    """The string literal below its assignment; empty where there is none."""
+    for path in sorted(Path(llm_bench_fixtures.__file__).parent.rglob("*.py")):
+        for assigned, below in pairwise(ast.parse(path.read_text(encoding="utf-8")).body):
+            if isinstance(assigned, ast.Assign) and name in map(ast.unparse, assigned.targets):
+                return inspect.cleandoc(literal(below))
+    return ""
+
+
+def literal(node: ast.stmt) -> str:
+    """The text of a statement that is nothing but a string literal; empty for any other."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return node.value.value
+    return ""
 
 
 def own_docstring(value: Any) -> str:
@@ -108,7 +129,7 @@ def own_docstring(value: Any) -> str:
 
 def kind_of(name: str) -> str:
     value = getattr(llm_bench_fixtures, name)
-    return "class" if inspect.isclass(value) else "function" if inspect.isfunction(value) else "value"
+    return "class" if inspect.isclass(value) else "function" if inspect.isfunction(value) else "constant"
 
 
 def command_help() -> Iterator[str]:

@@ -26,8 +26,10 @@ STANDARD_PROMPTS = (
     "Once upon a time, in a land far, far away,",
     "To be or not to be, that is the",
 )
+"""The prompts whose continuations the report shows side by side."""
 VARIED_LENGTHS = (12, 44, 24, 60, 8, 36, 16, 52)  # of the batch and padding scenarios, in tokens
 EDGE_PROMPTS = ("one token", "longest", "many lines", "repeated token", "odd unicode", "empty")
+"""Names of the unusual prompts that `llm_prompts.edge` makes."""
 REPEATS = 64
 MANY_LINES = "\n".join(f"{number}. A short line, and then the next one." for number in range(1, 13))
 ODD_UNICODE = "Ζωή 🦜🧭 नमस्ते ｆｕｌｌ ﷽ e\u0301\u0327\u0323 \u200d\u200b 漢字 ᚠᚢᚦ ½"
