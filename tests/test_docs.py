@@ -20,6 +20,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
+from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.metrics import METRICS, Kind
 from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, Run, VariantResult, WorkloadFacts
 
@@ -179,6 +180,11 @@ def test_the_page_of_public_names_explains_constants_and_shows_code_as_code() ->
     page = "\n".join(WRITE_DOCS.public_name_table())
     assert "| `EDGE_PROMPTS` | constant | Names of the unusual prompts that `llm_prompts.edge` makes. |" in page
     assert "\\`" not in page
+
+
+def test_the_schema_names_each_phase_of_a_session() -> None:
+    (row,) = re.findall(r"^\| `phase_s` .*$", read(DOCS / "reference" / "results.md"), re.MULTILINE)
+    assert {phase.value for phase in Phase} <= set(re.findall(r"`([a-z]+)`", row))
 
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.__name__)
