@@ -1,4 +1,4 @@
-"""One small class a failure. Every message says what was wanted, what was tried and what to do."""
+"""One small class for each failure. Every message says what was wanted, what was tried and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def first_line(text: object) -> str:
-    """Of a message that may go on for pages."""
+    """The first line of a message, which may have many."""
     return str(text).strip().split("\n", 1)[0]
 
 
@@ -62,7 +62,7 @@ class OutOfMemory(LlmBenchError, MemoryError):
 
 
 class WorkerDied(LlmBenchError):
-    """The process that a variant ran in ended, or was ended, before its time."""
+    """The process that a variant ran in ended or was killed before it answered."""
 
 
 class WorkerFailed(LlmBenchError):
@@ -124,7 +124,7 @@ class StorageNotFound(LlmBenchError, FileNotFoundError):
 
 
 class RunNotFound(LlmBenchError, LookupError):
-    """No saved run is called so."""
+    """No saved run has the given name."""
 
 
 class NothingToShow(LlmBenchError, LookupError):
@@ -132,14 +132,14 @@ class NothingToShow(LlmBenchError, LookupError):
 
 
 class AmbiguousRun(LlmBenchError, LookupError):
-    """Several saved runs are called so."""
+    """Several saved runs have the given name."""
 
     def __init__(self, given: str, storage: object, found: Sequence[str]) -> None:
         super().__init__(f"{given!r} is several runs in {storage}. Give more of one's name:\n{indented(found)}")
 
 
 def indented(names: Sequence[str], most: int = 12) -> str:
-    """A line each, of the last ones where there are many."""
+    """Up to `most` names, the last ones, on a line each; a line above them counts the others."""
     left_out = [f"  ({len(names) - most} others)"] if len(names) > most else []
     return "\n".join([*left_out, *(f"  {name}" for name in names[-most:])])
 
@@ -172,7 +172,7 @@ class UnknownSide(InvalidSetting):
 
 
 class SideFailed(LlmBenchError):
-    """A worker of one side couldn't start, died, hung or said nonsense. Says in which test, and what it last wrote."""
+    """A worker of one side couldn't start, died, hung or sent nonsense. Says in which test, and what it last wrote."""
 
     def __init__(self, side: str, reason: str, test: str = "", last_words: str = "") -> None:
         where = f" in {test}" if test else ""

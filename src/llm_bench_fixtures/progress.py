@@ -14,7 +14,7 @@ TICK_S = 0.5  # how often a shown activity's seconds are renewed
 
 
 class Phase(StrEnum):
-    """What a stretch of a session's time went into."""
+    """The kinds of work that a session's time is counted for."""
 
     IMPORTING = "importing"
     CHECKING = "checking"

@@ -13,7 +13,7 @@ INSTEAD = "\N{REPLACEMENT CHARACTER}"
 
 
 def printable(text: str) -> str:
-    """The text on one line, with a replacement character for each that a terminal would obey."""
+    """The text on one line, with a replacement character for each character that is not printable."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(INSTEAD if unicodedata.category(character) in UNPRINTABLE else character for character in text)
@@ -25,6 +25,6 @@ def printable_lines(text: str) -> str:
 
 
 def harmless(lines: Iterable[str]) -> Iterator[str]:
-    """Lines that neither a terminal obeys, nor a forge's runner, to which `::` at the start or `##[` is a command."""
+    """Lines without commands to a terminal or to a CI runner, which takes `::` at the start or `##[` for a command."""
     for line in lines:
         yield re.sub(r"^(\s*):(?=:)", r"\1: ", printable(line)).replace("##[", "## [")

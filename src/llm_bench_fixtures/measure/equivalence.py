@@ -100,7 +100,7 @@ class Equivalence(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model makes of one prompt."""
+    """The answer of a model to one prompt."""
 
     tokens: TokenIds
     """The greedy continuation."""

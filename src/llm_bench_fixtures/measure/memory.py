@@ -117,7 +117,7 @@ class _HighWaterMark:
 
 
 class _Sampler:
-    """Looks at the resident memory from a thread of its own; a peak shorter than the interval may escape it."""
+    """Looks at the resident memory from a thread of its own; it can miss a peak that is shorter than the interval."""
 
     method = MemoryMethod.SAMPLED
 

@@ -45,7 +45,7 @@ class Chunk:
     """(n, V) logits less the largest of their row."""
 
     weights: torch.Tensor
-    """(n, V) exponentials of `shifted`. Whoever needs no more of them may overwrite them."""
+    """(n, V) exponentials of `shifted`. An observer that no longer needs them may overwrite them."""
 
     norm: torch.Tensor
     """(n, 1) sums of the weights."""
@@ -63,7 +63,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What a model makes of windows of a text."""
+    """The losses of a model over windows of a text."""
 
     nll: NDArray[np.float32]
     """Negative log-likelihood of each target in nats, in the windows' order."""
@@ -84,7 +84,7 @@ class Score:
 
 @dataclass(frozen=True)
 class CorpusScore:
-    """What is reported of a corpus."""
+    """The quality of a model over a corpus."""
 
     metrics: Mapping[str, float]
     """Quality metrics by name."""
@@ -139,7 +139,7 @@ def loss_blocks(nll: NDArray[np.float32]) -> tuple[float, ...]:
 
 
 def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:
-    """Loss and what follows from it; without the tokenizer's word on bytes and words, none of those."""
+    """Loss and what follows from it; values per byte and per word only if the tokenizer tells bytes and words."""
     metrics: dict[str, float] = {"loss": score.loss, "perplexity": score.perplexity, "scored_tokens": score.tokens}
     nats = score.loss * score.tokens
     if cut.scored_bytes:

@@ -35,7 +35,7 @@ class Backend:
     """Modules that have to be installed, a parent before its submodules; else its variants are skipped."""
 
     extra: str = ""
-    """The extra of this package that installs them. Empty: they are named as they are."""
+    """The extra of this package that installs them. Empty: the message names the modules themselves."""
 
     variants: tuple[Variant, ...] = ()
     """Its part of the catalogue. Those of a project's own backend come from `pytest_llm_bench_variants` instead."""
@@ -44,7 +44,7 @@ class Backend:
     """Distributions whose versions decide what runs: they stand in each run's results and in its fingerprint."""
 
     loggers: tuple[str, ...] = ()
-    """Loggers that say nothing below an error while the engine works."""
+    """Loggers that are silenced below ERROR while the engine works."""
 
     options: tuple[Option[Any], ...] = ()
     """Its command-line options; for the package's own backends, as options are read before any project's hook."""

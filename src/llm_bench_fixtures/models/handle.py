@@ -36,7 +36,7 @@ class ModelHandle(ABC):
 
     @abstractmethod
     def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function makes of the model, called where the model is."""
+        """Call the function with the model, in the model's process, and return its result."""
 
     @abstractmethod
     def close(self) -> None:

@@ -90,7 +90,7 @@ class IsolatedModel(ModelHandle):
             raise
 
     def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function makes of the model in its process. Function, arguments and result have to be picklable."""
+        """Call the function with the model in its process. Function, arguments and result have to be picklable."""
         try:
             self._connection.send((function, args, kwargs))
         except OSError:
@@ -205,7 +205,7 @@ def _describe_error(error: Exception) -> tuple[type[LlmBenchError], str]:
 
 
 def _rebuilt(kind: type[LlmBenchError], message: str) -> LlmBenchError:
-    """The error with its finished message, past a constructor that would make another."""
+    """The error with the message that it had; its constructor would compose another message."""
     error = kind.__new__(kind)
     error.args = (message,)
     return error

@@ -28,7 +28,7 @@ class ModelSource:
     folder: Path
 
     random_weights: bool = False
-    """Whether the weights mean nothing."""
+    """Whether the weights are random."""
 
     trust_remote_code: bool = False
     """Whether Python files of the folder may run."""

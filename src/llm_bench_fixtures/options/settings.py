@@ -18,7 +18,7 @@ LEAST_LLAMA_WINDOW = 3  # one token, the middle one, and one that is scored
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for. One field a row of OPTIONS; given: the texts by option name, also of other rows."""
+    """What the user asked for: one field for each row of OPTIONS."""
 
     model: tuple[str, ...]
     load_format: LoadFormat
@@ -45,6 +45,7 @@ class Settings:
     report: Path
     cache_dir: Path | None
     given: Mapping[str, str]
+    """The texts by option name, also of the gate's and the backends' options."""
 
     def of(self, option: Option[T]) -> T:
         """The value of an option that isn't a field: the gate's, or a backend's. Raises InvalidSetting."""

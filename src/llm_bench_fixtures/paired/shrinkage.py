@@ -6,7 +6,7 @@ experiments": the tests' true variances are assumed to come from one scaled inve
 whose two parameters are estimated from all tests. If the tests' variances are alike, the prior has many degrees of
 freedom, and each test's variance counts as if it came from more pairs. If they differ, each test keeps its own.
 
-A test with an unusually large variance borrows less from the prior, as in Phipson and others (2016), "Robust
+An unusually large variance of a test is shrunk less toward the prior, as in Phipson and others (2016), "Robust
 hyperparameter estimation protects against hypervariable genes".
 """
 

@@ -196,7 +196,7 @@ def _was_stopped(session: pytest.Session) -> bool:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> Generator[None]:
-    """Below pytest-benchmark's table, also where that ends in a failed comparison, which it raises."""
+    """Write the summary below pytest-benchmark's table, also where pytest-benchmark raises for its comparison."""
     try:
         yield
     finally:
@@ -232,7 +232,7 @@ def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Co
 
 @pytest.hookimpl(wrapper=True)
 def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
-    """Of the project that is measured, which pytest-benchmark looks for in the working folder."""
+    """The commit of the project that is measured; pytest-benchmark would look in the working folder."""
     if SESSION not in config.stash:
         return (yield)
     from llm_bench_fixtures.plugin.storage import in_project, with_branch
@@ -242,7 +242,7 @@ def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[No
 
 
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
-    """The run's results go into whatever pytest-benchmark writes, so that its storage is a history of ours."""
+    """Put the run's results into the files that pytest-benchmark writes, so that its storage is the run history."""
     if RUN in config.stash:
         from llm_bench_fixtures.history.saved import to_stored
 

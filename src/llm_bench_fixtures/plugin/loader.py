@@ -44,7 +44,7 @@ class Quality:
 
 
 def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
-    """What several hooks scored, as one; what isn't finite is left out and named."""
+    """Merge the scores of several hooks; values that are not finite are left out and named."""
     parts = [score if isinstance(score, CorpusScore) else CorpusScore(score, ()) for score in scores]
     values = {name: value for part in parts for name, value in part.metrics.items()}
     finite = {name: value for name, value in values.items() if math.isfinite(value)}
@@ -103,7 +103,7 @@ class VariantLoader:
         return model
 
     def _isolate(self, request: LoadRequest) -> IsolatedModel:
-        """In a process that has made no artifact: calibrating one generates, and leaves memory behind."""
+        """Load in a process that has made no artifact, because calibrating one generates and leaves memory behind."""
         before_s = self._making_s
         model = IsolatedModel(request)
         if self._making_s > before_s:

@@ -104,7 +104,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
 
 
 def _scorer(config: pytest.Config) -> Scorer:
-    """Asks the hooks for the quality of a model; nobody where only its times are wanted."""
+    """Asks the hooks for the quality of a model; asks none where only times are wanted."""
     turns = config.stash.get(TURNS, None)
     score = config.hook.pytest_llm_bench_score
     is_wanted = turns is None or turns.observes
@@ -118,7 +118,7 @@ def is_timing(config: pytest.Config) -> bool:
 
 
 def is_xdist_worker(config: pytest.Config) -> bool:
-    """Whether this is a worker of pytest-xdist, which measures nothing: others run beside it."""
+    """Whether this is a worker of pytest-xdist, which measures nothing, because other tests run at the same time."""
     return hasattr(config, "workerinput")
 
 

@@ -1,7 +1,6 @@
 """Which project a pytest run measures: the commit that its numbers are of, and the folder in which they are kept.
 
-pytest-benchmark goes by the working folder for both, which is another project's, or none's, where pytest is started
-elsewhere.
+pytest-benchmark takes both from the working folder. If pytest is started elsewhere, that is not the project's.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def project_folder(config: pytest.Config) -> Path:
 def storage_folder(config: pytest.Config) -> Path:
     """Where this run is kept: what --benchmark-storage says, else `.benchmarks` in the project's folder.
 
-    The folder may not be there yet, and is none where the storage is a server's.
+    The folder may not exist yet. If the storage is a server, the path is that of no folder.
     """
     if is_storage_given(config, FOLDER):
         return Path(storage_option(config).removeprefix("file://")).absolute()

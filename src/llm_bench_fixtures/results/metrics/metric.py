@@ -19,7 +19,7 @@ class Direction(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a metric is a figure of, by which the gate judges it."""
+    """What a metric measures. The gate has a rule for each kind."""
 
     TIMING = "timing"
     MEMORY = "memory"
