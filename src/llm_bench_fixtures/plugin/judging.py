@@ -117,18 +117,11 @@ def judge_run(config: pytest.Config, run: Run) -> Run:
 
 
 def _judge(config: pytest.Config, run: Run) -> Decision:
-    from llm_bench_fixtures.gate.comparison import compare_runs
-    from llm_bench_fixtures.gate.decision import decide, no_baseline, nothing_measured
+    from llm_bench_fixtures.gate.decision import decide_run
     from llm_bench_fixtures.history.saved import judged_run
 
     allowed = settings_of(config).of(options.MISSING)
-    baseline = config.stash[BASELINE]
-    if not run.measured():
-        return nothing_measured("nothing was timed in this run")
-    if baseline.run is None:
-        return no_baseline(baseline.reason, allowed)
-    comparison = compare_runs(baseline.run, judged_run(run), rules_of(config), metrics_of(config))
-    return decide(comparison, allowed)
+    return decide_run(judged_run(run), config.stash[BASELINE], rules_of(config), metrics_of(config), allowed)
 
 
 def finish_gate(session: pytest.Session) -> None:
