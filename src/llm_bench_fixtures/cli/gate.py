@@ -12,20 +12,18 @@ The exit status says why it ended so: 0 passed, 20 regressed, 21 no baseline, 22
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
-from llm_bench_fixtures.cli.console import say
+from llm_bench_fixtures.cli.console import say, show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
-from llm_bench_fixtures.report.comparison import gate_lines, gate_markdown, gate_report
+from llm_bench_fixtures.report.comparison import gate_report
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.storage import append_text
 
 MOST_PASSED_OVER = 3
 HELP = "judge a saved run by another one"
@@ -44,10 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     decision = _judge(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
-    report = gate_report(decision)
-    say(gate_lines(report, shutil.get_terminal_size().columns))
-    if arguments.summary is not None:
-        append_text(arguments.summary, gate_markdown(report))
+    show_report(gate_report(decision), arguments.summary)
     return decision.status
 
 
