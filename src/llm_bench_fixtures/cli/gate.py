@@ -41,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
-    decision = _judge(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
+    decision = _decide(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
     show_report(gate_report(decision), arguments.summary)
     return decision.status
 
 
-def _judge(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
+def _decide(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, Path.cwd(), head)
     say(f"Not a baseline: {reason}" for reason in baseline.passed_over[:MOST_PASSED_OVER])

@@ -23,18 +23,18 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
-from llm_bench_fixtures.plugin.internals import terminal_width
-from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
-from llm_bench_fixtures.plugin.judging import (
+from llm_bench_fixtures.plugin.gating import (
     BASELINE,
     DECISION,
     HAS_BENCHMARKS,
     check_is_gated,
-    choose_baseline,
     finish_gate,
     gate_summary,
     is_gated,
+    set_baseline,
 )
+from llm_bench_fixtures.plugin.internals import terminal_width
+from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     FINDINGS,
@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if any_given(config):
         check_is_gated(config)
         if is_gated(config):
-            choose_baseline(config)
+            set_baseline(config)
 
 
 @pytest.hookimpl(tryfirst=True)
