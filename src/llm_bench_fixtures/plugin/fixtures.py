@@ -99,7 +99,7 @@ def llm_benchmark(
 
 @pytest.fixture
 def llm_overhead(request: pytest.FixtureRequest, llm_model: ModelHandle, llm_session: BenchSession) -> LlmOverhead:
-    """Call it with a prompt to measure what taking each token's time costs; the report tells the outcome."""
+    """Call it with a prompt to measure what taking each token's time costs; the report tells the result."""
     from llm_bench_fixtures.plugin.checks import LlmOverhead
 
     if not is_timing(request.config):

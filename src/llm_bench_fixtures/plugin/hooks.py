@@ -158,16 +158,16 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
-        _add_outcome(item, call, report)
+        _add_unmeasured(item, call, report)
     return report
 
 
-def _add_outcome(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """A benchmark that was skipped or failed is a row of the report too, with its reason."""
     from llm_bench_fixtures.results.record import Status
 
     status = Status.SKIPPED if report.skipped else Status.ERROR
-    bench_session(item.config).results.add_outcome(identify(item).record(status, _reason(call)))
+    bench_session(item.config).results.add_unmeasured(identify(item).record(status, _reason(call)))
 
 
 def _reason(call: pytest.CallInfo[None]) -> str:

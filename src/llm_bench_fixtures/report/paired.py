@@ -56,7 +56,7 @@ def summarize(result: PairedResult) -> Summary:
         _header(result),
         Table(HEADER, tuple(_row(*item) for item in _long(result)), NUMERIC),
         (*_counts(result), *_carried(result), *absences(result.not_compared)),
-        (*endings(result), *_warnings(result)),
+        (*why_it_ended(result), *_warnings(result)),
         conclusion(result),
     )
 
@@ -160,7 +160,7 @@ def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
         )
 
 
-def endings(result: PairedResult) -> Iterator[str]:
+def why_it_ended(result: PairedResult) -> Iterator[str]:
     """Why the run ended early, if it did."""
     if result.failure:
         yield printable_lines(result.failure)
