@@ -11,6 +11,7 @@ from run_factory import make_record, make_variant
 from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.results.record import Status
 
 HEAVIER = [make_variant(weight_bytes=5_000_000)]
 
@@ -54,6 +55,15 @@ def test_the_exit_status(shell: Shell, arguments: tuple[str, ...], status: ExitS
     assert output.status == status
     assert bool(output.err) == (status is ExitStatus.USAGE)
     assert contents(shell) == before
+
+
+@pytest.mark.parametrize("baselines", [0, 1])
+def test_a_run_without_timings_is_not_measured_with_and_without_a_baseline(shell: Shell, baselines: int) -> None:
+    if baselines:
+        shell.keep(1)
+    shell.keep(2, [replace(make_record(), status=Status.NOT_MEASURED, rounds_s=())])
+    assert shell("gate", "2").status == ExitStatus.NOT_MEASURED
+    assert shell("gate", "2", "--missing", "pass").status == ExitStatus.NOT_MEASURED
 
 
 def test_a_comparison_names_what_moved_either_way(shell: Shell) -> None:

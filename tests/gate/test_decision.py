@@ -8,10 +8,10 @@ import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload, skipped_record
 
 from llm_bench_fixtures.gate.allowances import parse_missing
-from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
+from llm_bench_fixtures.gate.decision import Decision, decide_run, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
+from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run, Status
@@ -27,8 +27,11 @@ IDLE = replace(BASE, records=tuple(replace(one, status=Status.NOT_MEASURED, roun
 
 
 def decision(head: Run, base: Run = BASE, rules: str = "", missing: str = "fail") -> Decision:
-    comparison = compare_runs(judged_run(base), judged_run(head), Rules(parse_rules(rules)), registry())
-    return decide(comparison, parse_missing(missing))
+    return decide_by(Baseline(judged_run(base)), head, rules, missing)
+
+
+def decide_by(baseline: Baseline, head: Run, rules: str = "", missing: str = "fail") -> Decision:
+    return decide_run(judged_run(head), baseline, Rules(parse_rules(rules)), registry(), parse_missing(missing))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +71,16 @@ def test_a_run_of_which_nothing_can_be_judged_is_not_green() -> None:
 def test_a_regression_outweighs_what_could_not_be_judged() -> None:
     both = replace(HEAVIER, records=ONE_TEST.records, provenance=ELSEWHERE.provenance)
     assert decision(both, rules="timing:10%").status is ExitStatus.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [(IDLE, ExitStatus.NOT_MEASURED), (HEAVIER, ExitStatus.NO_BASELINE), (ONE_TEST, ExitStatus.NO_BASELINE)],
+)
+def test_that_nothing_was_timed_outweighs_that_there_is_no_baseline(head: Run, status: ExitStatus) -> None:
+    assert decide_by(Baseline(None, "no run is saved"), head).status is status
+    allowing = ExitStatus.NOT_MEASURED if head is IDLE else ExitStatus.PASSED
+    assert decide_by(Baseline(None, "no run is saved"), head, missing="pass").status is allowing
 
 
 def test_a_lost_quality_is_not_green() -> None:

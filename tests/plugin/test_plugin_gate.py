@@ -242,6 +242,10 @@ def test_what_measures_nothing_is_not_green(saved: Bench, how: tuple[str, ...], 
     result.stdout.fnmatch_lines(["*= llm-gate: not measured =*", reason])
 
 
+def test_what_measures_nothing_is_not_measured_without_a_baseline_too(own_suite: Bench) -> None:
+    assert own_suite.run(*GATE, "--benchmark-disable", "--llm-gate-missing=pass").ret == ExitStatus.NOT_MEASURED
+
+
 def test_an_ini_file_may_ask_for_the_gate_and_other_tests_go_on(saved: Bench) -> None:
     saved.pytester.makeini("[pytest]\nllm_gate = true\nllm_gate_missing = new\nllm_gate_rules = peak_rss_bytes:off")
     saved.write(test_plain="def test_plain():\n    pass\n")

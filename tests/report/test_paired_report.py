@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant
+from wcwidth import width as width_of
 
 from llm_bench_fixtures.gate.allowances import parse_allowed
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -89,6 +90,17 @@ def test_why_tests_were_not_compared() -> None:
     text = lines_of(result)
     assert "not compared, skipped (HEAD): t0, t1, t2, t3, t4 and 2 more: no backend" in text
     assert "not compared, new (HEAD): x" in text
+
+
+def test_lines_are_as_wide_as_their_characters() -> None:
+    """漢 takes two cells of a terminal, so that ten of them fill 20 of 24."""
+    name = "漢" * 10
+    absent = tuple(NotCompared(name + end, Absence.NEW, "HEAD") for end in "abc")
+    result = replace(result_of(a=SAME), base=name, head=name, not_compared=absent, failure=f"{name} {name}\n{name}")
+    *lines, conclusion = terminal_lines(summarize(result), 24)
+    assert max(map(width_of, lines)) <= 24
+    assert lines[-3:] == [name, f"  {name}", name]
+    assert conclusion.startswith("exit status 26")
 
 
 def test_markdown_escapes_what_comes_from_the_code_under_test() -> None:

@@ -53,14 +53,14 @@ def test_a_test_that_runs_again_replaces_its_record(builder: RunBuilder) -> None
 
 def test_a_failure_after_the_measurement_keeps_it(builder: RunBuilder) -> None:
     builder.add_record(make_record(median_s=1.0))
-    builder.add_outcome(skipped_record("fp32", "AssertionError: too slow", status=Status.ERROR))
+    builder.add_unmeasured(skipped_record("fp32", "AssertionError: too slow", status=Status.ERROR))
     (record,) = builder.build(make_provenance(), {}).records
     assert (record.status, record.reason) == (Status.ERROR, "AssertionError: too slow")
     assert record.median_s == 1.0
 
 
 def test_a_skip_is_a_record(builder: RunBuilder) -> None:
-    builder.add_outcome(skipped_record("fp16", "not here"))
+    builder.add_unmeasured(skipped_record("fp16", "not here"))
     (record,) = builder.build(make_provenance(), {}).records
     assert (record.status, record.rounds_s) == (Status.SKIPPED, ())
 

@@ -7,19 +7,17 @@ llm-bench compare main llm-bench-report/results.json --summary comparison.md
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
-from llm_bench_fixtures.cli.console import say
+from llm_bench_fixtures.cli.console import show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
-from llm_bench_fixtures.report.comparison import comparison_report, gate_lines, gate_markdown
+from llm_bench_fixtures.report.comparison import comparison_report
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.storage import append_text
 
 HELP = "show what differs between two saved runs"
 
@@ -36,8 +34,5 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     base, head = (read_saved_run(select_run(storage, text)) for text in (arguments.base, arguments.head))
-    report = comparison_report(compare_runs(base, head, Rules(arguments.rules), registry()))
-    say(gate_lines(report, shutil.get_terminal_size().columns))
-    if arguments.summary is not None:
-        append_text(arguments.summary, gate_markdown(report))
+    show_report(comparison_report(compare_runs(base, head, Rules(arguments.rules), registry())), arguments.summary)
     return ExitStatus.PASSED

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.report.comparison import GateReport, gate_lines, gate_markdown
+from llm_bench_fixtures.results.storage import append_text
 from llm_bench_fixtures.text import harmless
 
 SHOW_AFTER_S = 2.0
@@ -22,6 +25,13 @@ def warn(text: str) -> None:
     """Write the text to stderr, made harmless likewise."""
     for line in harmless([text]):
         sys.stderr.write(line + "\n")
+
+
+def show_report(report: GateReport, summary: Path | None) -> None:
+    """Write the report to stdout, and add it to the Markdown file `summary`. Raises UnwritableFile."""
+    say(gate_lines(report, shutil.get_terminal_size().columns))
+    if summary is not None:
+        append_text(summary, gate_markdown(report))
 
 
 def tell_passed_over(unreadable: Unreadable) -> None:

@@ -1,8 +1,8 @@
 """Judge a saved run by another, as `pytest --llm-gate` judges the run that it makes. Nothing is run.
 
 The exit status says why it ended so: 0 passed, 20 regressed, 21 no baseline, 22 not comparable with its baseline,
-23 other tests than in its baseline, 24 not measured, 4 can't be done as asked. If several apply, it is the first of
-21, 24, 20, 22, 23.
+23 other tests than in its baseline, 24 not measured, 4 can't be done as asked. If several apply, the first of
+24, 21, 20, 22, 23 is returned.
 
   llm-bench gate                                  the newest run, by the newest complete one before it
   llm-bench gate llm-bench-report --baseline 3    the last report, by run 0003
@@ -12,21 +12,18 @@ The exit status says why it ended so: 0 passed, 20 regressed, 21 no baseline, 22
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
-from llm_bench_fixtures.cli.console import say
+from llm_bench_fixtures.cli.console import say, show_report
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.gate.comparison import compare_runs
-from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
+from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
-from llm_bench_fixtures.report.comparison import gate_lines, gate_markdown, gate_report
+from llm_bench_fixtures.report.comparison import gate_report
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.storage import append_text
 
 MOST_PASSED_OVER = 3
 HELP = "judge a saved run by another one"
@@ -44,18 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
-    decision = _judge(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
-    report = gate_report(decision)
-    say(gate_lines(report, shutil.get_terminal_size().columns))
-    if arguments.summary is not None:
-        append_text(arguments.summary, gate_markdown(report))
+    decision = _decide(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
+    show_report(gate_report(decision), arguments.summary)
     return decision.status
 
 
-def _judge(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
+def _decide(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, Path.cwd(), head)
     say(f"Not a baseline: {reason}" for reason in baseline.passed_over[:MOST_PASSED_OVER])
-    if baseline.run is None:
-        return no_baseline(baseline.reason, arguments.missing)
-    return decide(compare_runs(baseline.run, head, Rules(arguments.rules), registry()), arguments.missing)
+    return decide_run(head, baseline, Rules(arguments.rules), registry(), arguments.missing)

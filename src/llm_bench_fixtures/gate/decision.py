@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.gate.allowances import BY_SAVED_RUN, NOTHING, Allowance
-from llm_bench_fixtures.gate.comparison import Comparison
+from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.history.baseline import Baseline
+from llm_bench_fixtures.history.saved import JudgedRun
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.results.metrics import Force
+from llm_bench_fixtures.results.metrics import Force, Metric
 from llm_bench_fixtures.results.record import RunState
 
 _ALLOWED_BY = {
@@ -36,15 +40,25 @@ class Decision:
     """What to do about it, in a sentence; empty where it passed."""
 
 
+def decide_run(
+    head: JudgedRun, baseline: Baseline, rules: Rules, metrics: Mapping[str, Metric], allowed: frozenset[Allowance]
+) -> Decision:
+    """The decision on a run: not measured (24), no baseline (21), or that on its comparison with the baseline.
+
+    metrics: those that are known, by name.
+    """
+    if not head.measured():
+        return nothing_measured("nothing was timed in this run")
+    if baseline.run is None:
+        return no_baseline(baseline.reason, allowed)
+    return decide(compare_runs(baseline.run, head, rules, metrics), allowed)
+
+
 def decide(comparison: Comparison, allowed: frozenset[Allowance] = NOTHING) -> Decision:
-    """The first that applies: not measured (24), regressed (20), not comparable (22), other tests (23), passed (0)."""
-    checks = (_not_measured, _regressed, _not_comparable, _nothing_judged, _not_complete, _vanished, _uncovered)
+    """The first that applies: regressed (20), not comparable (22), other tests (23), passed (0)."""
+    checks = (_regressed, _not_comparable, _nothing_judged, _not_complete, _vanished, _uncovered)
     failures = (check(comparison, allowed) for check in checks)
     return next(filter(None, failures), Decision(ExitStatus.PASSED, comparison))
-
-
-def _not_measured(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:
-    return None if comparison.head.measured() else nothing_measured("nothing was timed in this run")
 
 
 def _regressed(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:

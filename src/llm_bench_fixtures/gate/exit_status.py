@@ -8,8 +8,8 @@ from enum import IntEnum
 class ExitStatus(IntEnum):
     """Why a gate ended as it did, one number a reason, so that a job can act on it.
 
-    A gate fails closed: what was not judged does not pass. If several apply, the stored gate returns the first of 24,
-    20, 22, 23; where it has no baseline to judge by, it returns 21.
+    A gate fails closed: what was not judged does not pass. The stored gate returns one of 20 to 24: If several apply,
+    the first of 24, 21, 20, 22, 23 is returned.
     """
 
     PASSED = 0

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.gate.rules import NamedRule
 
 
-def parse_rules(text: str) -> tuple[NamedRule, ...]:
-    """As gate.rules.parse_rules."""
-    from llm_bench_fixtures.gate import rules  # here, because every pytest run reads these rows
+def _rules(text: str) -> tuple[NamedRule, ...]:
+    from llm_bench_fixtures.gate.rules import parse_rules  # here, because every pytest run reads these rows
 
-    return rules.parse_rules(text)
+    return parse_rules(text)
 
 
 GATE = Option(
@@ -29,7 +28,7 @@ GATE = Option(
 )
 RULES = Option(
     "gate_rules",
-    parse_rules,
+    _rules,
     "",
     "RULE[,RULE...]",
     "[SCENARIO/]METRIC:CHANGE, where METRIC may be a kind (timing, memory, quality, exact) and CHANGE is what may "

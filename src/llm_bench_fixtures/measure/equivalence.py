@@ -152,7 +152,7 @@ class EquivalenceCheck:
     def check(self, mode: ExecutionMode) -> Equivalence:
         """Compare one mode."""
         try:
-            return summarize(mode, self.changes(mode), self._model.facts.tolerance)
+            return equivalence_of(mode, self.changes(mode), self._model.facts.tolerance)
         except WorkloadUnsupported as error:
             return Equivalence(mode, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
 
@@ -239,7 +239,7 @@ def compare(prompt: int, plain: Answer, other: Answer) -> Change:
     return Change(prompt, first if first < both else None, float(gaps[worst]), float(scales[worst]))
 
 
-def summarize(mode: ExecutionMode, changes: Sequence[Change], tolerance: float) -> Equivalence:
+def equivalence_of(mode: ExecutionMode, changes: Sequence[Change], tolerance: float) -> Equivalence:
     """The verdict on a mode from what it does to each prompt. tolerance: in scales."""
     beyond = [change for change in changes if change.share > tolerance]
     ties = [change for change in changes if change.token is not None]

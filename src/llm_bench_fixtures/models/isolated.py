@@ -94,7 +94,7 @@ class IsolatedModel(ModelHandle):
         try:
             self._connection.send((function, args, kwargs))
         except OSError:
-            raise self._obituary() from None
+            raise self._died() from None
         try:
             answer: T = self._answer()
         except LlmBenchError:
@@ -132,13 +132,13 @@ class IsolatedModel(ModelHandle):
             try:
                 kind, content = self._connection.recv()
             except (EOFError, OSError):
-                raise self._obituary() from None
+                raise self._died() from None
             if kind != "begin":
                 return kind, content
             with self._progress.activity(*content):
                 self._receive()  # its end
 
-    def _obituary(self) -> WorkerDied:
+    def _died(self) -> WorkerDied:
         self._process.join(FAREWELL_S)
         how = how_it_ended(self._process.exitcode)
         return WorkerDied(f"{self.variant.id}: the process that it ran in {how}")

@@ -144,7 +144,7 @@ class PairedRun:
             self._sequential.forget(row.test)
 
     def _note_absences(self, trial: Trial) -> None:
-        found = (absence(test, outcomes, trial) for test, outcomes in trial.outcomes.items())
+        found = (absence(test, endings, trial) for test, endings in trial.endings.items())
         self._note(row for row in found if row is not None)
 
     def _differences(self, trial: Trial) -> dict[Measurand, float]:
@@ -162,7 +162,7 @@ class PairedRun:
 
     def _doing(self, test: str, trial: Trial) -> str:
         all_tests = self._tests if len(self._trials) == 1 else self._sequential.open_tests
-        number = f"test {len(trial.outcomes) + 1} of {len(all_tests)}"
+        number = f"test {len(trial.endings) + 1} of {len(all_tests)}"
         return f"{self._position}, {number}: {short_name(test)}{self._so_far}"
 
     @property
@@ -205,10 +205,10 @@ class PairedRun:
         )
 
 
-def absence(test: str, outcomes: Sequence[Ended], trial: Trial) -> NotCompared | None:
+def absence(test: str, endings: Sequence[Ended], trial: Trial) -> NotCompared | None:
     """Why this trial can't compare the test; None if it can."""
     for status, kind in ((Status.ERROR, Absence.FAILED), (Status.SKIPPED, Absence.SKIPPED)):
-        of_status = [(label, one) for label, one in zip(LABELS, outcomes, strict=True) if one.status is status]
+        of_status = [(label, one) for label, one in zip(LABELS, endings, strict=True) if one.status is status]
         if of_status:
             label, one = of_status[0]
             return NotCompared(test, kind, label if len(of_status) == 1 else "", one.reason)

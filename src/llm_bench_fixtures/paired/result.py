@@ -193,7 +193,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
     return {
         "collected": trial.collected,
         "rounds": {test: [list(map(structs.asdict, row)) for row in rows] for test, rows in trial.rounds.items()},
-        "outcomes": {test: list(map(structs.asdict, sides)) for test, sides in trial.outcomes.items()},
+        "outcomes": {test: list(map(structs.asdict, sides)) for test, sides in trial.endings.items()},
         "workloads": trial.workloads,
         "total_s": trial.total_s,
         "is_complete": trial.is_complete,

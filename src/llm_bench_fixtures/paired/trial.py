@@ -65,7 +65,7 @@ class Trial:
     """Of each side, the tests that can be compared."""
     rounds: dict[str, list[Row]] = field(default_factory=dict)
     """By test, the rounds in order; those of one row ran in turns."""
-    outcomes: dict[str, list[Ended]] = field(default_factory=dict)
+    endings: dict[str, list[Ended]] = field(default_factory=dict)
     """By test, how it ended on each side."""
     workloads: dict[str, list[str]] = field(default_factory=dict)
     """By test, the digest of what each side times; empty if the side times nothing."""
@@ -111,15 +111,15 @@ class Coordinator:
             worker.test = test
         answers = [self._answer(worker, Ready, Ended) for worker in self.workers]
         ready = [answer for answer in answers if isinstance(answer, Ready)]
-        outcomes = [answer if isinstance(answer, Ended) else None for answer in answers]
+        endings = [answer if isinstance(answer, Ended) else None for answer in answers]
         self.trial.workloads[test] = [answer.workload if isinstance(answer, Ready) else "" for answer in answers]
         if len(ready) == len(self.workers):
-            outcomes = self._run_rounds(test, tuple(answer.times for answer in ready))
+            endings = self._run_rounds(test, tuple(answer.times for answer in ready))
         for index, worker in enumerate(self.workers):
-            if outcomes[index] is None:
+            if endings[index] is None:
                 worker.send(Next())
-        self.trial.outcomes[test] = [
-            outcome or worker.expect(Ended) for worker, outcome in zip(self.workers, outcomes, strict=True)
+        self.trial.endings[test] = [
+            ending or worker.expect(Ended) for worker, ending in zip(self.workers, endings, strict=True)
         ]
 
     def _run_rounds(self, test: str, first: Row) -> list[Ended | None]:
@@ -133,7 +133,7 @@ class Coordinator:
             for _ in range(self.pace.rounds_of(sum(times.latency_s for times in last))):
                 rows.append(self._row(Go(is_counted=True, tokens_per_turn=tokens_per_turn)))
         except _RoundFailed as failed:
-            return [failed.outcomes.get(index) for index in range(len(self.workers))]
+            return [failed.endings.get(index) for index in range(len(self.workers))]
         return [None] * len(self.workers)
 
     def _warm_up(self, row: Row) -> tuple[Row, int]:
@@ -186,8 +186,8 @@ class Coordinator:
 class _RoundFailed(Exception):
     """A test ended in the middle of a round, on the sides with these indices. It is caught in this module."""
 
-    def __init__(self, outcomes: Mapping[int, Ended]) -> None:
-        self.outcomes = outcomes
+    def __init__(self, endings: Mapping[int, Ended]) -> None:
+        self.endings = endings
 
 
 def run_trial(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LlmEquivalence:
-    """Compares execution modes of one model, and hands each outcome to the report."""
+    """Compares execution modes of one model, and hands each result to the report."""
 
     def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model
@@ -60,7 +60,7 @@ class LlmEquivalence:
 
 
 class LlmOverhead:
-    """Compares `generate` with and without its tokens' times taken, and hands the outcome to the report."""
+    """Compares `generate` with and without its tokens' times taken, and hands the result to the report."""
 
     def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llm_bench_fixtures.plugin.judging import is_gated, judge_run
+from llm_bench_fixtures.plugin.gating import gate_run, is_gated
 from llm_bench_fixtures.plugin.stash import FINDINGS, RUN, SESSION, TURNS, metrics_of, selection_of
 
 
@@ -22,7 +22,7 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
     bench = config.stash[SESSION]
     run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
     if is_gated(config):
-        run = judge_run(config, run)
+        run = gate_run(config, run)
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         config.stash[FINDINGS] = write_report(run, metrics_of(config), bench.settings.report)
     config.stash[RUN] = run

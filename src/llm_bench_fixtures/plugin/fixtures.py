@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 def llm_session(request: pytest.FixtureRequest) -> BenchSession:
     """What the run's benchmarks share. Where no model can be found, a run of nothing but benchmarks ends."""
     session = bench_session(request.config)
-    try:
-        _ = session.setup.device, session.setup.source, session.setup.corpus
-    except LlmBenchError as error:
-        if all(variant_of(item) for item in request.session.items):
-            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
-        pytest.fail(str(error), pytrace=False)  # there are tests that need no model
+    with as_outcomes():
+        try:
+            _ = session.setup.device, session.setup.source, session.setup.corpus
+        except LlmBenchError as error:
+            if all(variant_of(item) for item in request.session.items):
+                pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+            raise  # there are tests that need no model
     return session
 
 
@@ -98,7 +99,7 @@ def llm_benchmark(
 
 @pytest.fixture
 def llm_overhead(request: pytest.FixtureRequest, llm_model: ModelHandle, llm_session: BenchSession) -> LlmOverhead:
-    """Call it with a prompt to measure what taking each token's time costs; the report tells the outcome."""
+    """Call it with a prompt to measure what taking each token's time costs; the report tells the result."""
     from llm_bench_fixtures.plugin.checks import LlmOverhead
 
     if not is_timing(request.config):

@@ -23,18 +23,18 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
-from llm_bench_fixtures.plugin.internals import terminal_width
-from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
-from llm_bench_fixtures.plugin.judging import (
+from llm_bench_fixtures.plugin.gating import (
     BASELINE,
     DECISION,
     HAS_BENCHMARKS,
     check_is_gated,
-    choose_baseline,
     finish_gate,
     gate_summary,
     is_gated,
+    set_baseline,
 )
+from llm_bench_fixtures.plugin.internals import terminal_width
+from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     FINDINGS,
@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if any_given(config):
         check_is_gated(config)
         if is_gated(config):
-            choose_baseline(config)
+            set_baseline(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -158,16 +158,16 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
-        _add_outcome(item, call, report)
+        _add_unmeasured(item, call, report)
     return report
 
 
-def _add_outcome(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """A benchmark that was skipped or failed is a row of the report too, with its reason."""
     from llm_bench_fixtures.results.record import Status
 
     status = Status.SKIPPED if report.skipped else Status.ERROR
-    bench_session(item.config).results.add_outcome(identify(item).record(status, _reason(call)))
+    bench_session(item.config).results.add_unmeasured(identify(item).record(status, _reason(call)))
 
 
 def _reason(call: pytest.CallInfo[None]) -> str:

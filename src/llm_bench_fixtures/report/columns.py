@@ -52,6 +52,12 @@ def wrapped(text: str, width: int, indent: str = "", first: str = "", *, break_w
     )
 
 
+def wrapped_lines(text: str, width: int) -> Iterator[str]:
+    """Lines of at most `width` character cells; line breaks of the text stay."""
+    for line in text.splitlines():
+        yield from wrapped(line, width, indent="  ")
+
+
 def title_line(title: str, width: int) -> str:
     """The title in the middle of a rule as wide as the terminal."""
     return center(clip(f" {title} ", 0, width), width, "=")

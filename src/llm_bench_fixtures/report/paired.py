@@ -6,7 +6,6 @@ Names, reasons and a worker's last words come from the code under test: control 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResu
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Finding, Measurand
 from llm_bench_fixtures.paired.wording import difference_texts, duration_text
-from llm_bench_fixtures.report.columns import columns
+from llm_bench_fixtures.report.columns import columns, wrapped, wrapped_lines
 from llm_bench_fixtures.report.comparison import regressions
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
@@ -57,27 +56,21 @@ def summarize(result: PairedResult) -> Summary:
         _header(result),
         Table(HEADER, tuple(_row(*item) for item in _long(result)), NUMERIC),
         (*_counts(result), *_carried(result), *absences(result.not_compared)),
-        (*endings(result), *_warnings(result)),
+        (*why_it_ended(result), *_warnings(result)),
         conclusion(result),
     )
 
 
 def terminal_lines(summary: Summary, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters, except those of the table."""
-    yield from textwrap.wrap(summary.title, width)
-    yield from textwrap.wrap(summary.header, width)
+    """Lines of at most `width` character cells, except those of the table."""
+    yield from wrapped(summary.title, width)
+    yield from wrapped(summary.header, width)
     if summary.table.rows:
         yield from ("", *columns(summary.table))
     yield ""
     for text in (*summary.sentences, *summary.warnings):
-        yield from wrapped(text, width)
+        yield from wrapped_lines(text, width)
     yield summary.conclusion
-
-
-def wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters; line breaks of the text stay."""
-    for line in text.splitlines():
-        yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def markdown(summary: Summary) -> str:
@@ -167,7 +160,7 @@ def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
         )
 
 
-def endings(result: PairedResult) -> Iterator[str]:
+def why_it_ended(result: PairedResult) -> Iterator[str]:
     """Why the run ended early, if it did."""
     if result.failure:
         yield printable_lines(result.failure)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution
 from llm_bench_fixtures.paired.result import PairedResult
-from llm_bench_fixtures.report.columns import columns
+from llm_bench_fixtures.report.columns import columns, wrapped_lines
 from llm_bench_fixtures.report.document import Table
-from llm_bench_fixtures.report.paired import COLUMNS, absences, endings, measured_how, wrapped
+from llm_bench_fixtures.report.paired import COLUMNS, absences, measured_how, why_it_ended
 from llm_bench_fixtures.results.formatting import format_share
 from llm_bench_fixtures.text import printable
 
@@ -18,12 +18,12 @@ HEADER = ("metric", "SD between pairs", "interval ±", "resolves")
 def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width: int) -> Iterator[str]:
     """What `llm-bench aa` prints, in lines of `width` characters."""
     rows = [(COLUMNS[row.metric], *map(format_share, (row.deviation, row.half_width, row.resolvable))) for row in found]
-    yield from wrapped(f"{printable(result.base)} against itself: {measured_how(result)}", width)
+    yield from wrapped_lines(f"{printable(result.base)} against itself: {measured_how(result)}", width)
     yield ""
     if rows:
         yield from (*columns(Table(HEADER, tuple(rows), frozenset({1, 2, 3}))), "")
-    for text in (*absences(result.not_compared), *endings(result)):
-        yield from wrapped(text, width)
+    for text in (*absences(result.not_compared), *why_it_ended(result)):
+        yield from wrapped_lines(text, width)
 
 
 def resolution_warning(found: CoarseResolution, threshold: float, pairs: int) -> str:

@@ -51,7 +51,7 @@ class RunBuilder:
         """Keep the record in place of one of the same test."""
         self._records[record.test] = record
 
-    def add_outcome(self, record: Record) -> None:
+    def add_unmeasured(self, record: Record) -> None:
         """Keep a skip or an error. What was measured before a test failed stays, with the new status and reason."""
         measured = self._records.get(record.test)
         if measured is not None:

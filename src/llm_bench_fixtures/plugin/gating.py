@@ -36,7 +36,7 @@ HAS_BENCHMARKS: pytest.StashKey[bool] = pytest.StashKey()  # whether any was col
 DECISION: pytest.StashKey[Decision] = pytest.StashKey()
 
 
-def choose_baseline(config: pytest.Config) -> None:
+def set_baseline(config: pytest.Config) -> None:
     """Choose the run to judge by, and have pytest-benchmark compare with that one too.
 
     pytest-benchmark by itself would read every file in the storage. Raises UsageError for a run that was named and
@@ -105,30 +105,23 @@ def _storage(config: pytest.Config) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def judge_run(config: pytest.Config, run: Run) -> Run:
-    """Judge the run and keep the decision. Returns the run, marked where it did not pass, so that it is no baseline."""
+def gate_run(config: pytest.Config, run: Run) -> Run:
+    """Keep the decision on the run. Returns the run, marked where it did not pass, so that it is no baseline."""
     from llm_bench_fixtures.gate.exit_status import ExitStatus
 
-    decision = _judge(config, run)
+    decision = _decide(config, run)
     config.stash[DECISION] = decision
     if decision.status in (ExitStatus.PASSED, ExitStatus.NO_BASELINE):
         return run
     return replace(run, regressed=decision.status is ExitStatus.REGRESSED, refused=decision.status.words)
 
 
-def _judge(config: pytest.Config, run: Run) -> Decision:
-    from llm_bench_fixtures.gate.comparison import compare_runs
-    from llm_bench_fixtures.gate.decision import decide, no_baseline, nothing_measured
+def _decide(config: pytest.Config, run: Run) -> Decision:
+    from llm_bench_fixtures.gate.decision import decide_run
     from llm_bench_fixtures.history.saved import judged_run
 
     allowed = settings_of(config).of(options.MISSING)
-    baseline = config.stash[BASELINE]
-    if not run.measured():
-        return nothing_measured("nothing was timed in this run")
-    if baseline.run is None:
-        return no_baseline(baseline.reason, allowed)
-    comparison = compare_runs(baseline.run, judged_run(run), rules_of(config), metrics_of(config))
-    return decide(comparison, allowed)
+    return decide_run(judged_run(run), config.stash[BASELINE], rules_of(config), metrics_of(config), allowed)
 
 
 def finish_gate(session: pytest.Session) -> None:
