@@ -11,7 +11,7 @@ LOGGING_CONFTEST = """
     from pathlib import Path
 
     import pytest
-    from llm_bench_fixtures.plugin import loader
+    from llm_bench_fixtures.session import loader
 
     LOG = Path(__file__).with_name("loads.txt")
 

@@ -1,4 +1,4 @@
-"""All that knows pytest and pytest-benchmark: hooks, fixtures, what a run's tests share, the end of a run.
+"""All that knows pytest and pytest-benchmark: hooks, fixtures, what they call, the end of a run, the worker of a pair.
 
-Nothing is measured, judged or formatted here; that is asked of the rooms below.
+Nothing is loaded, measured, judged or formatted here; that is asked of the rooms below.
 """

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.work import Observed, Work
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.pair_worker import Turns
-    from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.results.record import MemoryFacts, Record
+    from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
 
 TIME_DIGITS = 7  # of a token's seconds: clocks are no finer than 0.1 µs, and records stay small

@@ -12,7 +12,7 @@ from llm_bench_fixtures.plugin.outcomes import as_outcomes
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence, ExecutionMode
     from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.plugin.session import BenchSession
+    from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import TokenIds
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
     from llm_bench_fixtures.plugin.checks import LlmEquivalence, LlmOverhead
-    from llm_bench_fixtures.plugin.session import BenchSession
+    from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Corpus, Prompts
 
 

@@ -18,12 +18,12 @@ from llm_bench_fixtures.plugin.internals import is_switched_off
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.plugin.loader import Scorer
     from llm_bench_fixtures.plugin.pair_worker import Turns
-    from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.report.findings import Findings
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run, Scenario
+    from llm_bench_fixtures.session.loader import Scorer
+    from llm_bench_fixtures.session.session import BenchSession
 
 T = TypeVar("T")
 
@@ -86,9 +86,9 @@ def bench_session(config: pytest.Config) -> BenchSession:
 
 def _new_session(config: pytest.Config) -> BenchSession:
     from llm_bench_fixtures.models.variants import select_variants
-    from llm_bench_fixtures.plugin.session import BenchSession
     from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
     from llm_bench_fixtures.progress import Progress
+    from llm_bench_fixtures.session.session import BenchSession
 
     settings = settings_of(config)
     if not is_timing(config):

@@ -17,7 +17,7 @@ from llm_bench_fixtures.results.record import Provenance
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.windows import WindowPlan
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.plugin.setup import Setup
+    from llm_bench_fixtures.session.setup import Setup
 
 # What pytest-benchmark says outside a repository, and where no branch is checked out.
 UNKNOWN = (None, "unknown", "(unknown)", "unversioned", "(detached head)")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from math import inf, nan
 
 from llm_bench_fixtures.measure.quality import CorpusScore
-from llm_bench_fixtures.plugin.loader import Quality, gather
+from llm_bench_fixtures.session.loader import Quality, gather
 
 
 def test_the_scores_of_several_hooks_are_one() -> None:

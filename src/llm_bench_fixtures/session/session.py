@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.plugin.loader import Scorer, VariantLoader
-from llm_bench_fixtures.plugin.provenance import provenance_of
-from llm_bench_fixtures.plugin.reference import KeptReference
-from llm_bench_fixtures.plugin.setup import Setup
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
+from llm_bench_fixtures.session.loader import Scorer, VariantLoader
+from llm_bench_fixtures.session.provenance import provenance_of
+from llm_bench_fixtures.session.reference import KeptReference
+from llm_bench_fixtures.session.setup import Setup
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings

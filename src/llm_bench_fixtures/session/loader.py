@@ -22,7 +22,7 @@ from llm_bench_fixtures.workloads import Corpus, Workload
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.plugin.setup import Setup
+    from llm_bench_fixtures.session.setup import Setup
 
 FIRST_PROMPT_TOKENS = 64  # of the first generate of a process
 MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING)
