@@ -25,8 +25,9 @@ class Backend:
     """Loads `request.variant`. What it raises is an error of the variant; BackendUnavailable skips it."""
 
     check: Callable[[Variant, Device], None] = _do_nothing
-    """Raises BackendUnavailable, with what to do, where the variant can't run on the device or this machine. It looks
-    and doesn't try; what `modules` names is there. Default: every variant runs everywhere."""
+    """Raises BackendUnavailable, with what to do, where the variant can't run on the device or this machine, and
+    InvalidSetting where it asks for what the backend doesn't know, a quantization say. It looks and doesn't try; what
+    `modules` names is there. Default: every variant runs everywhere."""
 
     prepare: Callable[[LoadRequest], None] = _do_nothing
     """Imports what loading and running need, so that neither the load's time nor its memory holds that."""

@@ -65,6 +65,23 @@ def test_a_variant_that_cannot_run_here_is_not_loaded(install: Install, make_req
         load_variant(make_request(FAKE))
 
 
+@pytest.mark.parametrize(
+    ("backend", "quantization", "message"),
+    [
+        ("torch", "int8", "torch knows no quantization 'int8'; known: none"),
+        ("onnxruntime", "int4", "onnxruntime knows no quantization 'int4'; known: int8-dynamic, int8-static"),
+        ("bitsandbytes", "int2", "bitsandbytes knows no quantization 'int2'; known: int8, nf4, fp4"),
+        ("bitsandbytes", None, "bitsandbytes runs quantized variants only; known quantizations: int8, nf4, fp4"),
+    ],
+)
+def test_a_quantization_that_the_backend_does_not_know_is_refused(
+    backend: str, quantization: str | None, message: str, cpu: Device
+) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        BACKENDS[backend].check(Variant("own", backend, "", quantization=quantization), cpu)
+    assert str(caught.value) == message
+
+
 def test_load_s_is_the_load_without_the_making_of_artifacts(
     install: Install,
     make_request: MakeRequest,

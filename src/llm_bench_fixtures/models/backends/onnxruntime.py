@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -55,6 +55,7 @@ ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weig
 
 
 def check(variant: Variant, device: Device) -> None:
+    check_quantization(variant, (None, *Quantization))
     if device.kind not in PROVIDERS:
         raise BackendUnavailable("Optimum's ONNX Runtime models run on CPU and CUDA only")
     if variant.quantization is not None and device.kind != "cpu":
