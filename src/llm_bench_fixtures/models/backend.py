@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import re
+
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Model
@@ -47,5 +49,10 @@ class Backend:
     loggers: tuple[str, ...] = ()
     """Loggers that say nothing below an error while the engine works."""
 
+    failed_allocation: re.Pattern[str] | None = None
+    """Matches what the engine's own errors say where memory runs out; its first group is the size asked for, where the
+    text tells it. What torch, numpy and Python say is known without it."""
+
     options: tuple[Option[Any], ...] = ()
-    """Its command-line options; for the package's own backends, as options are read before any project's hook."""
+    """Its command-line options; for the package's own backends only, as options are read before any project's hook.
+    A project's own backend that has some is refused."""

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import platform
+import re
 from collections import defaultdict
 from dataclasses import replace
 from enum import StrEnum
@@ -52,6 +53,13 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # 
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
+
+
+FAILED_ALLOCATION = re.compile(
+    r"(?:\[ONNXRuntimeError\].*?(?:out of memory|(?:failed|unable) to allocate)|failed to allocate memory for)"
+    r"(?:.*?buffer of size (\d+))?",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def check(variant: Variant, device: Device) -> None:
@@ -283,4 +291,5 @@ BACKEND = Backend(
     variants=VARIANTS,
     libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
     loggers=("optimum", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx"),
+    failed_allocation=FAILED_ALLOCATION,
 )
