@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.handle import LocalModel
@@ -19,6 +20,7 @@ from llm_bench_fixtures.progress import Phase
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
@@ -71,6 +73,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         translate_out_of_memory(request.variant.id),
     ):
         model = backend.load(request)
+        _check_referable(model)
         request.device.synchronize()
     facts = replace(
         model.facts,
@@ -79,6 +82,17 @@ def load_variant(request: LoadRequest) -> LocalModel:
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
     )
     return LocalModel(model, request.source, facts)
+
+
+def _check_referable(model: Model) -> None:
+    """Raise InvalidSetting for a model that can't be referred to weakly, as measuring does."""
+    try:
+        weakref.ref(model)
+    except TypeError:
+        name = type(model).__name__
+        raise InvalidSetting(
+            f'{name} allows no weak references: give it Model as its base, or "__weakref__" among its __slots__'
+        ) from None
 
 
 def require(modules: Sequence[str], extra: str = "") -> None:
