@@ -45,6 +45,8 @@ class ExecutionMode(StrEnum):
 
 
 class EquivalenceVerdict(StrEnum):
+    """Whether an execution mode changes the answers."""
+
     EQUAL = "equal"
     TIE = "tie"  # the text differs, within float error
     DIVERGES = "diverges"
