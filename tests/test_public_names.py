@@ -14,6 +14,8 @@ import pytest
 import llm_bench_fixtures
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(str(llm_bench_fixtures.__file__)).parent
+INTERNAL = {"BenchSession", "Batch"}  # of llm_session, which other fixtures share; of functions that fill tensors
 
 
 def names_for_type_checkers() -> dict[str, str]:
@@ -48,6 +50,58 @@ def test_importing_the_package_imports_no_room() -> None:
     code = "import sys, llm_bench_fixtures; print([m for m in sys.modules if m.startswith('llm_bench_fixtures.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['llm_bench_fixtures.version']"
+
+
+def own_names_in_annotations(path: str, classes: tuple[str, ...]) -> set[str]:
+    """Names of ours in annotations of a module: of its public functions, and of those classes' public parts."""
+    tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
+    ours = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("llm_bench_fixtures"):
+            ours |= {alias.name for alias in node.names}
+    tops = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    chosen = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in classes]
+    parts = [part for node in chosen for part in node.body]
+    annotations = [annotation for node in [*tops, *parts] for annotation in annotations_of(node)]
+    used = {node.id for annotation in annotations for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+    return used & ours
+
+
+def annotations_of(node: ast.stmt) -> list[ast.expr]:
+    """Of a field, or of a public function's arguments and result."""
+    if isinstance(node, ast.AnnAssign):
+        return [node.annotation]
+    if not isinstance(node, ast.FunctionDef) or (node.name.startswith("_") and node.name != "__call__"):
+        return []
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return [found for found in (*(one.annotation for one in arguments), node.returns) if found is not None]
+
+
+@pytest.mark.parametrize(
+    ("path", "classes"),
+    [
+        ("plugin/hookspecs.py", ()),
+        ("plugin/fixtures.py", ()),
+        ("plugin/benchmark.py", ("LlmBenchmark",)),
+        ("plugin/checks.py", ("LlmEquivalence", "LlmOverhead")),
+        ("models/model.py", ("Model", "ModelFacts", "ShowsLogits")),
+        ("models/handle.py", ("ModelHandle",)),
+        ("models/backend.py", ("Backend",)),
+        ("models/variants.py", ("Variant",)),
+        ("workloads.py", ("Corpus", "Prompts", "Tokenizer", "Workload")),
+        ("results/record.py", ("Record",)),
+    ],
+)
+def test_what_users_meet_in_annotations_is_public(path: str, classes: tuple[str, ...]) -> None:
+    names = own_names_in_annotations(path, classes)
+    assert names - INTERNAL <= set(llm_bench_fixtures.__all__)
+
+
+def test_what_a_backend_gets_with_its_request_is_public() -> None:
+    """Its module has a function for the plugin's use too, so only the class is looked at."""
+    hints = inspect.get_annotations(llm_bench_fixtures.LoadRequest)
+    assert set(hints.values()) <= set(llm_bench_fixtures.__all__)
+    assert "Device" in hints.values()
 
 
 def imported_from_below(text: str) -> list[str]:

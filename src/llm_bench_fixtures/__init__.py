@@ -16,18 +16,34 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.errors import LlmBenchError as LlmBenchError
     from llm_bench_fixtures.errors import UnreadableResults as UnreadableResults
     from llm_bench_fixtures.errors import WorkloadUnsupported as WorkloadUnsupported
+    from llm_bench_fixtures.measure.equivalence import Equivalence as Equivalence
+    from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict as EquivalenceVerdict
     from llm_bench_fixtures.measure.equivalence import ExecutionMode as ExecutionMode
     from llm_bench_fixtures.measure.quality import CorpusScore as CorpusScore
+    from llm_bench_fixtures.measure.work import Work as Work
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES as TOLERANCES
+    from llm_bench_fixtures.models.arithmetic import Arithmetic as Arithmetic
+    from llm_bench_fixtures.models.artifacts import ArtifactStore as ArtifactStore
     from llm_bench_fixtures.models.backend import Backend as Backend
     from llm_bench_fixtures.models.backends.torch import load_source_model as load_source_model
+    from llm_bench_fixtures.models.device import Device as Device
+    from llm_bench_fixtures.models.device import DeviceKind as DeviceKind
     from llm_bench_fixtures.models.handle import ModelHandle as ModelHandle
     from llm_bench_fixtures.models.loading import LoadRequest as LoadRequest
     from llm_bench_fixtures.models.model import Model as Model
     from llm_bench_fixtures.models.model import ModelFacts as ModelFacts
+    from llm_bench_fixtures.models.model import ShowsLogits as ShowsLogits
+    from llm_bench_fixtures.models.source import ModelSource as ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
     from llm_bench_fixtures.models.variants import Precision as Precision
     from llm_bench_fixtures.models.variants import Variant as Variant
+    from llm_bench_fixtures.options.settings import Settings as Settings
+    from llm_bench_fixtures.options.table import Option as Option
+    from llm_bench_fixtures.plugin.benchmark import LlmBenchmark as LlmBenchmark
+    from llm_bench_fixtures.plugin.checks import LlmEquivalence as LlmEquivalence
+    from llm_bench_fixtures.plugin.checks import LlmOverhead as LlmOverhead
     from llm_bench_fixtures.progress import Phase as Phase
+    from llm_bench_fixtures.progress import Progress as Progress
     from llm_bench_fixtures.results.metrics import Direction as Direction
     from llm_bench_fixtures.results.metrics import Force as Force
     from llm_bench_fixtures.results.metrics import Kind as Kind
@@ -35,40 +51,72 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.metrics import ReportTable as ReportTable
     from llm_bench_fixtures.results.metrics import Tolerance as Tolerance
     from llm_bench_fixtures.results.metrics import Unit as Unit
+    from llm_bench_fixtures.results.record import MemoryFacts as MemoryFacts
     from llm_bench_fixtures.results.record import Provenance as Provenance
     from llm_bench_fixtures.results.record import Record as Record
     from llm_bench_fixtures.results.record import Run as Run
     from llm_bench_fixtures.results.record import Scenario as Scenario
     from llm_bench_fixtures.results.record import Status as Status
     from llm_bench_fixtures.results.record import VariantResult as VariantResult
+    from llm_bench_fixtures.results.record import WorkloadFacts as WorkloadFacts
     from llm_bench_fixtures.results.storage import read_results as read_results
     from llm_bench_fixtures.results.storage import read_run as read_run
     from llm_bench_fixtures.workloads import EDGE_PROMPTS as EDGE_PROMPTS
     from llm_bench_fixtures.workloads import STANDARD_PROMPTS as STANDARD_PROMPTS
     from llm_bench_fixtures.workloads import CacheKind as CacheKind
+    from llm_bench_fixtures.workloads import Corpus as Corpus
     from llm_bench_fixtures.workloads import Padding as Padding
+    from llm_bench_fixtures.workloads import Prompts as Prompts
     from llm_bench_fixtures.workloads import Side as Side
+    from llm_bench_fixtures.workloads import TokenIds as TokenIds
+    from llm_bench_fixtures.workloads import Tokenizer as Tokenizer
     from llm_bench_fixtures.workloads import Workload as Workload
 
 _HOMES = {
     "errors": ("BackendUnavailable", "LlmBenchError", "UnreadableResults", "WorkloadUnsupported"),
-    "measure.equivalence": ("ExecutionMode",),
+    "measure.equivalence": ("Equivalence", "EquivalenceVerdict", "ExecutionMode"),
     "measure.quality": ("CorpusScore",),
+    "measure.work": ("Work",),
+    "models.arithmetic": ("TOLERANCES", "Arithmetic"),
+    "models.artifacts": ("ArtifactStore",),
     "models.backend": ("Backend",),
     "models.backends.torch": ("load_source_model",),
+    "models.device": ("Device", "DeviceKind"),
     "models.handle": ("ModelHandle",),
     "models.loading": ("LoadRequest",),
-    "models.model": (
-        "Model",
-        "ModelFacts",
-    ),
+    "models.model": ("Model", "ModelFacts", "ShowsLogits"),
+    "models.source": ("ModelSource",),
     "models.transformers": ("TransformersModel",),
     "models.variants": ("Precision", "Variant"),
-    "progress": ("Phase",),
+    "options.settings": ("Settings",),
+    "options.table": ("Option",),
+    "plugin.benchmark": ("LlmBenchmark",),
+    "plugin.checks": ("LlmEquivalence", "LlmOverhead"),
+    "progress": ("Phase", "Progress"),
     "results.metrics": ("Direction", "Force", "Kind", "Metric", "ReportTable", "Tolerance", "Unit"),
-    "results.record": ("Provenance", "Record", "Run", "Scenario", "Status", "VariantResult"),
+    "results.record": (
+        "MemoryFacts",
+        "Provenance",
+        "Record",
+        "Run",
+        "Scenario",
+        "Status",
+        "VariantResult",
+        "WorkloadFacts",
+    ),
     "results.storage": ("read_results", "read_run"),
-    "workloads": ("EDGE_PROMPTS", "STANDARD_PROMPTS", "CacheKind", "Padding", "Side", "Workload"),
+    "workloads": (
+        "EDGE_PROMPTS",
+        "STANDARD_PROMPTS",
+        "CacheKind",
+        "Corpus",
+        "Padding",
+        "Prompts",
+        "Side",
+        "TokenIds",
+        "Tokenizer",
+        "Workload",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from dataclasses import dataclass
 from typing import Any, cast
+
+import pytest
 
 from llm_bench_fixtures.measure.kept import KeptForModel
 
@@ -35,6 +38,33 @@ def test_a_value_goes_with_its_model() -> None:
     model = cast(Any, Unhashable())
     kept.put(model, Unhashable())
     kept.put(model, Unhashable())
+    del model
+    gc.collect()
+    assert not kept._values
+
+
+def test_a_model_is_watched_once_however_often_its_value_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[object] = []
+    monkeypatch.setattr(weakref, "finalize", lambda model, *_: watched.append(model))
+    kept: KeptForModel[str] = KeptForModel()
+    model = cast(Any, Unhashable())
+    for value in ("first", "second", "third"):
+        kept.put(model, value)
+        kept.drop(model)
+    assert len(watched) == 1
+
+
+class Slotted:
+    """Its objects have no dictionary, and can be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_a_model_with_slots_has_its_value() -> None:
+    kept: KeptForModel[str] = KeptForModel()
+    model = cast(Any, Slotted())
+    kept.put(model, "its")
+    assert kept.get(model) == "its"
     del model
     gc.collect()
     assert not kept._values

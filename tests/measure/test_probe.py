@@ -8,7 +8,7 @@ import torch
 
 from llm_bench_fixtures.measure import probe
 from llm_bench_fixtures.measure.observation import observe
-from llm_bench_fixtures.measure.probe import Probe, ProbeSize, drop_probe, has_probe, run_probe
+from llm_bench_fixtures.measure.probe import Probe, ProbeSize, drop_probe, run_probe
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Workload
@@ -97,6 +97,6 @@ def test_the_probe_of_a_model_is_allocated_once(model: TransformersModel, monkey
 @pytest.mark.usefixtures("small")
 def test_a_pass_for_memory_finds_no_probe(model: TransformersModel) -> None:
     run_probe(model)
-    assert has_probe(model)
+    assert probe._PROBES.get(model) is not None
     observe(model, Workload(((1, 2, 3),), 2, 1))
-    assert not has_probe(model)
+    assert probe._PROBES.get(model) is None

@@ -1,25 +1,15 @@
-"""A project's own backend that is not transformers, from the hook to the report."""
+"""A project's own backend that is not transformers, as the docs show it, from the hook to the report."""
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from docs_code import python_blocks
 
 if TYPE_CHECKING:
     from conftest import Bench
 
-CONFTEST = """
-    from llm_bench_fixtures import Variant
-
-    def pytest_llm_bench_variants():
-        return [
-            Variant("bigram", "engines.bigram_backend", "letters that follow letters"),
-            Variant("bigram-int8", "engines.bigram_backend", "rounded", quantization="int8-exponents", base="bigram"),
-        ]
-"""
 SUITE = """
     import pytest
 
@@ -40,10 +30,11 @@ SUITE = """
 
 @pytest.fixture
 def engines(bench: Bench) -> Bench:
-    """A suite with a backend in a package of the project's."""
-    bench.write(conftest=CONFTEST, test_own=SUITE)
-    folder = bench.pytester.mkpydir("engines")
-    shutil.copy(Path(__file__).parents[1] / "bigram_backend.py", folder)
+    """A suite with the backend of the docs in a package of the project's."""
+    backend, conftest = python_blocks("how-to/add-a-backend.md")[:2]
+    assert backend.startswith("# my_package/bigram.py\n")
+    bench.write(conftest=conftest, test_own=SUITE)
+    (bench.pytester.mkpydir("my_package") / "bigram.py").write_text(backend, encoding="utf-8")
     return bench
 
 

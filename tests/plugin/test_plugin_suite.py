@@ -84,8 +84,7 @@ def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
     bench.write(
         test_fixtures="""
         import pytest
-        from llm_bench_fixtures.models.device import Device
-        from llm_bench_fixtures import ModelHandle, Record, Status
+        from llm_bench_fixtures import Device, ModelHandle, Record, Status
 
         def test_device(llm_device):
             assert isinstance(llm_device, Device)

@@ -20,6 +20,7 @@ import msgspec
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.divergence import first_divergence
+from llm_bench_fixtures.measure.support import check_cache, check_fits
 from llm_bench_fixtures.models.model import ShowsLogits
 from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
 
@@ -44,6 +45,8 @@ class ExecutionMode(StrEnum):
 
 
 class EquivalenceVerdict(StrEnum):
+    """Whether an execution mode changes the answers."""
+
     EQUAL = "equal"
     TIE = "tie"  # the text differs, within float error
     DIVERGES = "diverges"
@@ -183,11 +186,10 @@ class EquivalenceCheck:
     def _generate(self, rows: Sequence[TokenIds], width: int, cache: CacheKind) -> list[Answer]:
         """Answers to prompts together, padded on the left to that width."""
         model = self._model
-        if cache not in model.facts.cache_kinds:
-            raise WorkloadUnsupported(f"{model.variant.id} can't generate with cache {cache}")
+        check_cache(model, cache)
         if not isinstance(model, ShowsLogits):
             raise WorkloadUnsupported(f"{model.variant.id} shows no logits while it generates")
-        self._check_fits(width + self._new_tokens)
+        check_fits(model, width + self._new_tokens)
         batch = self._batch(rows, width, Side.LEFT)
         output, logits = model.generate_with_logits(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
         texts = output[:, width:].tolist()
@@ -196,7 +198,7 @@ class EquivalenceCheck:
     def _right_padded(self) -> list[Answer]:
         """The next token of each prompt alone, padded on the right."""
         width = self._longest + PADDING
-        self._check_fits(width)
+        check_fits(self._model, width)
         answers = []
         for ids in self._prompts:
             batch = self._batch([ids], width, Side.RIGHT)
@@ -211,13 +213,6 @@ class EquivalenceCheck:
             logits = logits.clone()
             logits[end] = -math.inf
         return int(logits.argmax())
-
-    def _check_fits(self, tokens: int) -> None:
-        if tokens > self._model.facts.context_length:
-            raise WorkloadUnsupported(
-                f"{tokens} tokens, padding and new ones included, don't fit the model's context of "
-                f"{self._model.facts.context_length}"
-            )
 
     def _batch(self, rows: Sequence[TokenIds], width: int, side: Side) -> Batch:
         return pad_batch(rows, width, side, self._model.tokenizer.pad_token_id, self._model.device.name)

@@ -62,11 +62,6 @@ def run_probe(model: Model) -> tuple[float, float]:
     return _PROBES.get_or_make(model, lambda: Probe(model.device)).run()
 
 
-def has_probe(model: Model) -> bool:
-    """Whether a probe's memory is allocated for the model."""
-    return _PROBES.get(model) is not None
-
-
 def drop_probe(model: Model) -> None:
     """Release the probe's memory."""
     _PROBES.drop(model)

@@ -73,11 +73,6 @@ class Layout:
             "tail_mass": (FLOAT, (self.positions,)),
         }
 
-    @property
-    def file_bytes(self) -> int:
-        """Of all files together."""
-        return sum(BYTES * math.prod(shape) for _, shape in self.arrays.values())
-
 
 def plan_layout(positions: int, vocabulary: int, digest: str, budget_bytes: int = BUDGET_BYTES) -> Layout:
     """Everything where the probabilities fit the budget; else as much as fits it, half top and half samples.

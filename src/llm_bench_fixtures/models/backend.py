@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import re
+
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Model
@@ -25,8 +27,9 @@ class Backend:
     """Loads `request.variant`. What it raises is an error of the variant; BackendUnavailable skips it."""
 
     check: Callable[[Variant, Device], None] = _do_nothing
-    """Raises BackendUnavailable, with what to do, where the variant can't run on the device or this machine. It looks
-    and doesn't try; what `modules` names is there. Default: every variant runs everywhere."""
+    """Raises BackendUnavailable, with what to do, where the variant can't run on the device or this machine, and
+    InvalidSetting where it asks for what the backend doesn't know, a quantization say. It looks and doesn't try; what
+    `modules` names is there. Default: every variant runs everywhere."""
 
     prepare: Callable[[LoadRequest], None] = _do_nothing
     """Imports what loading and running need, so that neither the load's time nor its memory holds that."""
@@ -46,5 +49,10 @@ class Backend:
     loggers: tuple[str, ...] = ()
     """Loggers that are silenced below ERROR while the engine works."""
 
+    failed_allocation: re.Pattern[str] | None = None
+    """Matches what the engine's own errors say where memory runs out; its first group is the size asked for, where the
+    text tells it. What torch, numpy and Python say is known without it."""
+
     options: tuple[Option[Any], ...] = ()
-    """Its command-line options; for the package's own backends, as options are read before any project's hook."""
+    """Its command-line options; for the package's own backends only, as options are read before any project's hook.
+    A project's own backend that has some is refused."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class DeviceKind(StrEnum):
+    """What torch calls a kind of device."""
+
     CPU = "cpu"
     CUDA = "cuda"
     MPS = "mps"

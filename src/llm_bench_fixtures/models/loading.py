@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
-from llm_bench_fixtures.models.backends import find_backend
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
+from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -19,15 +20,14 @@ from llm_bench_fixtures.progress import Phase
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import ArtifactStore
     from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.progress import Progress
 
-# What an allocator says when it fails: torch on CPU and on CUDA, numpy, ONNX Runtime.
-_REQUESTED_BYTES = re.compile(
-    r"tried to allocate ([\d.]+ ?\w*)|unable to allocate ([\d.]+ ?\w+)|buffer of size (\d+)", re.I
-)
+# What an allocator says when it fails: torch on CPU and on CUDA, numpy. An engine's own words are its backend's.
+_REQUESTED_BYTES = re.compile(r"(?:tried|unable) to allocate ([\d.]+ ?\w*)", re.I)
 _FAILED_ALLOCATION = re.compile(r"out of memory|can't allocate memory|unable to allocate|failed to allocate", re.I)
 
 
@@ -73,6 +73,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         translate_out_of_memory(request.variant.id),
     ):
         model = backend.load(request)
+        _check_referable(model)
         request.device.synchronize()
     facts = replace(
         model.facts,
@@ -81,6 +82,17 @@ def load_variant(request: LoadRequest) -> LocalModel:
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
     )
     return LocalModel(model, request.source, facts)
+
+
+def _check_referable(model: Model) -> None:
+    """Raise InvalidSetting for a model that can't be referred to weakly, as measuring does."""
+    try:
+        weakref.ref(model)
+    except TypeError:
+        name = type(model).__name__
+        raise InvalidSetting(
+            f'{name} allows no weak references: give it Model as its base, or "__weakref__" among its __slots__'
+        ) from None
 
 
 def require(modules: Sequence[str], extra: str = "") -> None:
@@ -98,17 +110,22 @@ def translate_out_of_memory(what: str) -> Iterator[None]:
         yield
     except OutOfMemory:
         raise
-    except Exception as error:  # ONNX Runtime's errors have no narrower base
-        if not _is_failed_allocation(error):
+    except Exception as error:  # an engine's errors may have no narrower base
+        size = _size_not_allocated(error)
+        if size is None:
             raise
-        found = _REQUESTED_BYTES.search(str(error))
-        size = next(filter(None, found.groups()), "") if found else ""
         asked = f"{size} bytes" if size.isdecimal() else size or "an unknown amount"
         raise OutOfMemory(f"{what}: out of memory, {asked} asked for") from error
 
 
-def _is_failed_allocation(error: Exception) -> bool:
-    if isinstance(error, MemoryError):
-        return True
-    is_library_error = isinstance(error, RuntimeError) or type(error).__module__.startswith("onnxruntime")
-    return is_library_error and _FAILED_ALLOCATION.search(str(error)) is not None
+def _size_not_allocated(error: Exception) -> str | None:
+    """What an allocation that failed asked for, "" where the error doesn't tell; None for any other error."""
+    text = str(error)
+    engines = (backend.failed_allocation for backend in known_backends())
+    found = next(filter(None, (words.search(text) for words in engines if words is not None)), None)
+    if found is None:
+        is_runtime = isinstance(error, RuntimeError) and _FAILED_ALLOCATION.search(text) is not None
+        if not is_runtime and not isinstance(error, MemoryError):
+            return None
+        found = _REQUESTED_BYTES.search(text)
+    return next(filter(None, found.groups()), "") if found else ""

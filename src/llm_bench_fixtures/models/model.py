@@ -69,7 +69,8 @@ class ModelFacts:
 class Model(Protocol):
     """A loaded model, as a backend gives it: the code that measures calls it and never writes into it.
 
-    A class that names this one as its base need not write `forget_caches` and `close`.
+    A class that names this one as its base need not write `forget_caches` and `close`. One that doesn't, and has
+    `__slots__`, needs "__weakref__" among them: what measuring keeps for a model goes when the model goes.
     """
 
     variant: Variant

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.plugin.internals import has_times, is_timed, time_another_round
 from llm_bench_fixtures.plugin.items import identify
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
@@ -61,6 +60,7 @@ class LlmBenchmark:
         batch_size: prompts that run together; default all. padding: default left, to the longest.
         Skips the test where the model can't run the workload (no such cache, or longer than its context).
         """
+        from llm_bench_fixtures.measure.support import check_supported
         from llm_bench_fixtures.workloads import CacheKind, Padding, Workload
 
         rows = self._encode(prompts)
@@ -225,14 +225,3 @@ class LlmBenchmark:
 
 def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(value, TIME_DIGITS) for value in seconds)
-
-
-def check_supported(model: ModelHandle, workload: Workload) -> None:
-    """Raise WorkloadUnsupported where the model has no such cache, or too short a context."""
-    if workload.cache not in model.facts.cache_kinds:
-        raise WorkloadUnsupported(f"{model.variant.id} can't generate with cache {workload.cache}")
-    if workload.longest_sequence > model.facts.context_length:
-        raise WorkloadUnsupported(
-            f"{workload.longest_sequence} tokens, padding and new ones included, don't fit the model's context of "
-            f"{model.facts.context_length}"
-        )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant, require
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.options.table import Option
 from llm_bench_fixtures.progress import Phase, Progress
 
 MakeRequest = Callable[..., LoadRequest]
@@ -56,6 +58,12 @@ def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(
     assert load_variant(make_request(FAKE)).model is model
 
 
+def test_a_projects_own_backend_with_options_is_refused(install: Install) -> None:
+    install(lambda request: pytest.fail("loaded"), options=(Option("speed", int, "1", "N", "how fast"),))
+    with pytest.raises(InvalidSetting, match=r"^fake_backend: a project's own backend can't have options, as"):
+        find_backend("fake_backend")
+
+
 def test_a_variant_that_cannot_run_here_is_not_loaded(install: Install, make_request: MakeRequest) -> None:
     def refuse(variant: Variant, device: Device) -> None:
         raise BackendUnavailable("no such hardware")
@@ -63,6 +71,23 @@ def test_a_variant_that_cannot_run_here_is_not_loaded(install: Install, make_req
     install(lambda request: pytest.fail("loaded"), check=refuse)
     with pytest.raises(BackendUnavailable, match="no such hardware"):
         load_variant(make_request(FAKE))
+
+
+@pytest.mark.parametrize(
+    ("backend", "quantization", "message"),
+    [
+        ("torch", "int8", "torch knows no quantization 'int8'; known: none"),
+        ("onnxruntime", "int4", "onnxruntime knows no quantization 'int4'; known: int8-dynamic, int8-static"),
+        ("bitsandbytes", "int2", "bitsandbytes knows no quantization 'int2'; known: int8, nf4, fp4"),
+        ("bitsandbytes", None, "bitsandbytes runs quantized variants only; known quantizations: int8, nf4, fp4"),
+    ],
+)
+def test_a_quantization_that_the_backend_does_not_know_is_refused(
+    backend: str, quantization: str | None, message: str, cpu: Device
+) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        BACKENDS[backend].check(Variant("own", backend, "", quantization=quantization), cpu)
+    assert str(caught.value) == message
 
 
 def test_load_s_is_the_load_without_the_making_of_artifacts(
@@ -111,6 +136,18 @@ def test_a_load_that_fails_otherwise_fails_as_it_is(install: Install, make_reque
         load_variant(make_request(FAKE))
 
 
+class Slotted:
+    """A model without a dictionary and without weak references."""
+
+    __slots__ = ()
+
+
+def test_a_model_that_can_not_be_referred_to_weakly_is_refused(install: Install, make_request: MakeRequest) -> None:
+    install(lambda request: Slotted())
+    with pytest.raises(InvalidSetting, match=r"^Slotted allows no weak references: give it Model as its base, or"):
+        load_variant(make_request(FAKE))
+
+
 def raising(error: BaseException) -> Callable[[], object]:
     def raise_it() -> None:
         raise error
@@ -144,6 +181,31 @@ def test_out_of_memory_is_a_memory_error_and_keeps_its_cause() -> None:
     with pytest.raises(MemoryError) as caught, translate_out_of_memory("fp32"):
         raise cause
     assert caught.value.__cause__ is cause
+
+
+class EngineError(Exception):
+    """As an engine raises it, which has no built-in error as its base."""
+
+
+def test_an_engine_tells_what_its_own_errors_say_where_memory_runs_out(
+    install: Install, make_request: MakeRequest
+) -> None:
+    load = raising(EngineError("the pool has no room for (12 MB) more"))
+    install(lambda request: load(), failed_allocation=re.compile(r"no room for \((.*?)\)"))
+    with pytest.raises(OutOfMemory, match=r"^fake: out of memory, 12 MB asked for$"):
+        load_variant(make_request(FAKE))
+
+
+@pytest.mark.parametrize(
+    ("message", "asked"),
+    [
+        ("[ONNXRuntimeError] : 6 : Failed to allocate memory for requested buffer of size 4096", "4096 bytes"),
+        ("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 2: out of memory ; GPU=0", "an unknown amount"),
+    ],
+)
+def test_the_words_of_onnxruntime_are_known(message: str, asked: str) -> None:
+    with pytest.raises(OutOfMemory, match=asked), translate_out_of_memory("ort-fp32"):
+        raise EngineError(message)
 
 
 @pytest.mark.parametrize(

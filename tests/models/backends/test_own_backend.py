@@ -1,16 +1,16 @@
-"""A backend that is not transformers is measured, scored, compared and checked like any other."""
+"""A backend that is not transformers, that of the docs, is measured, scored, compared and checked like any other."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
-from bigram_backend import EXPONENTS, SIGNS, TEXT
+from docs_code import python_blocks
 
 from llm_bench_fixtures.errors import ReferenceMismatch
 from llm_bench_fixtures.measure.equivalence import ExecutionMode, check_equivalence
@@ -30,7 +30,21 @@ from llm_bench_fixtures.workloads import CacheKind, Corpus, Workload
 
 MakeRequest = Callable[..., LoadRequest]
 BIGRAM = Variant("bigram", "bigram_backend", "letters that follow letters")
-ROUNDED = Variant("bigram-int8", "bigram_backend", "in powers of two", quantization=EXPONENTS, base="bigram")
+ROUNDED = Variant("bigram-int8", "bigram_backend", "in powers of two", quantization="int8-exponents", base="bigram")
+
+
+TEXT = "the hen in the pen"
+SIGNS = " abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bigram_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The page's module, in a folder that a process of its own imports from too."""
+    folder = tmp_path_factory.mktemp("engines")
+    (folder / "bigram_backend.py").write_text(python_blocks("how-to/add-a-backend.md")[0], encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
 
 
 @pytest.fixture(scope="module")

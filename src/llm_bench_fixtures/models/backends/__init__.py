@@ -39,11 +39,20 @@ _OWN: dict[str, Backend] = {}  # projects' own, once they were asked for
 
 
 def find_backend(name: str) -> Backend:
-    """The backend of that short name, or of the module of that dotted path. Raises InvalidSetting."""
+    """The backend of that short name, or of the module of that dotted path.
+
+    Raises InvalidSetting where the module has none, or one with `options`: they were read before it is imported.
+    """
     if name in BACKENDS:
         return BACKENDS[name]
     if name not in _OWN:
-        _OWN[name] = _backend_in(name)
+        backend = _backend_in(name)
+        if backend.options:
+            raise InvalidSetting(
+                f"{name}: a project's own backend can't have options, as they are read before it is imported; give it "
+                "its settings by its variants or by environment variables"
+            )
+        _OWN[name] = backend
     return _OWN[name]
 
 

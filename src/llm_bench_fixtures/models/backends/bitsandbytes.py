@@ -15,7 +15,7 @@ from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization, parse_precision
 from llm_bench_fixtures.options.parsers import parse_bool
 from llm_bench_fixtures.options.table import Option
 
@@ -63,6 +63,7 @@ DOUBLE_QUANT = Option(
 def check(variant: Variant, device: Device) -> None:
     from llm_bench_fixtures.models.device import DeviceKind
 
+    check_quantization(variant, (*Quantization,))
     if device.kind is DeviceKind.MPS:
         raise BackendUnavailable("bitsandbytes has no kernels for Apple's device")
 
@@ -148,8 +149,6 @@ def _quantization_config(request: LoadRequest, precision: ResolvedPrecision) -> 
 
     if request.variant.quantization == Quantization.INT8:
         return BitsAndBytesConfig(load_in_8bit=True)
-    if request.variant.quantization not in (Quantization.NF4, Quantization.FP4):
-        raise BackendUnavailable(f"bitsandbytes knows no quantization {request.variant.quantization}")
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type=str(request.variant.quantization),

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import platform
+import re
 from collections import defaultdict
 from dataclasses import replace
 from enum import StrEnum
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -54,7 +55,15 @@ FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 
 
+FAILED_ALLOCATION = re.compile(
+    r"(?:\[ONNXRuntimeError\].*?(?:out of memory|(?:failed|unable) to allocate)|failed to allocate memory for)"
+    r"(?:.*?buffer of size (\d+))?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
 def check(variant: Variant, device: Device) -> None:
+    check_quantization(variant, (None, *Quantization))
     if device.kind not in PROVIDERS:
         raise BackendUnavailable("Optimum's ONNX Runtime models run on CPU and CUDA only")
     if variant.quantization is not None and device.kind != "cpu":
@@ -282,4 +291,5 @@ BACKEND = Backend(
     variants=VARIANTS,
     libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
     loggers=("optimum", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx"),
+    failed_allocation=FAILED_ALLOCATION,
 )
