@@ -170,6 +170,11 @@ def test_examples_import_public_names_only(path: Path) -> None:
     assert set(own_imports(path)) <= public
 
 
+def test_the_page_of_variants_names_each_in_the_catalogues_order() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|", read(DOCS / "reference" / "variants.md"), re.MULTILINE)
+    assert rows == [variant.id for variant in CATALOGUE]
+
+
 def test_the_page_of_public_names_has_all_of_them_with_a_sentence() -> None:
     rows = dict(WRITE_DOCS.public_names())
     assert list(rows) == sorted(llm_bench_fixtures.__all__)

@@ -6,8 +6,18 @@ A test that fails under another version names the function of `plugin/internals.
 from __future__ import annotations
 
 import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pytest_benchmark.logger import Logger
+from pytest_benchmark.storage.file import FileStorage
+from pytest_benchmark.utils import get_commit_info
+from run_factory import make_record, make_run
+
+from llm_bench_fixtures.history.saved import read_saved_run, to_stored
+from llm_bench_fixtures.plugin.internals import DETACHED, UNKNOWN, name_in_storage
 
 
 def run_inside(pytester: pytest.Pytester, body: str, *args: str, conftest: str = "") -> pytest.RunResult:
@@ -163,3 +173,84 @@ def test_a_benchmark_is_known_by_its_fixture(pytester: pytest.Pytester) -> None:
     body = "def test(request): pass\ndef test_timed(llm_benchmark): pass"
     result = run_inside(pytester, body, "--benchmark-only", "--collect-only", "-q", "--llm-variants=fp32")
     result.stdout.fnmatch_lines(["*test_timed*fp32*"])
+
+
+EARLY = """
+from llm_bench_fixtures.plugin import internals
+
+def pytest_load_initial_conftests(early_config, args):
+    print("the socket is", internals.option_known_early(early_config, "llm_pair_socket"))
+    paths = internals.paths_known_early(early_config)
+    print("the paths are", paths)
+    paths.append("other")
+"""
+
+
+def test_options_and_paths_are_known_before_any_conftest(pytester: pytest.Pytester) -> None:
+    """Seen in pytest 9.2.0: `known_args_namespace` has them, an option's value is not among the paths, and the folders
+    among the paths are searched for conftest files afterwards."""
+    pytester.makepyfile(early=EARLY, test_one="def test(): pass")
+    pytester.mkdir("other").joinpath("conftest.py").write_text("print('other was searched')", encoding="utf-8")
+    pytester.syspathinsert()
+    result = pytester.runpytest_inprocess("-p", "early", "-s", "-k", "test", "test_one.py")
+    result.stdout.fnmatch_lines(["the socket is None", "the paths are [[]'test_one.py'[]]", "other was searched"])
+    result.assert_outcomes(passed=1)
+
+
+def git(*arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    command = ["git", *identity, *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_what_it_calls_a_commit_that_it_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen in pytest-benchmark 5.3.1: other words outside a repository than where git fails."""
+    monkeypatch.chdir(tmp_path)
+    outside = get_commit_info("project")
+    git("init", "-q")  # a repository without a commit
+    empty = get_commit_info("project")
+    named = [outside["id"], outside["branch"], empty["id"], empty["branch"]]
+    assert named == ["unversioned", "(unknown)", "unknown", "(unknown)"]
+    assert set(named) <= set(UNKNOWN)
+
+
+def test_what_it_calls_the_branch_of_a_detached_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen in pytest-benchmark 5.3.1."""
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q", "-b", "trunk")
+    git("commit", "-q", "--allow-empty", "-m", "nothing")
+    assert get_commit_info("project")["branch"] == "trunk"
+    git("checkout", "-q", "--detach")
+    assert get_commit_info("project")["branch"] == DETACHED
+
+
+def test_a_run_is_named_so_that_only_it_is_found(tmp_path: Path) -> None:
+    """Seen in pytest-benchmark 5.3.1: FileStorage takes a name for two globs, of the machine and of the file."""
+    storage = tmp_path / "runs"
+    paths = [storage / machine / f"{name}.json" for machine in ("a[1]", "a1") for name in ("0001_b[c]", "0001_bc")]
+    outside = tmp_path / "kept.json"
+    for path in (*paths, outside):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}", encoding="utf-8")
+    kept = FileStorage(storage, Logger())
+    assert [kept.query(name_in_storage(path, storage)) for path in paths] == [[path] for path in paths]
+    assert kept.query(name_in_storage(outside, storage)) == kept.query(name_in_storage(outside, None)) == [outside]
+
+
+@pytest.mark.parametrize("keeps_raw", [False, True])
+def test_a_run_is_put_into_the_file_that_it_writes(pytester: pytest.Pytester, *, keeps_raw: bool) -> None:
+    """Seen in pytest-benchmark 5.3.1: a benchmark has the test's id as `fullname`, a mapping as `extra_info`, and its
+    rounds as `data` in `stats` where raw data is kept."""
+    pytester.makepyfile(test_mine="def test(benchmark):\n    benchmark.pedantic(int, rounds=3)")
+    how = ["--benchmark-save-data"] if keeps_raw else []
+    pytester.runpytest_inprocess("--benchmark-autosave", *how).assert_outcomes(passed=1)
+    (path,) = pytester.path.glob(".benchmarks/*/*.json")
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    (benchmark,) = stored["benchmarks"]
+    assert (benchmark["fullname"], benchmark["extra_info"]) == ("test_mine.py::test", {})
+    assert len(benchmark["stats"].get("data", ())) == (3 if keeps_raw else 0)
+    to_stored(stored, make_run([replace(make_record(), test="test_mine.py::test")]))
+    assert ("tokens_s" in benchmark["extra_info"]["llm_bench"]) is keeps_raw
+    assert stored["llm_bench"]["records"] == []
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    assert [record.test for record in read_saved_run(path).records] == ["test_mine.py::test"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import warnings
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.plugin.internals import compare_with, compared_run, junit_log, storage_option
+from llm_bench_fixtures.plugin.internals import compare_with, compared_run, junit_log, name_in_storage, storage_option
 from llm_bench_fixtures.plugin.stash import (
     TURNS,
     is_timing,
@@ -49,14 +48,7 @@ def set_baseline(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--llm-gate: {error}") from error
     config.stash[BASELINE] = baseline
     if baseline.run is not None:
-        compare_with(config, _name_in_storage(Path(baseline.run.source), _storage(config)))
-
-
-def _name_in_storage(path: Path, storage: Path | None) -> str:
-    """The run's name for pytest-benchmark: machine and file name, or the path of a file outside the storage."""
-    if storage is None or path.parent.parent.resolve() != storage.resolve():
-        return str(path)
-    return f"{glob.escape(path.parent.name)}/{glob.escape(path.stem)}"
+        compare_with(config, name_in_storage(Path(baseline.run.source), _storage(config)))
 
 
 def check_is_gated(config: pytest.Config) -> None:

@@ -33,7 +33,7 @@ from llm_bench_fixtures.plugin.gating import (
     is_gated,
     set_baseline,
 )
-from llm_bench_fixtures.plugin.internals import terminal_width
+from llm_bench_fixtures.plugin.internals import option_known_early, terminal_width
 from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
@@ -90,7 +90,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """In a worker of `llm-bench pair`: decide which files to run."""
-    if early_config.known_args_namespace.llm_pair_socket is not None:
+    if option_known_early(early_config, "llm_pair_socket") is not None:
         from llm_bench_fixtures.plugin import pair_worker
 
         pair_worker.run_benchmarks_by_default(early_config, args)

@@ -6,6 +6,7 @@ the installed version, and names the version in which it was seen.
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
 
 # What a project's own options ask of pytest-benchmark and the worker of a paired run must not do.
 FOR_WHOLE_RUNS = ("autosave", "save", "json", "compare", "compare_fail", "histogram", "cprofile")
+
+DETACHED = "(detached head)"  # what pytest-benchmark calls the branch of a commit that was checked out by its id
+# What it calls a commit and a branch that it doesn't know: outside a repository, or where git fails.
+UNKNOWN = (None, "unknown", "(unknown)", "unversioned")
+
+
+def option_known_early(config: pytest.Config, name: str) -> Any:
+    """The value of an option before the conftest files are loaded."""
+    return getattr(config.known_args_namespace, name)
+
+
+def paths_known_early(config: pytest.Config) -> list[str]:
+    """The paths on the command line before the conftest files are loaded. What is added is looked at for them too."""
+    paths: list[str] = config.known_args_namespace.file_or_dir
+    return paths
 
 
 def terminal_width(reporter: TerminalReporter) -> int:
@@ -69,6 +85,13 @@ def compare_with(config: pytest.Config, name: str) -> None:
     """Have --benchmark-compare compare with this run, where it was given at all. Before pytest-benchmark configures."""
     if config.getoption("benchmark_compare"):
         config.option.benchmark_compare = name
+
+
+def name_in_storage(path: Path, storage: Path | None) -> str:
+    """A saved run's name for compare_with: machine and file name, or the path of a file outside the storage."""
+    if storage is None or path.parent.parent.resolve() != storage.resolve():
+        return str(path)
+    return f"{glob.escape(path.parent.name)}/{glob.escape(path.stem)}"
 
 
 def forget_whole_runs(config: pytest.Config) -> None:

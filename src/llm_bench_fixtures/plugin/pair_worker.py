@@ -33,7 +33,7 @@ from llm_bench_fixtures.paired.protocol import (
     Selected,
     Times,
 )
-from llm_bench_fixtures.plugin.internals import forget_whole_runs
+from llm_bench_fixtures.plugin.internals import forget_whole_runs, paths_known_early
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
@@ -183,7 +183,7 @@ def _reason(report: pytest.TestReport) -> str:
 
 def run_benchmarks_by_default(early_config: pytest.Config, args: list[str]) -> None:
     """Run `benchmarks/` if there is one and no path is given; pytest knows which arguments are an option's value."""
-    paths = early_config.known_args_namespace.file_or_dir
+    paths = paths_known_early(early_config)
     if not paths and Path(BENCHMARKS).is_dir():
         paths.append(BENCHMARKS)
         args.append(BENCHMARKS)

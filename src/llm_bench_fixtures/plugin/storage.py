@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.history.storage import FOLDER
-from llm_bench_fixtures.plugin.internals import is_storage_given, keep_in, storage_option
+from llm_bench_fixtures.plugin.internals import DETACHED, is_storage_given, keep_in, storage_option
 
-DETACHED = "(detached head)"  # what pytest-benchmark calls the branch of a commit that was checked out by its id
 # What tells a workflow's branch where it has checked out a commit. Not the name of a pull request's own branch: a
 # fork may call that `main`.
 CI_BRANCHES = ("GITHUB_REF_NAME", "CI_COMMIT_BRANCH")

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.models.backends import known_libraries
 from llm_bench_fixtures.models.versions import MEASURING, installed_versions
+from llm_bench_fixtures.plugin.internals import DETACHED, UNKNOWN
 from llm_bench_fixtures.results.record import Provenance
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.windows import WindowPlan
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.session.setup import Setup
-
-# What pytest-benchmark says outside a repository, and where no branch is checked out.
-UNKNOWN = (None, "unknown", "(unknown)", "unversioned", "(detached head)")
 
 
 def provenance_of(
@@ -56,7 +54,7 @@ def provenance_of(
 
 
 def _known(text: object) -> str:
-    return "" if text in UNKNOWN else str(text)
+    return "" if text in (*UNKNOWN, DETACHED) else str(text)
 
 
 def _energy(device: Device) -> str:
