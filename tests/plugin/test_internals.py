@@ -224,6 +224,31 @@ def test_what_it_calls_the_branch_of_a_detached_head(tmp_path: Path, monkeypatch
     assert get_commit_info("project")["branch"] == DETACHED
 
 
+@pytest.mark.parametrize(
+    ("checkout", "branch"), [(("switch", "-q", "-c", "topic"), "topic"), (("checkout", "-q", "--detach"), "")]
+)
+def test_the_commit_that_is_measured(pytester: pytest.Pytester, checkout: tuple[str, ...], branch: str) -> None:
+    """Seen in pytest-benchmark 5.3.1: the hook gives `id`, `branch` and `dirty`."""
+    git("init", "-q", "-b", "trunk")
+    git("commit", "-q", "--allow-empty", "-m", "nothing")
+    git(*checkout)
+    body = (
+        "def test(request):\n"
+        "    commit = internals.measured_commit(request.config)\n"
+        f"    assert (len(commit.id), commit.branch, commit.dirty) == (40, {branch!r}, False)\n"
+    )
+    run_inside(pytester, body).assert_outcomes(passed=1)
+
+
+def test_outside_a_repository_no_commit_is_measured(pytester: pytest.Pytester) -> None:
+    body = (
+        "def test(request):\n"
+        "    commit = internals.measured_commit(request.config)\n"
+        "    assert (commit.id, commit.branch, commit.dirty) == ('', '', False)\n"
+    )
+    run_inside(pytester, body).assert_outcomes(passed=1)
+
+
 def test_a_run_is_named_so_that_only_it_is_found(tmp_path: Path) -> None:
     """Seen in pytest-benchmark 5.3.1: FileStorage takes a name for two globs, of the machine and of the file."""
     storage = tmp_path / "runs"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from _pytest.junitxml import LogXML
     from _pytest.terminal import TerminalReporter
 
+    from llm_bench_fixtures.session.provenance import Commit
+
 # What a project's own options ask of pytest-benchmark and the worker of a paired run must not do.
 FOR_WHOLE_RUNS = ("autosave", "save", "json", "compare", "compare_fail", "histogram", "cprofile")
 
@@ -36,6 +38,15 @@ def paths_known_early(config: pytest.Config) -> list[str]:
     """The paths on the command line before the conftest files are loaded. What is added is looked at for them too."""
     paths: list[str] = config.known_args_namespace.file_or_dir
     return paths
+
+
+def measured_commit(config: pytest.Config) -> Commit:
+    """The commit that pytest-benchmark finds, without its words for what it doesn't find."""
+    from llm_bench_fixtures.session.provenance import Commit
+
+    found = config.hook.pytest_benchmark_generate_commit_info(config=config)
+    known = {name: str(text) for name, text in found.items() if text not in (*UNKNOWN, DETACHED)}
+    return Commit(known.get("id", ""), known.get("branch", ""), bool(found.get("dirty")))
 
 
 def terminal_width(reporter: TerminalReporter) -> int:

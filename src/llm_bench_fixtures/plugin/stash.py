@@ -13,7 +13,7 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.table import OPTIONS, RENAMED, flag_of, ini_of
-from llm_bench_fixtures.plugin.internals import is_switched_off
+from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
@@ -99,7 +99,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
         reference.id,
         Progress(TerminalProgress(config)),
         score=_scorer(config),
-        commit=lambda: config.hook.pytest_benchmark_generate_commit_info(config=config),
+        commit=lambda: measured_commit(config),
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.models.backends import known_libraries
 from llm_bench_fixtures.models.versions import MEASURING, installed_versions
-from llm_bench_fixtures.plugin.internals import DETACHED, UNKNOWN
 from llm_bench_fixtures.results.record import Provenance
 
 if TYPE_CHECKING:
@@ -21,10 +20,20 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
 
 
-def provenance_of(
-    setup: Setup, started: datetime, commit: Mapping[str, Any], windows: WindowPlan | None = None
-) -> Provenance:
-    """commit: what is measured: `id`, `branch` and `dirty`. windows: in which the corpus was scored, if it was."""
+@dataclass(frozen=True)
+class Commit:
+    """The commit that a run measures."""
+
+    id: str = ""
+    """Empty outside a repository."""
+    branch: str = ""
+    """Empty where no branch is checked out."""
+    dirty: bool = False
+    """Whether there are changes that aren't committed."""
+
+
+def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: WindowPlan | None = None) -> Provenance:
+    """windows: those that the corpus was scored in, if it was."""
     import torch
 
     limits = setup.known_limits
@@ -40,9 +49,9 @@ def provenance_of(
         platform=platform.platform(),
         python=platform.python_version(),
         libraries=installed_versions((*MEASURING[:1], *known_libraries(), *MEASURING[1:])),
-        commit=_known(commit.get("id")),
-        branch=_known(commit.get("branch")),
-        dirty=bool(commit.get("dirty")),
+        commit=commit.id,
+        branch=commit.branch,
+        dirty=commit.dirty,
         corpus=f"{setup.corpus.name} ({setup.corpus.digest}){f', in {windows.description}' if windows else ''}",
         command=" ".join(["pytest", *map(shlex.quote, sys.argv[1:])]),
         isolated=setup.settings.isolate,
@@ -51,10 +60,6 @@ def provenance_of(
         read_bytes_per_s=limits.read_bytes_per_s if limits else None,
         matmul_flops_per_s=rates,
     )
-
-
-def _known(text: object) -> str:
-    return "" if text in (*UNKNOWN, DETACHED) else str(text)
 
 
 def _energy(device: Device) -> str:

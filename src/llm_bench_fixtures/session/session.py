@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.loader import Scorer, VariantLoader
-from llm_bench_fixtures.session.provenance import provenance_of
+from llm_bench_fixtures.session.provenance import Commit, provenance_of
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.setup import Setup
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class BenchSession:
     """What a run's tests share.
 
-    commit: tells the commit that is measured: `id`, `branch` and `dirty`.
+    commit: tells the commit that is measured, once it is asked.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class BenchSession:
         reference: str,
         progress: Progress,
         score: Scorer,
-        commit: Callable[[], Mapping[str, Any]],
+        commit: Callable[[], Commit],
     ) -> None:
         self.settings = settings
         self.progress = progress
@@ -44,7 +44,7 @@ class BenchSession:
         self._started = datetime.now(UTC)
 
     @cached_property
-    def _commit(self) -> Mapping[str, Any]:
+    def _commit(self) -> Commit:
         return self._ask_commit()
 
     def run(self, *, interrupted: bool = False) -> Run:
