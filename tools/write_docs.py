@@ -13,6 +13,8 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -87,9 +89,24 @@ def exit_status_table() -> Iterator[str]:
     yield ""
 
 
-def public_name_table() -> Iterator[str]:
-    rows = ((name, kind_of(name), sentence) for name, sentence in public_names())
-    return table(("name", "kind", "what"), rows)
+def public_name_tables() -> Iterator[str]:
+    yield from table(("name", "kind", "what"), ((name, kind_of(name), what) for name, what in public_names()))
+    yield from ("## Members of enums, fields of values", "")
+    parts = ((name, parts_of(getattr(llm_bench_fixtures, name))) for name in sorted(llm_bench_fixtures.__all__))
+    yield from ("| name | has |", "| --- | --- |")
+    yield from (
+        f"| `{name}` | {', '.join(f'`{part}`' for part in its_parts)} |" for name, its_parts in parts if its_parts
+    )
+    yield ""
+
+
+def parts_of(value: Any) -> Sequence[str]:
+    """The members of an enum; the fields of a dataclass or of a struct. Empty for anything else."""
+    if inspect.isclass(value) and issubclass(value, Enum):
+        return [*value.__members__]
+    if inspect.isclass(value) and is_dataclass(value):
+        return [field.name for field in fields(value) if field.init and not field.name.startswith("_")]
+    return getattr(value, "__struct_fields__", ())
 
 
 def public_names() -> Iterator[tuple[str, str]]:
@@ -129,7 +146,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "reference/exit-statuses.md": exit_status_table,
     "reference/metrics.md": metric_tables,
     "reference/options.md": option_table,
-    "reference/public-names.md": public_name_table,
+    "reference/public-names.md": public_name_tables,
     "reference/variants.md": variant_table,
 }
 
