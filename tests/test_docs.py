@@ -37,7 +37,7 @@ def stored_fields(kind: type[Any]) -> set[str]:
 
 
 STORED = (Run, Provenance, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)
-FIELDS = {name for stored in STORED for name in stored_fields(stored)}
+FIELDS = {name for stored in (*STORED, llm_bench_fixtures.ModelFacts) for name in stored_fields(stored)}
 VARIANTS = {variant.id for variant in CATALOGUE}
 MEASURED_BY_DOCS = {
     "answer_length",
@@ -182,7 +182,7 @@ def test_the_page_of_public_names_has_all_of_them_with_a_sentence() -> None:
 
 
 def test_the_page_of_public_names_explains_constants_and_shows_code_as_code() -> None:
-    page = "\n".join(WRITE_DOCS.public_name_table())
+    page = "\n".join(WRITE_DOCS.public_name_tables())
     assert "| `EDGE_PROMPTS` | constant | Names of the unusual prompts that `llm_prompts.edge` makes. |" in page
     assert "\\`" not in page
 

@@ -14,6 +14,8 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -89,12 +91,28 @@ def exit_status_table() -> Iterator[str]:
     yield ""
 
 
-def public_name_table() -> Iterator[str]:
+def public_name_tables() -> Iterator[str]:
     """The docstrings are Markdown themselves, so only what ends a cell is escaped."""
     yield from ("| name | kind | what |", "| --- | --- | --- |")
     for name, sentence in public_names():
         yield f"| `{name}` | {kind_of(name)} | {sentence.replace('|', escape('|'))} |"
     yield ""
+    yield from ("## Members of enums, fields of values", "")
+    parts = ((name, parts_of(getattr(llm_bench_fixtures, name))) for name in sorted(llm_bench_fixtures.__all__))
+    yield from ("| name | has |", "| --- | --- |")
+    yield from (
+        f"| `{name}` | {', '.join(f'`{part}`' for part in its_parts)} |" for name, its_parts in parts if its_parts
+    )
+    yield ""
+
+
+def parts_of(value: Any) -> Sequence[str]:
+    """The members of an enum; the fields of a dataclass or of a struct. Empty for anything else."""
+    if inspect.isclass(value) and issubclass(value, Enum):
+        return [*value.__members__]
+    if inspect.isclass(value) and is_dataclass(value):
+        return [field.name for field in fields(value) if field.init and not field.name.startswith("_")]
+    return getattr(value, "__struct_fields__", ())
 
 
 def public_names() -> Iterator[tuple[str, str]]:
@@ -109,7 +127,8 @@ def docstring_of_constant(name: str) -> str:
     """The string literal below its assignment; empty where there is none."""
     for path in sorted(Path(llm_bench_fixtures.__file__).parent.rglob("*.py")):
         for assigned, below in pairwise(ast.parse(path.read_text(encoding="utf-8")).body):
-            if isinstance(assigned, ast.Assign) and name in map(ast.unparse, assigned.targets):
+            targets = getattr(assigned, "targets", [getattr(assigned, "target", None)])
+            if isinstance(assigned, ast.Assign | ast.AnnAssign) and name in map(ast.unparse, filter(None, targets)):
                 return inspect.cleandoc(literal(below))
     return ""
 
@@ -150,7 +169,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "reference/exit-statuses.md": exit_status_table,
     "reference/metrics.md": metric_tables,
     "reference/options.md": option_table,
-    "reference/public-names.md": public_name_table,
+    "reference/public-names.md": public_name_tables,
     "reference/variants.md": variant_table,
 }
 

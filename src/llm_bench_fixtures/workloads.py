@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 TokenIds: TypeAlias = tuple[int, ...]
+"""The tokens of one prompt or of one continuation."""
 
 CORPUS_FOLDER = Path(__file__).parent / "assets" / "corpus"
 CALIBRATION_FOLDER = Path(__file__).parent / "assets" / "calibration"

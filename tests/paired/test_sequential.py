@@ -26,7 +26,7 @@ def test_all_analyses_together_spend_alpha() -> None:
     assert sum(alpha_of_analysis(number) for number in range(1, 50)) == pytest.approx(ALPHA)
 
 
-def test_a_look_is_due_at_so_many_pairs_then_at_half_as_many_again() -> None:
+def test_an_analysis_is_due_at_so_many_pairs_then_at_half_as_many_again() -> None:
     tests = SequentialTests(0.03, 4)
     due = []
     for _ in range(14):

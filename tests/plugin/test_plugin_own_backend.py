@@ -19,9 +19,9 @@ SUITE = """
     def test_text(llm_benchmark):
         llm_benchmark("the hen")
 
-    @pytest.mark.parametrize("way", ["left padding", "static cache"])
-    def test_ways(llm_equivalence, llm_prompts, way):
-        llm_equivalence(llm_prompts.varied(2), way)
+    @pytest.mark.parametrize("mode", ["left padding", "static cache"])
+    def test_modes(llm_equivalence, llm_prompts, mode):
+        llm_equivalence(llm_prompts.varied(2), mode)
 
     def test_without_a_model(llm_prompts):
         assert len(llm_prompts.encode("the keeper")) < 10

@@ -1,1 +1,1 @@
-"""Measuring: a model and a workload in, values out. Nothing here keeps, compares or shows what was measured."""
+"""Measuring: models and workloads in, values out. No run is kept, judged or shown here."""

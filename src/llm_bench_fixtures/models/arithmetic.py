@@ -25,7 +25,8 @@ TOLERANCES: Mapping[Arithmetic, float] = {
     Arithmetic.INT8: 3e-2,
     Arithmetic.INT8_PER_BATCH: 1e-1,
 }
-"""In logit scales (`measure.equivalence.logit_scale`); docs/explanation/equivalence.md has the measurements."""
+"""How much float error alone may move a logit, by arithmetic, in logit scales. docs/explanation/equivalence.md says what
+a scale is and has the measurements that these stand on."""
 
 
 def tolerance_of(compute: Precision) -> float:

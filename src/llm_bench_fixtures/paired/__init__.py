@@ -1,4 +1,4 @@
 """Two versions measured in turns: their processes, the statistics over pairs of processes, and the result.
 
-How a result is shown is decided in report/.
+What a result looks like is the report's business, save the line that shows how far a run has come.
 """

@@ -248,7 +248,7 @@ class RunOf(Generic[RecordT]):
     regressed: bool = False
     """A gate found the run worse than its baseline."""
     refused: str = ""
-    """For what else a gate refused the run."""
+    """Why a gate refused the run, if not for a regression."""
     scenarios: tuple[Scenario, ...] = ()
     """How the report shows those that were collected, in its order."""
 

@@ -14,7 +14,7 @@ def _of_workload(value: Callable[[WorkloadFacts], float | None]) -> Value:
 
 
 def _of_work(value: Callable[[Work], float | None]) -> Value:
-    """None for a backend whose model doesn't run through `forward`: nothing of it was seen."""
+    """None for a backend whose model doesn't run through transformers' `generate`: nothing of it was seen."""
     return lambda record, _: value(record.work) if record.work and record.work.forward_passes else None
 
 
