@@ -70,7 +70,7 @@ MARKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("llm-bench", "benchmarks of language-model text generation (llm-bench-fixtures)")
+    group = parser.getgroup("llm-bench", "llm-bench: benchmarks of language-model text generation (llm-bench-fixtures)")
     for option in ALL_OPTIONS:
         how: dict[str, Any] = {"metavar": option.metavar}
         if option.is_switch:
