@@ -24,7 +24,14 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_session,
 )
 from llm_bench_fixtures.plugin.internals import terminal_width
-from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
+from llm_bench_fixtures.plugin.items import (
+    OF_VARIANT,
+    identify,
+    leave_out_overhead,
+    left_out_lines,
+    scenarios_of,
+    variant_of,
+)
 from llm_bench_fixtures.plugin.judging import (
     BASELINE,
     DECISION,
@@ -150,6 +157,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
         order = [variant.id for variant in selected_variants(config)]
         items.sort(key=lambda item: order.index(variant.id) if (variant := variant_of(item)) else -1)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    return left_out_lines(config)
 
 
 @pytest.hookimpl(wrapper=True)
