@@ -3,17 +3,19 @@ from __future__ import annotations
 import itertools
 import math
 from types import SimpleNamespace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import psutil
 import pytest
 import torch
-from conftest import FakeClock
 
 from llm_bench_fixtures.measure import limits
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.variants import Precision
+
+if TYPE_CHECKING:
+    from conftest import FakeClock
 
 FLOAT32, FLOAT16, BFLOAT16 = Precision.FLOAT32, Precision.FLOAT16, Precision.BFLOAT16
 
