@@ -72,6 +72,37 @@ def test_a_metric_of_a_name_that_is_taken_is_refused_before_anything_runs(own_su
     assert "INTERNALERROR" not in text
 
 
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (
+            "[Metric('mine', 'M', 'm', 'furlong', Direction.NEITHER, Kind.EXACT, '...')]",
+            "unknown unit of metric mine: ",
+        ),
+        ("[ReportTable.QUALITY]", "AttributeError: "),
+        ("['letters']", "'letters' is no Metric"),
+        ("[Metric('mine')]", "TypeError: "),
+    ],
+    ids=["unit", "attribute", "class", "arguments"],
+)
+def test_a_wrong_metric_is_a_usage_error_of_one_line(own_suite: Bench, returned: str, message: str) -> None:
+    own_suite.write(
+        conftest=f"""
+        from llm_bench_fixtures import Direction, Kind, Metric, ReportTable
+
+        def pytest_llm_bench_metrics():
+            return {returned}
+        """
+    )
+    result = own_suite.run()
+    text = result.stdout.str() + result.stderr.str()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.stderr.str().splitlines() if "pytest_llm_bench_metrics" in line]
+    assert line.startswith(f"ERROR: pytest_llm_bench_metrics: {message}")
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+
+
 def test_an_own_variant_runs_on_an_own_backend(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""

@@ -210,6 +210,15 @@ def test_the_tool_itself_is_measured_only_when_asked_for(bench: Bench) -> None:
     result = bench.run()
     result.assert_outcomes(passed=1, deselected=1)
     assert result.ret == 0
+    assert "llm-bench: 1 test measures the tool itself: --llm-overhead runs it" in result.stdout.str().splitlines()
+
+
+def test_a_run_of_nothing_else_says_how_to_measure_the_tool(bench: Bench) -> None:
+    bench.write(test_own="def test_one(llm_overhead): assert False\ndef test_two(llm_overhead): assert False")
+    line = "llm-bench: 2 tests measure the tool itself: --llm-overhead runs them"
+    assert bench.run().stdout.str().splitlines().count(line) == 1
+    assert "measure the tool" not in bench.run("-q").stdout.str()
+    assert "measure the tool" not in bench.run("--llm-overhead", "--benchmark-disable").stdout.str()
 
 
 def test_the_continuations_are_compared_with_the_references(own_suite: Bench) -> None:

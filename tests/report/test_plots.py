@@ -110,3 +110,17 @@ def test_one_round_has_no_error_bar(tmp_path: Path) -> None:
 def test_every_variant_of_the_catalogue_has_a_look_of_its_own() -> None:
     assert len(CATALOGUE) <= len(set(COLOURS))
     assert len(CATALOGUE) <= len(set(MARKERS))
+
+
+def test_no_marker_of_the_tradeoff_is_cut_by_the_edge() -> None:
+    """Two variants almost alike: the axes start at zero, far from both."""
+    records = [make_record(variant="fp32", median_s=0.100), make_record(variant="bf16", median_s=0.101)]
+    variants = [make_variant("fp32", weight_bytes=4_000_000), make_variant("bf16", weight_bytes=4_040_000)]
+    figure = draw_tradeoff(found(make_run(records, variants)))
+    assert figure is not None
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    marker_pixels = 9 * figure.dpi / 72
+    x, y = axis.transData.transform((4.04, 101))
+    assert axis.bbox.x1 - x > marker_pixels / 2
+    assert axis.bbox.y1 - y > marker_pixels / 2

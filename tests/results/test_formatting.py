@@ -44,7 +44,7 @@ def test_three_digits(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.5, "0.5000"), (2.9957, "2.9957"), (35.784, "35.784"), (123456.7, "123,457")]
+    ("value", "text"), [(0, "0"), (0.5, "0.5000"), (2.9957, "2.9957"), (35.784, "35.784"), (123456.7, "123,457")]
 )
 def test_five_digits(value: float, text: str) -> None:
     assert five_digits(value) == text

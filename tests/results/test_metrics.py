@@ -5,12 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from run_factory import make_record, make_variant, make_workload, skipped_record
 
+from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric, ReportTable, Unit, registry, shown_in
+from llm_bench_fixtures.results.metrics import (
+    METRICS,
+    Direction,
+    Force,
+    Kind,
+    Metric,
+    ReportTable,
+    Tolerance,
+    Unit,
+    registry,
+    shown_in,
+)
 from llm_bench_fixtures.results.record import MemoryFacts
 
 BY_NAME = {metric.name: metric for metric in METRICS}
@@ -306,6 +319,41 @@ def test_a_projects_metrics_come_after_ours() -> None:
 def test_a_metrics_name_can_be_given_once() -> None:
     with pytest.raises(ValueError, match="'latency_s' is there already"):
         registry([own_metric("latency_s")])
+
+
+def test_what_is_no_metric_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="'letters' is no Metric"):
+        registry(cast(list[Metric], ["letters"]))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"unit": "furlong"}, "unknown unit of metric mine: 'furlong'. Known: Unit.SECONDS, Unit.MILLI"),
+        (
+            {"unit": "s"},
+            "unknown unit of metric mine: 's'. Known: Unit.SECONDS, ",
+        ),  # the members count, not their values
+        (
+            {"direction": "up"},
+            "unknown direction of metric mine: 'up'. Known: Direction.HIGHER_IS_BETTER, Direction.LOWER_IS_BETTER, ",
+        ),
+        (
+            {"kind": "exakt"},
+            "unknown kind of metric mine: 'exakt'. Known: Kind.TIMING, Kind.MEMORY, Kind.QUALITY, Kind.EXACT",
+        ),
+        ({"tables": {"summray": 3}}, "unknown table of metric mine: 'summray'. Known: ReportTable.SUMMARY, "),
+        (
+            {"tolerance": Tolerance(force=cast(Force, "hard"))},
+            "unknown force of the tolerance of metric mine: 'hard'. Known: Force.BLOCKING, Force.ADVISORY, Force.OFF",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_metric_of_unknown_choices_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        replace(own_metric("mine"), **wrong)
+    assert str(refused.value).startswith(message)
 
 
 def test_an_own_metric_is_looked_up_in_the_record_then_in_the_variant() -> None:

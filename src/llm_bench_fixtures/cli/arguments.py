@@ -36,14 +36,14 @@ def storage_of(arguments: argparse.Namespace) -> Path | None:
         return None
 
 
-def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T]) -> None:
-    """Add an option of the pytest plugin under a shorter name, with the same parser and help."""
+def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T], help_text: str = "") -> None:
+    """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given."""
     parser.add_argument(
         flag,
         type=checked(option.parse),
         default=option.default,
         metavar=option.metavar,
-        help=option.full_help.replace("%", "%%"),
+        help=(help_text or option.full_help).replace("%", "%%"),
     )
 
 

@@ -20,13 +20,14 @@ from llm_bench_fixtures.report.comparison import comparison_report
 from llm_bench_fixtures.results.metrics import registry
 
 HELP = "show what differs between two saved runs"
+SUMMARY_HELP = "append the comparison as Markdown, for a comment or a step summary"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("base", metavar="BASE", help=f"the run to compare with, {RUN_HELP}")
     parser.add_argument("head", metavar="HEAD", help="the run that is compared, named alike")
     add_option(parser, "--rules", options.RULES)
-    add_option(parser, "--summary", options.SUMMARY)
+    add_option(parser, "--summary", options.SUMMARY, SUMMARY_HELP)
     add_storage(parser)
 
 

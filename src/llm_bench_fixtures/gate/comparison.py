@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
 from llm_bench_fixtures.gate.rules import Rule, Rules
+from llm_bench_fixtures.gate.slowdown import machine_slowdown
 from llm_bench_fixtures.gate.verdicts import Verdict, judge, paired_margin
 from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of
 from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
-from llm_bench_fixtures.results.probe import machine_slowdown
 from llm_bench_fixtures.results.record import Status, VariantResult
 
 OF_TEXT = ("loss", "perplexity", "bits_per_byte", "word_perplexity", "byte_perplexity", "scored_tokens")

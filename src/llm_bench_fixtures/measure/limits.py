@@ -21,7 +21,7 @@ ROW_BYTES = 4 * COLUMNS
 FREE_MEMORY_SHARE = 8  # at most one part in so many of the free memory is read
 SMALLEST_MATRIX = 512
 LARGEST_MATRIX = 8192
-LONG_SHARE = 8  # a product that takes one part in so many of its time is large enough
+DOUBLED_TIME = 8  # times as long does a product of matrices of twice the size take
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,10 @@ def memory_read(device: Device, rows: int) -> Callable[[], object]:
 
 
 def _matmul_flops_per_s(device: Device, precision: Precision, share_s: float, clock: Clock) -> float:
-    """Of square matrices, twice as large each time until one product takes long; the best of all sizes. 0 for none."""
+    """Of square matrices, twice as large each time while the next size fits into the time; the best of all sizes.
+
+    0 where the device doesn't multiply the precision.
+    """
     until = clock() + share_s
     most_elements = device.free_bytes // FREE_MEMORY_SHARE // 12  # three matrices of at most four bytes
     best = 0.0
@@ -81,15 +84,18 @@ def _matmul_flops_per_s(device: Device, precision: Precision, share_s: float, cl
     while True:
         try:
             product = matrix_product(device, precision, size)
-            product()
+            fenced_s(product, device, clock)  # the first run of a shape prepares its kernel
         except RuntimeError:  # torch's, for a dtype that the device doesn't multiply
             return best
-        fenced_s(product, device, clock)  # the first run of a shape prepares its kernel
         took_s = fenced_s(product, device, clock)
         best = max(best, 2 * size**3 / took_s)
-        if size == LARGEST_MATRIX or 4 * size**2 > most_elements or took_s * LONG_SHARE >= share_s:
-            return max(best, 2 * size**3 / _best_s(product, device, until, clock))
+        fits = clock() + 2 * DOUBLED_TIME * took_s < until
+        if size == LARGEST_MATRIX or 4 * size**2 > most_elements or not fits:
+            break
         size *= 2
+    while clock() + took_s < until:
+        best = max(best, 2 * size**3 / fenced_s(product, device, clock))
+    return best
 
 
 def matrix_product(device: Device, precision: Precision, size: int) -> Callable[[], object]:

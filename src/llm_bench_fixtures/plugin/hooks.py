@@ -34,7 +34,14 @@ from llm_bench_fixtures.plugin.gating import (
     set_baseline,
 )
 from llm_bench_fixtures.plugin.internals import option_known_early, terminal_width
-from llm_bench_fixtures.plugin.items import OF_VARIANT, identify, leave_out_overhead, scenarios_of, variant_of
+from llm_bench_fixtures.plugin.items import (
+    OF_VARIANT,
+    identify,
+    leave_out_overhead,
+    left_out_lines,
+    scenarios_of,
+    variant_of,
+)
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     FINDINGS,
@@ -70,7 +77,7 @@ MARKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("llm-bench", "benchmarks of language-model text generation (llm-bench-fixtures)")
+    group = parser.getgroup("llm-bench", "llm-bench: benchmarks of language-model text generation (llm-bench-fixtures)")
     for option in ALL_OPTIONS:
         how: dict[str, Any] = {"metavar": option.metavar}
         if option.is_switch:
@@ -150,6 +157,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
         order = [variant.id for variant in selected_variants(config)]
         items.sort(key=lambda item: order.index(variant.id) if (variant := variant_of(item)) else -1)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    return left_out_lines(config)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Record, Scenario, Status
 
 
+LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
 
 
@@ -55,8 +56,20 @@ def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that measure the tool, unless --llm-overhead asks for them."""
     measures_tool = [item for item in items if "llm_overhead" in getattr(item, "fixturenames", ())]
     if measures_tool and not settings_of(config).overhead:
+        config.stash[LEFT_OUT] = len(measures_tool)
         config.hook.pytest_deselected(items=measures_tool)
         items[:] = [item for item in items if item not in measures_tool]
+
+
+def left_out_lines(config: pytest.Config) -> list[str]:
+    """How to run the tests that `leave_out_overhead` deselected; none where there are none, or under -q."""
+    if LEFT_OUT not in config.stash or config.getoption("verbose") < 0:
+        return []
+    number = config.stash[LEFT_OUT]
+    what = "1 test measures the tool itself: --llm-overhead runs it"
+    if number > 1:
+        what = f"{number} tests measure the tool itself: --llm-overhead runs them"
+    return [f"llm-bench: {what}"]
 
 
 def identify(item: pytest.Item) -> Identity:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.errors import InvalidSetting, first_line
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.table import OPTIONS, RENAMED, flag_of, ini_of
@@ -123,13 +123,21 @@ def is_xdist_worker(config: pytest.Config) -> bool:
 
 
 def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
-    """The registry with the project's own. UsageError where two have the same name."""
+    """The registry with the project's own. UsageError where two have the same name, or a hook makes a wrong one."""
     if METRICS not in config.stash:
-        from llm_bench_fixtures.results.metrics import registry
-
-        groups = config.hook.pytest_llm_bench_metrics(config=config)
-        config.stash[METRICS] = or_usage_error(lambda: registry(metric for group in groups for metric in group))
+        config.stash[METRICS] = or_usage_error(lambda: _with_own_metrics(config))
     return config.stash[METRICS]
+
+
+def _with_own_metrics(config: pytest.Config) -> Mapping[str, Metric]:
+    from llm_bench_fixtures.results.metrics import registry
+
+    try:
+        groups = config.hook.pytest_llm_bench_metrics(config=config)
+        return registry(metric for group in groups for metric in group)
+    except (AttributeError, TypeError, InvalidSetting) as error:
+        reason = str(error) if isinstance(error, InvalidSetting) else f"{type(error).__name__}: {first_line(error)}"
+        raise InvalidSetting(f"pytest_llm_bench_metrics: {reason}") from error
 
 
 def catalogue(config: pytest.Config) -> tuple[Variant, ...]:

@@ -25,6 +25,7 @@ COLOURS = (
 )  # fmt: skip
 MARKERS = "osD^vP<>Xph*"
 SUMMARY = "summary"  # the scenario of plots that belong to the table of all variants
+ROOM = 1.04  # times the automatic end of an axis from zero: half a marker, however close together the values are
 LOG_FROM = 20  # times the smallest value: above it the axis is logarithmic
 _METRIC = {metric.name: metric for metric in METRICS}
 
@@ -266,7 +267,7 @@ def draw_tradeoff(findings: Findings) -> Figure | None:
             label=label,
         )
     axis.set(xlabel="weights, MB", ylabel="latency, ms", title="Lower left is smaller and faster")
-    axis.set_xlim(left=0)
+    axis.set_xlim(0, ROOM * axis.get_xlim()[1])
     _scale_latency(axis, [_value(run, record, "latency_s") for record in records])
     figure.legend(loc="outside right center", title="variant (perplexity)" if has_quality else "variant")
     return figure
@@ -277,7 +278,7 @@ def _scale_latency(axis: Axes, values: Sequence[float]) -> None:
     if max(values) > LOG_FROM * min(values):
         axis.set_yscale("log")
     else:
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, ROOM * axis.get_ylim()[1])
 
 
 DRAWINGS: tuple[tuple[str, str, str, Drawing], ...] = (

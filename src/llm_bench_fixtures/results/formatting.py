@@ -91,7 +91,9 @@ def three_digits(value: float) -> str:
 
 
 def five_digits(value: float) -> str:
-    """Five significant digits, and all of those before the point."""
+    """Five significant digits, and all of those before the point; 0 is nothing but that."""
+    if value == 0:
+        return "0"
     if 0 < abs(value) < 1e-3:
         return f"{value:.2g}"
     whole = len(str(int(abs(value)))) if abs(value) >= 1 else 1

@@ -45,9 +45,11 @@ METRICS: tuple[Metric, ...] = (*LATENCY, *TOKENS, *MACHINE, *EXACT, *MEMORY, *QU
 
 
 def registry(added: Iterable[Metric] = ()) -> dict[str, Metric]:
-    """Metrics by name, a project's own after ours. Raises InvalidSetting where a name is taken."""
+    """Metrics by name, a project's own after ours. Raises InvalidSetting for what is no Metric or has a taken name."""
     metrics = {metric.name: metric for metric in METRICS}
     for metric in added:
+        if not isinstance(metric, Metric):
+            raise InvalidSetting(f"{metric!r} is no Metric")
         if metric.name in metrics:
             raise InvalidSetting(f"a metric named {metric.name!r} is there already")
         metrics[metric.name] = metric

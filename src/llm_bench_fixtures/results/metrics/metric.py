@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from llm_bench_fixtures.errors import UnknownName
 from llm_bench_fixtures.results.record import Record, VariantResult
 
 
@@ -92,7 +93,10 @@ Value: TypeAlias = Callable[[Record, VariantResult], float | None]
 
 @dataclass(frozen=True)
 class Metric:
-    """One reported quantity: a row that says everything about it."""
+    """One reported quantity: a row that says everything about it.
+
+    Raises UnknownName for a unit, direction, kind, table or force that is no member of its enumeration.
+    """
 
     name: str
     """By which it is stored, and named in options."""
@@ -114,6 +118,21 @@ class Metric:
     """The report's tables that show it. A table's columns are in the order of these numbers."""
     tolerance: Tolerance | None = None
     """How finely it is compared. None: as its kind is."""
+
+    def __post_init__(self) -> None:
+        self._check("unit", self.unit, Unit)
+        self._check("direction", self.direction, Direction)
+        self._check("kind", self.kind, Kind)
+        for table in self.tables:
+            self._check("table", table, ReportTable)
+        if self.tolerance is not None:
+            self._check("force of the tolerance", self.tolerance.force, Force)
+
+    def _check(self, what: str, given: object, choices: type[StrEnum]) -> None:
+        """A string that equals a member is none: the members are told apart by identity."""
+        if not isinstance(given, choices):
+            known = [f"{choices.__name__}.{member.name}" for member in choices]
+            raise UnknownName(f"{what} of metric {self.name}:", str(given), known)
 
     def of(self, record: Record, variant: VariantResult) -> float | None:
         if self.value is not None:

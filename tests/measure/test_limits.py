@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from types import SimpleNamespace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import psutil
 import pytest
@@ -13,6 +13,9 @@ from llm_bench_fixtures.measure import limits
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.variants import Precision
+
+if TYPE_CHECKING:
+    from conftest import FakeClock
 
 FLOAT32, FLOAT16, BFLOAT16 = Precision.FLOAT32, Precision.FLOAT16, Precision.BFLOAT16
 
@@ -41,13 +44,13 @@ def test_a_mebibyte_read_in_10_ms_is_100_mebibytes_a_second(cpu: Device) -> None
 
 
 def test_a_product_of_64_in_10_ms_is_2_times_64_cubed_a_hundred_times_a_second(cpu: Device) -> None:
-    """No size takes an eighth of the time, so the largest is the last."""
+    """Twice the size, eight times as long, twice: that fits each time, so the largest is the last."""
     found = measure_limits(cpu, [FLOAT32], budget_s=1, clock=StepClock())
     assert found.matmul_flops_per_s[FLOAT32] == pytest.approx(2 * 64**3 * 100)
 
 
 def test_a_product_that_takes_long_is_large_enough(cpu: Device) -> None:
-    """Half a second for the product, of which an eighth are 62.5 ms; each takes 100 ms."""
+    """Half a second for the products; each takes 100 ms, and one of twice the size would take 800."""
     clock = StepClock(*itertools.repeat(0.1, 100))
     found = measure_limits(cpu, [FLOAT32], budget_s=1, clock=clock)
     assert found.matmul_flops_per_s[FLOAT32] == pytest.approx(2 * 16**3 * 10)
@@ -71,6 +74,21 @@ def test_the_time_stays_near_the_budget(cpu: Device) -> None:
     clock = StepClock(*itertools.repeat(0.001, 10_000))
     measure_limits(cpu, [FLOAT32, BFLOAT16], budget_s=0.6, clock=clock)
     assert clock.now_s == pytest.approx(0.6, abs=0.05)
+
+
+@pytest.mark.parametrize("smallest_s", [0.0001, 0.0007, 0.003, 0.01, 0.05])
+def test_a_size_that_does_not_fit_is_not_tried(
+    smallest_s: float, cpu: Device, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of products that take eight times as long at twice the size; reading takes no time to speak of."""
+    monkeypatch.setattr(limits, "LARGEST_MATRIX", 8192)
+    monkeypatch.setattr(limits, "memory_read", lambda device, rows: lambda: clock.advance(0.01))
+    monkeypatch.setattr(
+        limits, "matrix_product", lambda device, precision, size: lambda: clock.advance(smallest_s * (size / 16) ** 3)
+    )
+    found = measure_limits(cpu, [FLOAT32, BFLOAT16], budget_s=2, clock=clock)
+    assert clock.now_s == pytest.approx(2, rel=0.1)
+    assert found.matmul_flops_per_s[FLOAT32] == pytest.approx(2 * 16**3 / smallest_s)
 
 
 def test_float16_on_a_cpu_has_no_ceiling(cpu: Device) -> None:
