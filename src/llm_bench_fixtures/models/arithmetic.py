@@ -25,8 +25,8 @@ TOLERANCES: Mapping[Arithmetic, float] = {
     Arithmetic.INT8: 3e-2,
     Arithmetic.INT8_PER_BATCH: 1e-1,
 }
-"""How much float error alone may move a logit, in logit scales. docs/explanation/equivalence.md says what a scale is, and
-has the measurements that these stand on."""
+"""How much float error alone may move a logit, in logit scales. docs/explanation/equivalence.md says what a scale is,
+and has the measurements that these stand on."""
 
 
 def tolerance_of(compute: Precision) -> float:
