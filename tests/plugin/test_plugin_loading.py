@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import Bench
 
@@ -220,28 +222,33 @@ def test_memory_that_runs_out_while_generating_is_an_error_of_that_test_only(ben
     assert "fp32: out of memory, 4503599627370496 bytes asked for" in big["reason"]
 
 
-def test_a_quantization_that_its_backend_does_not_know_is_an_error_of_one_line(own_suite: Bench) -> None:
+@pytest.mark.parametrize(
+    ("backend", "quantization", "known"),
+    [
+        ("torch", "int8", "none"),
+        ("onnxruntime", "int4", "int8-dynamic, int8-static"),
+        ("bitsandbytes", "int2", "int8, nf4, fp4"),
+    ],
+)
+def test_a_quantization_that_its_backend_does_not_know_is_an_error_of_one_line(
+    own_suite: Bench, backend: str, quantization: str, known: str
+) -> None:
+    pytest.importorskip(backend)
     own_suite.write(
-        conftest="""
+        conftest=f"""
         from llm_bench_fixtures import Variant
 
         def pytest_llm_bench_variants():
-            return [
-                Variant("own-torch", "torch", "", quantization="int8"),
-                Variant("own-ort", "onnxruntime", "", quantization="int4"),
-                Variant("own-bnb", "bitsandbytes", "", quantization="int2"),
-            ]
+            return [Variant("own", "{backend}", "", quantization="{quantization}")]
         """
     )
-    result = own_suite.run("--llm-variants", "fp32,own-torch,own-ort,own-bnb,bf16")
+    result = own_suite.run("--llm-variants", "fp32,own,bf16")
     assert result.ret == 1
-    result.assert_outcomes(passed=2, errors=3)
+    result.assert_outcomes(passed=2, errors=1)
     assert "Traceback" not in result.stdout.str()
-    assert [(found["status"], found["reason"]) for found in own_suite.variants().values()][1:4] == [
-        ("error", "InvalidSetting: torch knows no quantization 'int8'; known: none"),
-        ("error", "InvalidSetting: onnxruntime knows no quantization 'int4'; known: int8-dynamic, int8-static"),
-        ("error", "InvalidSetting: bitsandbytes knows no quantization 'int2'; known: int8, nf4, fp4"),
-    ]
+    found = own_suite.variants()["own"]
+    reason = f"InvalidSetting: {backend} knows no quantization '{quantization}'; known: {known}"
+    assert (found["status"], found["reason"]) == ("error", reason)
 
 
 def test_a_model_that_generates_too_little_is_an_error(bench: Bench) -> None:
