@@ -218,3 +218,12 @@ def test_the_check_of_the_site_finds_what_a_page_would_fetch(markup: str) -> Non
 def test_the_check_of_the_site_lets_links_and_own_files_pass() -> None:
     page = '<a href="https://example.org">it</a><link rel="icon" href="icon.png"><img src="../a.png"><style>a{}</style>'
     assert tool("check_site").foreign_addresses("page.html", page) == []
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_text_names_a_member_of_a_public_enum_that_is_not_there(path: Path) -> None:
+    """Bug: an example went on to name a table after the table was renamed."""
+    public = {name: getattr(llm_bench_fixtures, name) for name in llm_bench_fixtures.__all__}
+    enums = {name: set(value.__members__) for name, value in public.items() if hasattr(value, "__members__")}
+    named = re.findall(rf"\b({'|'.join(enums)})\.([A-Z][A-Z0-9_]*)\b", path.read_text(encoding="utf-8"))
+    assert [f"{name}.{member}" for name, member in named if member not in enums[name]] == []
