@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
 from llm_bench_fixtures.gate.quality import BY_ITSELF, quality_margin, questions_obstacle
-from llm_bench_fixtures.gate.rules import Rule, Rules, default_rule
+from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
 from llm_bench_fixtures.gate.slowdown import machine_slowdown
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
@@ -50,7 +50,11 @@ class Comparison:
 
 
 def compare_runs(base: JudgedRun, head: JudgedRun, rules: Rules, metrics: Mapping[str, Metric]) -> Comparison:
-    """Judge every metric of `head` by `base`, which is its baseline. metrics: those that are known, by name."""
+    """Judge every metric of `head` by `base`, which is its baseline. metrics: those that are known, by name.
+
+    Raises DamagedResults for a mark in the file of `head` that can't be used.
+    """
+    check_saved_marks(head.source, head.records)
     return _Comparer(base, head, rules, metrics).compare()
 
 
