@@ -147,7 +147,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         try:
             variants = selected_variants(metafunc.config, names)
         except pytest.UsageError as error:  # which pytest would show with a traceback here
-            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: llm_variants: {error}") from error
+            what = "llm_variants: " if names else ""
+            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {what}{error}") from error
         names = [name for name in OF_VARIANT if name in metafunc.fixturenames]
         values = [[variant] * len(names) for variant in variants]
         ids = [variant.id for variant in variants]
