@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,6 +62,18 @@ def test_a_ref_is_its_commit_in_a_worktree_that_is_gone_afterwards(git: Git, rep
 def test_the_worktree_is_gone_after_an_interruption_too(git: Git, repository: Path, scratch: Path) -> None:
     with pytest.raises(KeyboardInterrupt), open_side("main", repository, scratch):
         raise KeyboardInterrupt
+    assert len(git("worktree", "list").splitlines()) == 1
+
+
+def test_what_git_knows_of_a_killed_runs_worktree_is_forgotten(git: Git, repository: Path, tmp_path: Path) -> None:
+    """Bug: each killed run left one for good."""
+    killed = tmp_path / "llm-bench-pair-abc"
+    killed.mkdir()
+    git("worktree", "add", "--detach", str(killed / "tree-1"), "v1")
+    shutil.rmtree(killed)
+    (tmp_path / "next").mkdir()
+    with open_side("v1", repository, tmp_path / "next"):
+        pass
     assert len(git("worktree", "list").splitlines()) == 1
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,12 +19,13 @@ from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_second
 from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.result import PairedResult
-from llm_bench_fixtures.paired.sides import Side, open_side
+from llm_bench_fixtures.paired.sides import PAIR, Side, open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.trial import Pace
 from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.processes.affinity import choose_lanes
 from llm_bench_fixtures.processes.environment import worker_environment
+from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.storage import write_whole
 
 PAIRS = 8
@@ -129,8 +129,7 @@ def run_sides(base: str, head: str, plan: Plan) -> PairedResult:
 def opened(base: str, head: str) -> Iterator[tuple[tuple[Side, Side], Path]]:
     """Both sides, and a folder for what their workers write. A version that is compared with itself is opened once."""
     with ExitStack() as stack:
-        folder = tempfile.TemporaryDirectory(prefix="llm-bench-pair-", ignore_cleanup_errors=True)
-        scratch = Path(stack.enter_context(folder))
+        scratch = stack.enter_context(ScratchFolder(PAIR)).path
         sides = [stack.enter_context(open_side(name, Path.cwd(), scratch)) for name in dict.fromkeys((base, head))]
         yield (sides[0], sides[-1]), scratch
 
