@@ -15,7 +15,11 @@ class LlmBenchError(Exception):
 
 
 class InvalidSetting(LlmBenchError, ValueError):
-    """An option or ini value that can't be used."""
+    """An option, an ini value or what a hook gives that can't be used."""
+
+
+class HookFailed(InvalidSetting):
+    """A project's own hook raised, or returned what can't be used."""
 
 
 class UnknownName(InvalidSetting):

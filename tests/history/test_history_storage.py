@@ -117,9 +117,10 @@ def test_times_with_and_without_a_zone_can_be_ordered(storage: Path) -> None:
         ("main", "0001_there"),
         ("topic/faster", "0010_after"),
         ("old", "0002_old"),
-        ("aaaa", "0002_before"),
+        ("aaaaaaa", "0002_before"),
         (FIRST, "0002_before"),
-        ("ABCD", "0001_there"),
+        ("ABCDDDD", "0001_there"),
+        ("laptop/1", "0001_before"),
         ("0123456", "0002_old"),
     ],
 )
@@ -136,13 +137,54 @@ def test_a_name_of_several_is_refused_and_they_are_listed(storage: Path, text: s
 
 
 def test_a_beginning_of_two_commits_is_refused(storage: Path) -> None:
-    keep(storage, "server/0003_x.json", 6, commit="abcdffff")
-    with pytest.raises(AmbiguousRun, match=r"laptop/0010_after|server/0001_there"):
-        select_run(storage, "abcd")
-    assert select_run(storage, "abcdf").stem == "0003_x"
+    keep(storage, "server/0003_x.json", 6, commit="abcdddd" + "f" * 33)
+    with pytest.raises(AmbiguousRun) as caught:
+        select_run(storage, "abcdddd")
+    assert all(name in str(caught.value) for name in ("server/0001_there", "server/0003_x"))
+    assert select_run(storage, "abcddddf").stem == "0003_x"
 
 
-@pytest.mark.parametrize("text", ["99", "nothing", "aaa ", "abc "])
+def test_a_name_that_is_another_runs_branch_is_refused(storage: Path) -> None:
+    keep(storage, "server/0003_main.json", 1, branch="topic")
+    with pytest.raises(AmbiguousRun) as caught:
+        select_run(storage, "main")
+    assert all(name in str(caught.value) for name in ("server/0001_there", "server/0003_main"))
+
+
+AUTOSAVED = f"laptop/0011_{'38abcde' + '0' * 33}_20260102_030405.json"
+
+
+@pytest.mark.parametrize(
+    "text", ["38", "3", "20260102", "38abc", "laptop/3", "laptop/38", "server/10", "abcde", "9" * 5000]
+)
+def test_a_number_or_a_few_digits_name_no_run_in_whose_file_they_stand(storage: Path, text: str) -> None:
+    """Bug: 38 named run 0001, in whose commit's id it stands, and `bless 38` blessed it."""
+    keep(storage, AUTOSAVED, 6, commit="38abcde" + "0" * 33)
+    with pytest.raises(RunNotFound):
+        select_run(storage, text)
+    assert select_run(storage, "38abcde").name == AUTOSAVED.partition("/")[2]
+
+
+def test_a_branch_may_look_like_a_machine_and_a_number(storage: Path) -> None:
+    keep(storage, "server/0003_x.json", 6, branch="fix/42")
+    assert select_run(storage, "fix/42").stem == "0003_x"
+
+
+def test_a_number_is_no_folder(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (storage.parent / "10").mkdir()
+    write_run(make_run([make_record()]), storage.parent / "10" / "results.json")
+    monkeypatch.chdir(storage.parent)
+    assert select_run(storage, "10").stem == "0010_after"
+    assert select_run(storage, "./10") == Path("10/results.json")
+
+
+@pytest.mark.parametrize("text", ["~nosuchuser/run.json", "x" * 5000, "a\0b"])
+def test_a_name_that_the_system_refuses_is_not_found(storage: Path, text: str) -> None:
+    with pytest.raises(RunNotFound):
+        select_run(storage, text)
+
+
+@pytest.mark.parametrize("text", ["99", "nothing", "aaa ", "abc ", "aaaa"])
 def test_what_is_not_there_is_refused_and_what_is_there_listed(storage: Path, text: str) -> None:
     with pytest.raises(RunNotFound) as caught:
         select_run(storage, text)

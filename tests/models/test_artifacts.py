@@ -1,14 +1,28 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
+import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
-from llm_bench_fixtures.models.artifacts import MANIFEST, Artifact, ArtifactStore, Key, file_digest, folder_digest
+from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.models.artifacts import (
+    MANIFEST,
+    Artifact,
+    ArtifactStore,
+    Key,
+    file_digest,
+    folder_digest,
+    lock_of,
+)
 
 KEY: Key = {"model": "abc", "opset": 17}
 
@@ -96,6 +110,16 @@ def cut_the_manifest(folder: Path) -> None:
     (folder / MANIFEST).write_text(text[: len(text) // 2])
 
 
+def in_its_place(put: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Puts something else where the folder was."""
+
+    def apply(folder: Path) -> None:
+        shutil.rmtree(folder)
+        put(folder)
+
+    return apply
+
+
 DAMAGES = [
     pytest.param(flip_a_byte, "weights.bin has changed", id="flipped-bit"),
     pytest.param(damage("weights.bin", "0123"), "weights.bin has changed", id="truncated-file"),
@@ -108,6 +132,11 @@ DAMAGES = [
     pytest.param(damage(MANIFEST, "{}"), "manifest.json can't be read", id="manifest-without-files"),
     pytest.param(damage(MANIFEST, '{"files": null}'), "manifest.json can't be read", id="files-null"),
     pytest.param(damage(MANIFEST, '{"files": []}'), "manifest.json can't be read", id="files-a-list"),
+    pytest.param(damage(MANIFEST, ""), "manifest.json can't be read", id="manifest-of-0-bytes"),
+    pytest.param(damage(MANIFEST, '{"files": {}}'), "manifest.json names no files", id="manifest-emptied"),
+    pytest.param(damage("sub/extra.bin", "?"), "sub/extra.bin is no part of it", id="extra-file"),
+    pytest.param(in_its_place(Path.touch), "manifest.json can't be read", id="file-for-folder"),
+    pytest.param(in_its_place(lambda path: path.symlink_to("/nowhere")), "manifest.json can't be read", id="dead-link"),
 ]
 
 
@@ -121,6 +150,69 @@ def test_a_damaged_artifact_is_built_again_with_a_note_that_names_the_file(
     assert artifact.note == f"export made in this run; the cached one was damaged: {what}"
     assert (artifact.folder / "weights.bin").read_bytes() == b"0123456789"
     assert store.get("export", KEY, builder).reused
+
+
+def forbid_locks(folder: Path) -> None:
+    """A folder where the lock file would be, which not even root can open for writing."""
+    lock = folder.with_name(f"{folder.name}.lock")
+    lock.unlink(missing_ok=True)
+    lock.mkdir(parents=True)
+
+
+def test_what_is_whole_is_used_without_a_lock(store: ArtifactStore, builder: Builder) -> None:
+    """Bug: a cache that is mounted read-only was of no use, since its lock could not be opened."""
+    forbid_locks(store.get("export", KEY, builder).folder)
+    assert store.get("export", KEY, builder).reused
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_its_option(store: ArtifactStore, builder: Builder) -> None:
+    folder = store.get("export", KEY, builder).folder
+    forbid_locks(folder)
+    flip_a_byte(folder)
+    with pytest.raises(UnwritableFile, match=f"can be kept in the cache {store.root}: .*--llm-cache-dir"):
+        store.get("export", KEY, builder)
+    store.root.with_name("file").touch()
+    with pytest.raises(UnwritableFile, match="--llm-cache-dir"):
+        ArtifactStore(store.root.with_name("file")).get("export", KEY, builder)
+
+
+def test_a_cache_without_room_is_named_and_another_failure_is_its_own(store: ArtifactStore, builder: Builder) -> None:
+    def fill_up(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def miss(folder: Path) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/model/weights")
+
+    with pytest.raises(UnwritableFile, match=r"No space left on device.*--llm-cache-dir"):
+        store.get("export", KEY, fill_up)
+    with pytest.raises(FileNotFoundError):
+        store.get("export", KEY, miss)
+
+
+def build_and_be_killed(root: Path) -> None:
+    """What the process runs."""
+
+    def build(folder: Path) -> None:
+        (folder / "half.bin").write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    ArtifactStore(root).get("export", KEY, build)
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next_and_what_goes_on_is_not(
+    store: ArtifactStore, builder: Builder
+) -> None:
+    """Bug: 21 MB stayed for each export that was killed."""
+    process = multiprocessing.get_context("spawn").Process(target=build_and_be_killed, args=(store.root,))
+    process.start()
+    process.join(timeout=60)
+    (abandoned,) = (store.root / "export").glob("*-*")
+    going_on = store.root / "export" / f"{'f' * 64}-abc_12"
+    going_on.mkdir()
+    with FileLock(lock_of(going_on.with_name("f" * 64))):
+        store.get("another", KEY, builder)
+    assert not abandoned.exists()
+    assert going_on.exists()
 
 
 def test_a_build_that_raises_leaves_no_folder_and_no_file(store: ArtifactStore, builder: Builder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -64,6 +65,18 @@ def test_the_worktree_is_gone_after_an_interruption_too(git: Git, repository: Pa
     assert len(git("worktree", "list").splitlines()) == 1
 
 
+def test_what_git_knows_of_a_killed_runs_worktree_is_forgotten(git: Git, repository: Path, tmp_path: Path) -> None:
+    """Bug: each killed run left one for good."""
+    killed = tmp_path / "llm-bench-pair-abc"
+    killed.mkdir()
+    git("worktree", "add", "--detach", str(killed / "tree-1"), "v1")
+    shutil.rmtree(killed)
+    (tmp_path / "next").mkdir()
+    with open_side("v1", repository, tmp_path / "next"):
+        pass
+    assert len(git("worktree", "list").splitlines()) == 1
+
+
 def test_other_worktrees_stay_even_where_their_folder_is_away(
     git: Git, repository: Path, scratch: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +96,18 @@ def test_a_commit_without_that_folder_is_an_error(git: Git, repository: Path, sc
     (repository / "later").mkdir()
     with pytest.raises(GitFailed, match="has no folder later/"), open_side("v1", repository / "later", scratch):
         pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is text")
+def test_a_folder_whose_name_is_no_text_can_be_measured(git: Git, repository: Path, scratch: Path) -> None:
+    """Bug: UnicodeDecodeError, from what git printed."""
+    odd = repository / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    (odd / "which").write_text("third", encoding="utf-8")
+    git("add", ".")
+    git("commit", "-q", "-m", "third")
+    with open_side("main", odd, scratch) as side:
+        assert (side.folder / "which").read_text() == "third"
 
 
 def test_a_folder_is_what_is_in_it(git: Git, repository: Path, scratch: Path) -> None:

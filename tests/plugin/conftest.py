@@ -1,160 +1,19 @@
-"""Runs of the plugin as its users run it: inside this process where that does, which spares importing torch anew."""
+"""Runs of the plugin: each may import every library, so all of them are imported first."""
 
 from __future__ import annotations
 
-import html
-import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-OWN_SUITE = """
-def test_mine(llm_benchmark):
-    llm_benchmark("Hello")
-"""
-CORPUS = "The keeper climbed the stairs at dusk. She lit the lamp, and the ships came home one after another.\n"
-
-WARM_UP = """
-import pytest
-from llm_bench_fixtures import CacheKind
-
-@pytest.mark.parametrize("cache", list(CacheKind), ids=str)
-def test_warm_up(llm_benchmark, cache):
-    llm_benchmark("Hello", cache=cache)
-"""
+from pytester_bench import (  # noqa: F401  # pytest finds fixtures by their names in a conftest.py
+    Bench,
+    bench,
+    bench_cache,
+    imported_libraries,
+    own_suite,
+    plot_settings,
+    short_corpus,
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def imported_libraries(tmp_path_factory: pytest.TempPathFactory, short_corpus: Path) -> None:
-    """Have everything imported that a run imports, before the first run of a pytester.
-
-    After each of its runs pytester forgets what the run imported, and a process that imports torch twice crashes.
-    """
-    folder = tmp_path_factory.mktemp("warm-up")
-    (folder / "test_warm_up.py").write_text(WARM_UP, encoding="utf-8")
-    options = (
-        "--import-mode=importlib",
-        *("-p", "no:cacheprovider"),
-        "--llm-variants=fp32,bnb-int8",
-        "--llm-rounds=3",
-        "--llm-new-tokens=2",
-        "--llm-in-process",
-        f"--llm-corpus={short_corpus}",
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert pytest.main([*options, "test_warm_up.py"]) == 0
-
-
-@dataclass
-class Bench:
-    """Writes files, runs pytest on them, and reads the report."""
-
-    pytester: pytest.Pytester
-    cache: Path
-    corpus: Path
-
-    @property
-    def few(self) -> tuple[str, ...]:
-        """Options for a short run. Those that a test gives come after them, and win."""
-        return (*self.isolated, *self.short)
-
-    @property
-    def short(self) -> tuple[str, ...]:
-        return (
-            "--llm-rounds=2",
-            "--llm-max-noise=0",
-            "--llm-new-tokens=2",
-            "--llm-variants=fp32",
-            f"--llm-corpus={self.corpus}",
-            "--llm-choices=none",
-        )
-
-    @property
-    def isolated(self) -> tuple[str, ...]:
-        """Paths are joined to their option by "=": pytest looks for its ini file beside those that stand alone."""
-        return (*self.in_turns, "--llm-in-process")
-
-    @property
-    def in_turns(self) -> tuple[str, ...]:
-        """The same for a run whose variants take turns in processes of their own."""
-        return ("-p", "no:cacheprovider", f"--llm-cache-dir={self.cache}", "--llm-limits-time=0")
-
-    def write(self, **files: str) -> None:
-        self.pytester.makepyfile(**files)
-
-    def run(self, *args: str, **how: Any) -> pytest.RunResult:
-        """A short run in this process."""
-        return self.run_with(*self.few, *args, **how)
-
-    def run_in_turns(self, *args: str, **how: Any) -> pytest.RunResult:
-        """The same, but its variants are in processes of their own."""
-        return self.run_with(*self.in_turns, *self.short, *args, **how)
-
-    def run_with(self, *args: str, **how: Any) -> pytest.RunResult:
-        """A run in this process with just these arguments."""
-        return self.pytester.runpytest_inprocess(*args, **how)
-
-    def run_apart(self, *args: str) -> pytest.RunResult:
-        """A short run in a process of its own."""
-        return self.pytester.runpytest_subprocess(*self.few, *args)
-
-    @property
-    def report(self) -> Path:
-        return self.pytester.path / "llm-bench-report"
-
-    def markdown(self) -> str:
-        return (self.report / "report.md").read_text(encoding="utf-8")
-
-    def page(self) -> str:
-        """With its entities replaced."""
-        return html.unescape((self.report / "report.html").read_text(encoding="utf-8"))
-
-    def results(self) -> dict[str, Any]:
-        data: dict[str, Any] = json.loads((self.report / "results.json").read_text(encoding="utf-8"))
-        return data
-
-    def records(self) -> list[dict[str, Any]]:
-        return list(self.results()["records"])
-
-    def variants(self) -> dict[str, dict[str, Any]]:
-        return {variant["id"]: variant for variant in self.results()["variants"]}
-
-
-@pytest.fixture(scope="session")
-def bench_cache(shared_folder: Path) -> Path:
-    return shared_folder / "llm-cache"
-
-
-@pytest.fixture(scope="session")
-def short_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "short.txt"
-    path.write_text(CORPUS, encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="session")
-def plot_settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where matplotlib keeps its list of fonts; pytester gives each test another home, and the list takes seconds."""
-    return tmp_path_factory.mktemp("matplotlib")
-
-
-@pytest.fixture
-def bench(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    bench_cache: Path,
-    short_corpus: Path,
-    plot_settings: Path,
-) -> Bench:
-    monkeypatch.setenv("MPLCONFIGDIR", str(plot_settings))
-    return Bench(pytester, bench_cache, short_corpus)
-
-
-@pytest.fixture
-def own_suite(bench: Bench) -> Bench:
-    """A suite of one benchmark."""
-    bench.write(test_own=OWN_SUITE)
-    return bench
+def everything_imported(imported_libraries: None) -> None:  # noqa: F811
+    """For the tests that call pytester themselves, too."""

@@ -97,11 +97,19 @@ def test_whether_a_storage_was_given(pytester: pytest.Pytester, args: tuple[str,
     run_inside(pytester, body, *args).assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("flag", ["", "--benchmark-disable", "--benchmark-skip"])
+@pytest.mark.parametrize("args", [(), ("-p", "no:benchmark")])
+def test_whether_pytest_benchmark_is_there(pytester: pytest.Pytester, args: tuple[str, ...]) -> None:
+    """Seen in pytest-benchmark 5.3.1: its options are there before any plugin is configured, its session is not."""
+    expected = f"internals.has_pytest_benchmark(config) is {not args}"
+    conftest = f"def pytest_configure(config):\n    assert {expected}"
+    run_inside(pytester, "def test(): pass", *args, conftest=conftest).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("flag", ["", "--benchmark-disable", "--benchmark-skip", "-p no:benchmark"])
 def test_whether_benchmarks_are_switched_off(pytester: pytest.Pytester, flag: str) -> None:
     """Seen in pytest-benchmark 5.3.1: the two options' names in the config."""
     body = f"def test(request):\n    assert internals.is_switched_off(request.config) is {bool(flag)}"
-    run_inside(pytester, body, *filter(None, [flag])).assert_outcomes(passed=1)
+    run_inside(pytester, body, *flag.split()).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_wrong_metric_is_a_usage_error_of_one_line(own_suite: Bench, returned:
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.stderr.str().splitlines() if "pytest_llm_bench_metrics" in line]
-    assert line.startswith(f"ERROR: pytest_llm_bench_metrics: {message}")
+    assert line.startswith(f"ERROR: pytest_llm_bench_metrics in conftest.py: {message}")
     assert "Traceback" not in text
     assert "INTERNALERROR" not in text
 

@@ -169,7 +169,6 @@ def test_a_workload_of_its_own_is_measured_in_blocks_with_the_reference(done: Do
         ("test_marked[half]", "skipped", "marked"),
         ("test_skips[half]", "skipped", "not today"),
         ("test_before[toy]", "error", "AssertionError: fails before"),
-        ("test_hook[half]", "error", "ValueError: a hook that raises"),
     ],
 )
 def test_what_is_not_measured_costs_only_itself(name: str, status: str, reason: str, done: Done) -> None:
@@ -181,6 +180,12 @@ def test_what_is_not_measured_costs_only_itself(name: str, status: str, reason: 
     for other in others:
         assert records[other]["status"] == "measured"
         assert len(records[other]["reference_s"]) == ROUNDS
+
+
+def test_a_hook_that_raises_costs_its_own_values(done: Done) -> None:
+    record = done.records["test_hook[half]"]
+    assert (record["status"], len(record["rounds_s"])) == ("measured", ROUNDS)
+    assert record["reason"].startswith("pytest_llm_bench_measure in conftest.py: ValueError: a hook that raises")
 
 
 def test_a_test_that_fails_after_its_rounds_fails_alone(done: Done) -> None:
@@ -333,8 +338,14 @@ def test_benchmarks_only(toys: Bench) -> None:
 
 
 def test_a_score_that_fails_for_the_reference_costs_only_the_references_tests(toys: Bench) -> None:
-    """The error of a hook came up in the tests of all variants that were to take turns with the reference."""
-    hook = "\ndef pytest_llm_bench_score(model):\n    assert model.variant.id != 'toy', 'no score'\n    return {}\n"
+    """The error came up in the tests of all variants that were to take turns with the reference."""
+    hook = (
+        "\nimport pytest\n"
+        "@pytest.hookimpl(wrapper=True)\n"
+        "def pytest_llm_bench_score(model):\n"
+        "    assert model.variant.id != 'toy', 'no score'\n"
+        "    return (yield)\n"
+    )
     toys.write(**{**FILES, "conftest": FILES["conftest"] + hook})
     run(toys, variants="toy,half").assert_outcomes(passed=2, errors=2)
     assert [record["status"] for record in toys.records() if record["variant"] == "half"] == ["measured"] * 2

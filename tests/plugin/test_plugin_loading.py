@@ -289,10 +289,13 @@ def test_a_variant_that_runs_out_of_memory_while_it_is_scored_is_closed(bench: B
     bench.write(
         conftest=LOGGING_CONFTEST
         + """
+    import pytest
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_llm_bench_score(model):
         if model.variant.id == "fp32":
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return {}
+        return (yield)
         """,
         test_own="def test_mine(llm_benchmark): llm_benchmark('Hello')",
     )

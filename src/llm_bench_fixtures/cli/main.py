@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from llm_bench_fixtures.cli import aa, bless, compare, export, gate, history, pair, trend
+from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, pair, trend
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.text import harmless
@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "trend": trend,
     "pair": pair,
     "aa": aa,
+    "cache": cache,
 }
 
 EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has

@@ -7,25 +7,25 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from llm_bench_fixtures.cli.arguments import checked
+from llm_bench_fixtures.cli.arguments import checked, working_folder
 from llm_bench_fixtures.errors import PlatformUnsupported
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.result import PairedResult
-from llm_bench_fixtures.paired.sides import Side, open_side
+from llm_bench_fixtures.paired.sides import PAIR, Side, open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.trial import Pace
 from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.processes.affinity import choose_lanes
 from llm_bench_fixtures.processes.environment import worker_environment
+from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.storage import write_whole
 
 PAIRS = 8
@@ -129,9 +129,9 @@ def run_sides(base: str, head: str, plan: Plan) -> PairedResult:
 def opened(base: str, head: str) -> Iterator[tuple[tuple[Side, Side], Path]]:
     """Both sides, and a folder for what their workers write. A version that is compared with itself is opened once."""
     with ExitStack() as stack:
-        folder = tempfile.TemporaryDirectory(prefix="llm-bench-pair-", ignore_cleanup_errors=True)
-        scratch = Path(stack.enter_context(folder))
-        sides = [stack.enter_context(open_side(name, Path.cwd(), scratch)) for name in dict.fromkeys((base, head))]
+        scratch = stack.enter_context(ScratchFolder(PAIR)).path
+        here = working_folder()
+        sides = [stack.enter_context(open_side(name, here, scratch)) for name in dict.fromkeys((base, head))]
         yield (sides[0], sides[-1]), scratch
 
 

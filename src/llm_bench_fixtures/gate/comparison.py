@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
 from llm_bench_fixtures.gate.quality import BY_ITSELF, quality_margin, questions_obstacle
-from llm_bench_fixtures.gate.rules import Rule, Rules, default_rule
+from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
 from llm_bench_fixtures.gate.slowdown import machine_slowdown
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
@@ -21,6 +22,7 @@ from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
 from llm_bench_fixtures.results.record import Status, VariantResult
 
 SPEEDUP = "speedup"
+MOST_NAMED = 20  # metrics, in a note
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,11 @@ class Comparison:
 
 
 def compare_runs(base: JudgedRun, head: JudgedRun, rules: Rules, metrics: Mapping[str, Metric]) -> Comparison:
-    """Judge every metric of `head` by `base`, which is its baseline. metrics: those that are known, by name."""
+    """Judge every metric of `head` by `base`, which is its baseline. metrics: those that are known, by name.
+
+    Raises DamagedResults for a mark in the file of `head` that can't be used.
+    """
+    check_saved_marks(head.source, head.records)
     return _Comparer(base, head, rules, metrics).compare()
 
 
@@ -228,7 +234,9 @@ class _Comparer:
         unknown = {name for run in (self._base, self._head) for one in run.measured() for name in one.metrics}
         unknown -= self._metrics.keys()
         if unknown:
-            yield f"not judged, because only the project itself knows what they are: {', '.join(sorted(unknown))}"
+            more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+            names = ", ".join(sorted(unknown)[:MOST_NAMED])
+            yield f"not judged, because only the project itself knows what they are: {names}{more}"
 
 
 @dataclass(frozen=True)
@@ -265,14 +273,14 @@ def _record_metrics(run: JudgedRun, record: JudgedRecord) -> dict[str, float]:
     return {name: value for name, value in record.metrics.items() if name not in shared}
 
 
-def _tests_before(run: JudgedRun) -> dict[str, tuple[str, ...]]:
-    """By test, the tests that were measured before it in the same process."""
-    of_process: dict[str, tuple[str, ...]] = defaultdict(tuple)
+def _tests_before(run: JudgedRun) -> dict[str, str]:
+    """By test, a digest of the tests that were measured before it in the same process."""
+    of_process: dict[str, str] = defaultdict(str)
     found = {}
     for record in run.measured():
         process = record.variant if run.provenance.isolated else ""
-        found[record.test] = of_process[process]
-        of_process[process] += (record.test,)
+        before = found[record.test] = of_process[process]
+        of_process[process] = hashlib.sha256(f"{before} {record.test}".encode(errors="replace")).hexdigest()
     return found
 
 

@@ -11,6 +11,8 @@ from llm_bench_fixtures.results.metrics import Direction, Force, Metric, Unit
 
 CLOCKED = (Unit.SECONDS, Unit.MILLISECONDS_PER_TOKEN, Unit.TOKENS_PER_SECOND)  # units that a slow machine changes
 
+LARGEST_LOG_RATIO = math.log(1e30)  # beyond it, one of the two is as good as 0
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -54,7 +56,7 @@ def _ratio(base: float | None, head: float | None) -> float | None:
     if base is None or head is None:
         return None
     ratio = log_ratio(base, head)
-    return math.exp(ratio) if math.isfinite(ratio) else None
+    return math.exp(ratio) if abs(ratio) <= LARGEST_LOG_RATIO else None
 
 
 def at_base_speed(value: float, metric: Metric, slowdown: float) -> float:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.errors import DamagedResults, InvalidSetting, UnknownName
 from llm_bench_fixtures.results.formatting import format_share, with_unit
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
+from llm_bench_fixtures.results.record import TimedRecord
+from llm_bench_fixtures.text import printable
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,16 @@ def check_targets(targets: Sequence[str], metrics: Iterable[str]) -> None:
     for target in targets:
         if target not in known:
             raise UnknownName("metric or kind of metrics", target, known)
+
+
+def check_saved_marks(source: str, records: Iterable[TimedRecord]) -> None:
+    """Raise DamagedResults for a change in a saved record's marks that can't be used. source: the run's file."""
+    for record in records:
+        for change in record.gate.values():
+            try:
+                changed(Rule(), change)
+            except InvalidSetting as error:
+                raise DamagedResults(f"{source} is damaged: {printable(record.test)}: llm_gate: {error}") from error
 
 
 def check_marks(marks: Mapping[str, str], metrics: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ What the type has no field for is skipped unread, so that a thousand files take 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
+from llm_bench_fixtures.results.plausible import faults_of_metrics, faults_of_record, faults_of_run
 from llm_bench_fixtures.results.record import (
     SCHEMA_VERSION,
     Record,
@@ -33,13 +34,12 @@ from llm_bench_fixtures.results.storage import (
     decode,
     read_bytes,
     record_to_json,
+    refuse,
     run_to_json,
 )
 from llm_bench_fixtures.results.table import metric_values
-from llm_bench_fixtures.text import printable
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
-LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
 
 
@@ -104,34 +104,9 @@ def read_saved_run(path: Path) -> JudgedRun:
     Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
     """
     run = read_run_of(path, JudgedRecord)
-    wrong = next(_impossible(run), "")
-    if wrong:
-        raise DamagedResults(f"{path} is damaged: {wrong}")
+    for record in run.records:
+        refuse(path, chain(faults_of_record(record), faults_of_metrics(record.test, record.metrics)))
     return run
-
-
-def _impossible(run: JudgedRun) -> Iterator[str]:
-    """What is wrong with values of the right type that no run can have, so that no later code has to check for them."""
-    for record in run.measured():
-        if not record.rounds_s or min(record.rounds_s) <= 0:
-            yield f"{printable(record.test)} was measured in no time"
-        if not _fit(record):
-            yield f"{printable(record.test)} has blocks that don't fit its rounds"
-        large = [printable(name) for name, value in record.metrics.items() if abs(value) > LARGEST]
-        yield from (f"{printable(record.test)}: {name}" for name in large)
-    for variant in run.variants:
-        errors = [value for name, value in variant.quality.items() if name.endswith("_error")]
-        sizes = [variant.weight_bytes or 0, *variant.quality.values(), *variant.loss_blocks, variant.load_s or 0]
-        if min(errors, default=0) < 0 or max(map(abs, sizes)) > LARGEST:
-            yield f"{printable(variant.id)} has an impossible figure"
-
-
-def _fit(record: TimedRecord) -> bool:
-    """Whether what was measured along with each round is there for each or for none, and the reference took time."""
-    times = (record.reference_s, record.undisturbed_s, record.reference_undisturbed_s)
-    lengths = {len(one) for one in (*times, record.waited_s, record.reference_waited_s)}
-    both = len(record.undisturbed_s) == len(record.reference_undisturbed_s)
-    return both and lengths <= {0, len(record.rounds_s)} and min(chain.from_iterable(times), default=1.0) > 0
 
 
 def read_run_of(path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
@@ -139,12 +114,18 @@ def read_run_of(path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
 
     Raises UnreadableResults.
     """
-    data = read_bytes(path)
+    run = replace(_decode_run(read_bytes(path), path, record), source=str(path))
+    refuse(path, faults_of_run(run))
+    return run
+
+
+def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
+    """The run in either kind of file."""
     try:
         stored = decode(data, _Stored[record], path)  # type: ignore[valid-type]
         if stored.schema is not None or stored.benchmarks is None:
             check_schema(data, path)
-            return replace(decode(data, SavedRun[record], path), source=str(path))  # type: ignore[valid-type]
+            return decode(data, SavedRun[record], path)  # type: ignore[valid-type]
     except DamagedResults:
         _check_kind(data, path)  # where that is the reason, it says more than which field is missing
         raise
@@ -153,7 +134,7 @@ def read_run_of(path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
     check_version(stored.llm_bench.version, path)
     measured = (benchmark.extra_info.llm_bench for benchmark in stored.benchmarks)
     records = (*(one for one in measured if one is not None), *stored.llm_bench.records)
-    return replace(stored.llm_bench, records=records, source=str(path))
+    return replace(stored.llm_bench, records=records)
 
 
 def _check_kind(data: bytes, path: Path) -> None:

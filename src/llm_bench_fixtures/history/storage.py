@@ -7,22 +7,26 @@ anew in another, so that only what a run says of itself tells which is the newes
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llm_bench_fixtures.errors import AmbiguousRun, InvalidSetting, RunNotFound, StorageNotFound, indented
 from llm_bench_fixtures.history.headings import Heading, PassOver, headings, oldest_first
 from llm_bench_fixtures.results.storage import RESULTS_FILE
+from llm_bench_fixtures.text import encodable
 
 FOLDER = ".benchmarks"
 LATEST = "latest"
-LEAST_COMMIT = 4  # digits that name a commit, as git has it
 NUMBERED = re.compile(r"(\d+)_", re.ASCII)
+NUMBER = re.compile(r"(?:(?P<machine>.+)/)?(?P<number>\d{1,18})", re.ASCII)
+COMMIT = re.compile(r"[0-9a-f]{7,}", re.ASCII | re.IGNORECASE)  # of fewer digits too many words are made
+HEXADECIMAL = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
+MADE_BY_AUTOSAVE = re.compile(r"_[0-9a-f]{7,40}_\d{8}_\d{6}", re.ASCII)  # the commit and the time in a file's name
 
 RUN_HELP = (
-    f"a saved run: a file or the folder of a report; `{LATEST}`; a number (3 or 0003), a name, or a part of a file's "
-    "name that only one has; a branch or the beginning of a commit's id, for its newest run"
+    f"a saved run: a file or the folder of a report; `{LATEST}`; a number (3 or 0003, or laptop/3 of one machine); a "
+    "name, or a part of a file's name that only one has; a branch, or seven or more digits of a commit's id, for its "
+    "newest run. Fewer digits alone are a number: write ./3 for a folder"
 )
 
 
@@ -45,8 +49,12 @@ def _given_storage(given: str) -> Path:
     path = given.removeprefix("file://")
     if "://" in path:
         raise InvalidSetting(f"{given}: only runs in a folder can be read, given as a path or file://PATH")
-    storage = Path(path).expanduser()
-    if not storage.is_dir():
+    try:
+        storage = Path(path).expanduser()
+        is_folder = storage.is_dir()
+    except (OSError, RuntimeError) as error:  # a name that is too long, or ~ of a user that there isn't
+        raise InvalidSetting(f"the folder of saved runs {given!r}: {error}") from error
+    if not is_folder:
         raise StorageNotFound(f"there is no folder {storage}. Save a run there with pytest --benchmark-storage {given}")
     return storage
 
@@ -63,26 +71,24 @@ def _order(path: Path) -> tuple[str, int, str]:
 
 
 def select_run(storage: Path | None, text: str, pass_over: PassOver = lambda _: None) -> Path:
-    """The file of the run that `text` names as RUN_HELP says.
+    """The file of the run that `text` names as RUN_HELP says. storage: None where only a file can be named.
 
-    The ways to name a run are tried in order; the first that finds any decides. storage: None where there is none, so
-    that only a file can be named. pass_over: called with each file that can't be read, where files have to be read.
-    Raises RunNotFound, AmbiguousRun, and InvalidSetting for an empty name.
+    pass_over: called with each file that can't be read, where files have to be read. Raises RunNotFound, AmbiguousRun,
+    and InvalidSetting for an empty name.
     """
     if not text:
         raise InvalidSetting("the name of a run can't be empty")
-    given = _given_file(Path(text).expanduser())
+    given = None if _is_number(text) else _given_file(text)
     if given is not None:
         return given
     if storage is None:
         raise RunNotFound(f"no run {text!r}: it is no file, and there is no folder of saved runs to look in")
     files = run_files(storage)
-    for find in (_numbered, _called, partial(_newest, pass_over), partial(_containing, storage)):
-        found = find(files, text)
-        if len(found) > 1:
-            raise AmbiguousRun(text, storage, _names(found, storage))
-        if found:
-            return found[0]
+    found = _find(storage, files, text, pass_over)
+    if len(found) > 1:
+        raise AmbiguousRun(text, storage, _names(found, storage))
+    if found:
+        return found[0]
     raise RunNotFound(
         f"no run {text!r}: it is no file, and no number, name, branch or commit of the {len(files)} runs in {storage}\n"
         f"{indented(_names(files, storage))}"
@@ -94,40 +100,65 @@ def list_runs(storage: Path, pass_over: PassOver) -> list[Heading]:
     return oldest_first(headings(run_files(storage), pass_over))
 
 
-def _given_file(path: Path) -> Path | None:
+def _given_file(text: str) -> Path | None:
     """The file itself, or the results in the folder of a report; None where there is neither."""
-    return next((file for file in (path, path / RESULTS_FILE) if file.is_file()), None)
+    try:
+        path = Path(text).expanduser()
+        return next((file for file in (path, path / RESULTS_FILE) if file.is_file()), None)
+    except (OSError, RuntimeError):  # a name that is too long, or ~ of a user that there isn't
+        return None
 
 
-def _numbered(files: Sequence[Path], text: str) -> list[Path]:
-    """The files of that number, which pytest-benchmark gives, with or without its zeros."""
-    if not re.fullmatch(r"\d+", text, re.ASCII):
-        return []
-    numbers = ((path, NUMBERED.match(path.name)) for path in files)
-    return [path for path, numbered in numbers if numbered and int(numbered[1]) == int(text)]
+def _is_number(text: str) -> bool:
+    """Whether the text can be nothing but a number: not the beginning of a commit's id."""
+    return bool(re.fullmatch(r"\d+", text, re.ASCII)) and not COMMIT.fullmatch(text)
 
 
-def _called(files: Sequence[Path], text: str) -> list[Path]:
-    """The files of that name, or that --benchmark-save gave that name."""
-    return [path for path in files if text in (path.name, path.stem, NUMBERED.sub("", path.stem, count=1))]
+def _find(storage: Path, files: Sequence[Path], text: str, pass_over: PassOver) -> list[Path]:
+    """The runs of that number or file; else those of that name, branch and commit; else those with it in their name."""
+    of_number = _numbered(files, text)
+    if of_number is not None:
+        return of_number
+    of_file = [path for path in files if text in (path.name, path.stem)]
+    if of_file:
+        return of_file
+    named = [path for path in files if text == NUMBERED.sub("", path.stem, count=1)]
+    found = [*named, *_newest(files, text, pass_over)]
+    return list(dict.fromkeys(found)) or _containing(storage, files, text)
 
 
-def _newest(pass_over: PassOver, files: Sequence[Path], text: str) -> list[Path]:
-    """The newest run of all, of a branch, or else of each commit whose id begins so."""
+def _numbered(files: Iterable[Path], text: str) -> list[Path] | None:
+    """The files of that number, which pytest-benchmark gives, with or without its zeros, of all machines or of one.
+
+    None where the text is something else: `fix/42` with no machine called fix, or a commit's id of digits only.
+    """
+    wanted = NUMBER.fullmatch(text)
+    of_machine = [path for path in files if wanted and wanted["machine"] in (None, path.parent.name)]
+    if not wanted or (wanted["machine"] and not of_machine):
+        return None
+    numbers = ((path, NUMBERED.match(path.name)) for path in of_machine)
+    found = [path for path, number in numbers if number and int(number[1]) == int(wanted["number"])]
+    return None if not found and COMMIT.fullmatch(text) else found
+
+
+def _newest(files: Iterable[Path], text: str, pass_over: PassOver) -> list[Path]:
+    """The newest run of all, or of the branch, and that of each commit whose id begins so."""
     runs = oldest_first(headings(files, pass_over))
-    on_branch = [run for run in runs if text in (LATEST, run.provenance.branch)]
-    if on_branch:
-        return [on_branch[-1].path]
-    if len(text) < LEAST_COMMIT:
-        return []
-    return list(
-        {run.provenance.commit: run.path for run in runs if run.provenance.commit.startswith(text.lower())}.values()
-    )
+    found = [run.path for run in runs if text in (LATEST, run.provenance.branch)][-1:]
+    if COMMIT.fullmatch(text):
+        of_commit = [run for run in runs if run.provenance.commit.lower().startswith(text.lower())]
+        found += {run.provenance.commit: run.path for run in of_commit}.values()
+    return found
 
 
 def _containing(storage: Path, files: Sequence[Path], text: str) -> list[Path]:
-    """The files whose name has the text in it."""
-    return [path for path in files if text in name_in(storage, path)]
+    """The files whose name has the text in it. Hexadecimal digits aren't sought in what --benchmark-autosave made of
+    the commit and the time: any few of them stand somewhere in most of these."""
+    is_hexadecimal = HEXADECIMAL.fullmatch(text)
+    names = {path: name_in(storage, path) for path in files}
+    if is_hexadecimal:
+        names = {path: MADE_BY_AUTOSAVE.sub("", name) for path, name in names.items()}
+    return [path for path, name in names.items() if text in name]
 
 
 def _names(files: Sequence[Path], storage: Path) -> list[str]:
@@ -136,4 +167,4 @@ def _names(files: Sequence[Path], storage: Path) -> list[str]:
 
 def name_in(storage: Path, path: Path) -> str:
     """MACHINE/FILE. Bytes of a file's name that are no text are replaced."""
-    return path.relative_to(storage).as_posix().encode(errors="replace").decode()
+    return encodable(path.relative_to(storage).as_posix())

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.version import __version__
 
 MANIFEST = "manifest.json"
+SCRATCH = re.compile(r"(?P<key>[0-9a-f]{64})-\w+", re.ASCII)  # the folder of a build that goes on, or was killed
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 KeyValue: TypeAlias = "str | int | float | bool | None"
 Key: TypeAlias = Mapping[str, KeyValue]
@@ -35,7 +42,8 @@ class ArtifactStore:
     """Folders below `root` (default: this user's cache folder), one for each kind and key.
 
     A folder is built beside its place and moved there whole; a lock file keeps two sessions from building the same
-    one; a manifest with the hash of every file tells a damaged one, which is built again.
+    one; a manifest with the hash of every file tells a damaged one, which is built again. A whole one is used without
+    the lock, so that a store that can't be written serves what it has.
     """
 
     def __init__(self, root: Path | None = None, progress: Progress | None = None) -> None:
@@ -43,21 +51,60 @@ class ArtifactStore:
         self._progress = progress or Progress()
 
     def get(self, kind: str, key: Key, build: Callable[[Path], None]) -> Artifact:
-        """The artifact for `key`; where it isn't there or is damaged, `build(folder)` fills a new folder."""
-        from filelock import FileLock
+        """The artifact for `key`; where it isn't there or is damaged, `build(folder)` fills a new folder.
 
+        Raises UnwritableFile where the store can't be written and has to be.
+        """
         key = {**key, "llm-bench-fixtures": __version__}
         folder = self.root / kind / _digest(key)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            with self._progress.activity(Phase.CHECKING, f"checking the cached {kind}"):
-                damage = self._damage(folder)
-            if damage is None:
-                return Artifact(folder, reused=True, note=f"{kind} reused from the cache")
-            shutil.rmtree(folder, ignore_errors=True)
-            self._build(folder, key, build)
+        damage = self._checked(kind, folder)
+        if damage is not None:
+            remove_abandoned(self.root)
+            with self._locked(folder):
+                damage = self._checked(kind, folder)  # another session may have built it meanwhile
+                if damage is not None:
+                    self._rebuild(folder, key, build)
+        if damage is None:
+            with suppress(OSError):  # a store that can't be written
+                os.utime(folder / MANIFEST)
+            return Artifact(folder, reused=True, note=f"{kind} reused from the cache")
         reason = f"; the cached one was damaged: {damage}" if damage else ""
         return Artifact(folder, reused=False, note=f"{kind} made in this run{reason}")
+
+    def _checked(self, kind: str, folder: Path) -> str | None:
+        with self._progress.activity(Phase.CHECKING, f"checking the cached {kind}"):
+            return damage_of(folder)
+
+    @contextmanager
+    def _locked(self, folder: Path) -> Iterator[None]:
+        """Keep other sessions from building this folder. Raises UnwritableFile where the lock can't be made."""
+        from filelock import FileLock
+
+        lock = FileLock(lock_of(folder))
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _rebuild(self, folder: Path, key: Key, build: Callable[[Path], None]) -> None:
+        try:
+            remove(folder)
+            self._build(folder, key, build)
+        except OSError as error:
+            if error.errno in NO_ROOM or str(error.filename).startswith(str(self.root)):
+                raise self._unwritable(error) from error
+            raise
+
+    def _unwritable(self, error: OSError) -> UnwritableFile:
+        return UnwritableFile(
+            f"nothing can be kept in the cache {self.root}: {error.strerror or error}. "
+            "Name a folder that can be written, and has room, with --llm-cache-dir"
+        )
 
     @staticmethod
     def _build(folder: Path, key: Key, build: Callable[[Path], None]) -> None:
@@ -69,22 +116,50 @@ class ArtifactStore:
             (made / MANIFEST).write_text(json.dumps({"key": key, "files": files}, indent=1, sort_keys=True))
             made.replace(folder)
 
-    @staticmethod
-    def _damage(folder: Path) -> str | None:
-        """What is wrong with the folder: None where nothing is, an empty text where there is no folder."""
-        if not folder.exists():
-            return ""
-        try:
-            expected = json.loads((folder / MANIFEST).read_text())["files"].items()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return f"{MANIFEST} can't be read"
-        for name, digest in expected:
-            path = folder / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if file_digest(path) != digest:
-                return f"{name} has changed"
-        return None
+
+def damage_of(folder: Path) -> str | None:
+    """What is wrong with an artifact: None where nothing is, an empty text where there is none."""
+    if not os.path.lexists(folder):
+        return ""
+    try:
+        expected = dict(json.loads((folder / MANIFEST).read_text())["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return f"{MANIFEST} can't be read"
+    if not expected:
+        return f"{MANIFEST} names no files"
+    for name, digest in expected.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if file_digest(path) != digest:
+            return f"{name} has changed"
+    there = {path.relative_to(folder).as_posix() for path in _files(folder)} - {MANIFEST}
+    return next((f"{name} is no part of it" for name in sorted(there - expected.keys())), None)
+
+
+def lock_of(folder: Path) -> Path:
+    """The lock file of an artifact's folder."""
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, a file or a link; nothing where there is none. Raises OSError."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def remove_abandoned(root: Path) -> None:
+    """Remove what builds that were killed have left in a store: their folders, whose locks nobody holds."""
+    from filelock import FileLock, Timeout
+
+    for scratch in root.glob("*/*-*"):
+        found = SCRATCH.fullmatch(scratch.name)
+        with suppress(Timeout, OSError, RuntimeError):  # the last for one that this process holds
+            if found and scratch.is_dir():
+                with FileLock(lock_of(scratch.with_name(found["key"])), timeout=0):
+                    remove(scratch)
 
 
 def default_root() -> Path:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import GitFailed, UnknownSide
 from llm_bench_fixtures.history.git import git, git_output
+from llm_bench_fixtures.processes.scratch import PREFIX
+
+PAIR = "pair"  # in the name of the folder that holds the worktrees
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ def _commit(name: str, here: Path) -> str | None:
 @contextmanager
 def _worktree(commit: str, here: Path, scratch: Path) -> Iterator[Path]:
     """Checks the commit out in a folder of its own; yields the folder in it that corresponds to `here`."""
+    _forget_abandoned(here)
     folder = scratch / f"tree-{commit[:10]}-{len(list(scratch.iterdir()))}"
     inner = git_output(here, "rev-parse", "--show-prefix") or ""
     try:
@@ -93,3 +97,11 @@ def _worktree(commit: str, here: Path, scratch: Path) -> Iterator[Path]:
     finally:
         git_output(here, "worktree", "remove", "--force", "--force", str(folder))  # twice: also one half made
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _forget_abandoned(here: Path) -> None:
+    """Have git forget the worktrees of runs that were killed, whose folders have been removed since."""
+    for line in (git_output(here, "worktree", "list", "--porcelain") or "").splitlines():
+        folder = Path(line.removeprefix("worktree "))
+        if folder.parent.name.startswith(f"{PREFIX}{PAIR}-") and not folder.exists():
+            git_output(here, "worktree", "remove", "--force", "--force", str(folder))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,7 @@ import pytest
 from llm_bench_fixtures.plugin.internals import is_timed, report_times
 from llm_bench_fixtures.plugin.items import case_of, identify, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
+from llm_bench_fixtures.plugin.own_hooks import measured_by_hooks
 from llm_bench_fixtures.plugin.stash import TURNS
 
 if TYPE_CHECKING:
@@ -195,12 +196,14 @@ class LlmBenchmark:
 
     def _add(self, record: Record) -> Record:
         """Put the record, with what other plugins measure, into the report."""
-        config = self._item.config
-        added = config.hook.pytest_llm_bench_measure(config=config, model=self._model, record=record)
-        extra = {name: float(value) for part in added for name, value in part.items() if math.isfinite(value)}
-        record = replace(record, extra={**record.extra, **extra})
+        self._session.results.add_record(record)  # which a hook that ends the test or the run leaves there
+        extra, missing = measured_by_hooks(self._item.config, self._model, record)
+        reason = "; ".join(filter(None, (record.reason, *missing)))
+        record = replace(record, extra={**record.extra, **extra}, reason=reason)
         self._session.results.add_record(record)
         self._session.save_at_times()
+        for text in missing:
+            warnings.warn(pytest.PytestWarning(text), stacklevel=2)
         return record
 
 

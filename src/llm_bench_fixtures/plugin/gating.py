@@ -145,7 +145,10 @@ def finish_gate(session: pytest.Session) -> None:
 def _why_nothing(config: pytest.Config) -> str:
     if is_timing(config):
         return "no benchmark ran"
-    return "nothing is timed in pytest-xdist's workers, or under --benchmark-disable and --benchmark-skip"
+    return (
+        "nothing is timed in pytest-xdist's workers, under --benchmark-disable and --benchmark-skip, or without "
+        "pytest-benchmark"
+    )
 
 
 def _add_to_junit(config: pytest.Config, decision: Decision) -> None:

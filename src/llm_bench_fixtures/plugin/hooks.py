@@ -32,7 +32,13 @@ from llm_bench_fixtures.plugin.gating import (
     is_gated,
     set_baseline,
 )
-from llm_bench_fixtures.plugin.internals import coloured, option_known_early, terminal_width
+from llm_bench_fixtures.plugin.internals import (
+    NEEDS_PYTEST_BENCHMARK,
+    coloured,
+    has_pytest_benchmark,
+    option_known_early,
+    terminal_width,
+)
 from llm_bench_fixtures.plugin.items import (
     OF_VARIANT,
     arrange,
@@ -141,7 +147,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         try:
             variants = selected_variants(metafunc.config, names)
         except pytest.UsageError as error:  # which pytest would show with a traceback here
-            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: llm_variants: {error}") from error
+            what = "llm_variants: " if names else ""
+            raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {what}{error}") from error
         names = [name for name in OF_VARIANT if name in metafunc.fixturenames]
         values = [[variant] * len(names) for variant in variants]
         ids = [variant.id for variant in variants]
@@ -181,6 +188,12 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     return left_out_lines(config)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Say what a benchmark needs where pytest would only say that a fixture isn't found."""
+    if is_benchmark(item) and not has_pytest_benchmark(item.config):
+        pytest.fail(NEEDS_PYTEST_BENCHMARK, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -257,7 +270,7 @@ def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Co
     return score_variant(bench_session(config), model, corpus)
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
     """The commit of the project that is measured; pytest-benchmark would look in the working folder."""
     if SESSION not in config.stash:
@@ -268,6 +281,7 @@ def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[No
         return with_branch((yield))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
     """Put the run's results into the files that pytest-benchmark writes, so that its storage is the run history."""
     if RUN in config.stash:

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 @pytest.hookspec
 def pytest_llm_bench_variants(config: pytest.Config) -> Sequence[Variant]:  # type: ignore[empty-body]
-    """Variants to add to the catalogue. A variant's backend may be the dotted path of a module of one's own."""
+    """Variants to add to the catalogue. A variant's backend may be the dotted path of a module of one's own.
+
+    An id that another variant has ends the run, and so does what is no Variant.
+    """
 
 
 @pytest.hookspec
 def pytest_llm_bench_metrics(config: pytest.Config) -> Sequence[Metric]:  # type: ignore[empty-body]
-    """Metrics to add to the registry. They become columns of the tables, where a value comes with their name."""
+    """Metrics to add to the registry. They become columns of the tables, where a value comes with their name.
+
+    A name that another metric or a column has ends the run, and so does what is no Metric.
+    """
 
 
 @pytest.hookspec
@@ -42,7 +48,10 @@ def pytest_llm_bench_score(  # type: ignore[empty-body]
 def pytest_llm_bench_measure(  # type: ignore[empty-body]
     config: pytest.Config, model: ModelHandle, record: Record
 ) -> Mapping[str, float]:
-    """Further values of one benchmark, by metric name; called after its timed rounds."""
+    """Further values of one benchmark, by metric name; called after its timed rounds.
+
+    What it raises, and values under names of the package's own metrics, cost these values and nothing else.
+    """
 
 
 @pytest.hookspec

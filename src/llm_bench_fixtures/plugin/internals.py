@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 # What a project's own options ask of pytest-benchmark and the worker of a paired run must not do.
 FOR_WHOLE_RUNS = ("autosave", "save", "json", "compare", "compare_fail", "histogram", "cprofile")
 
+NEEDS_PYTEST_BENCHMARK = (
+    "llm_benchmark needs pytest-benchmark, which this run is without: install it, and leave `-p no:benchmark` and "
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD away, or load it with `-p pytest_benchmark.plugin`"
+)
+
 DETACHED = "(detached head)"  # what pytest-benchmark calls the branch of a commit that was checked out by its id
 # What it calls a commit and a branch that it doesn't know: outside a repository, or where git fails.
 UNKNOWN = (None, "unknown", "(unknown)", "unversioned")
@@ -39,10 +44,17 @@ def paths_known_early(config: pytest.Config) -> list[str]:
     return paths
 
 
+def has_pytest_benchmark(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark takes part in this run: by its options, which are there before it is configured."""
+    return hasattr(config.option, "benchmark_storage")
+
+
 def measured_commit(config: pytest.Config) -> Commit:
-    """The commit that pytest-benchmark finds, without its words for what it doesn't find."""
+    """The commit that pytest-benchmark finds, without its words for what it doesn't find; an unknown one without it."""
     from llm_bench_fixtures.session.provenance import Commit
 
+    if not has_pytest_benchmark(config):
+        return Commit()
     found = config.hook.pytest_benchmark_generate_commit_info(config=config)
     known = {name: str(text) for name, text in found.items() if text not in (*UNKNOWN, DETACHED)}
     return Commit(known.get("id", ""), known.get("branch", ""), bool(found.get("dirty")))
@@ -77,28 +89,30 @@ def default_storage(folder: str) -> str:
 
 
 def storage_option(config: pytest.Config) -> str:
-    """--benchmark-storage, as given or by default."""
-    return str(config.getoption("benchmark_storage"))
+    """--benchmark-storage, as given or by default; "" without pytest-benchmark."""
+    return str(config.getoption("benchmark_storage", ""))
 
 
 def is_storage_given(config: pytest.Config, folder: str) -> bool:
-    return storage_option(config) != default_storage(folder)
+    return storage_option(config) not in ("", default_storage(folder))
 
 
 def is_switched_off(config: pytest.Config) -> bool:
-    """Whether --benchmark-disable or --benchmark-skip was given."""
-    return any(config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip"))
+    """Whether --benchmark-disable or --benchmark-skip was given, or pytest-benchmark isn't there."""
+    return not has_pytest_benchmark(config) or any(
+        config.getoption(name, False) for name in ("benchmark_disable", "benchmark_skip")
+    )
 
 
 def compared_run(config: pytest.Config) -> str:
     """The run that --benchmark-compare names; "" where it names none, or wasn't given."""
-    named = config.getoption("benchmark_compare")
+    named = config.getoption("benchmark_compare", None)
     return named if isinstance(named, str) else ""
 
 
 def compare_with(config: pytest.Config, name: str) -> None:
     """Have --benchmark-compare compare with this run, where it was given at all. Before pytest-benchmark configures."""
-    if config.getoption("benchmark_compare"):
+    if config.getoption("benchmark_compare", None):
         config.option.benchmark_compare = name
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from llm_bench_fixtures.errors import InvalidSetting, first_line
+from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit
+from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
@@ -114,9 +115,8 @@ def _new_session(config: pytest.Config) -> BenchSession:
 def _scorer(config: pytest.Config) -> Scorer:
     """Asks the hooks for the quality of a model; asks none where only times are wanted."""
     turns = config.stash.get(TURNS, None)
-    score = config.hook.pytest_llm_bench_score
     is_wanted = turns is None or turns.observes
-    return lambda model, corpus: score(config=config, model=model, corpus=corpus) if is_wanted else ()
+    return lambda model, corpus: scores_by_hooks(config, model, corpus) if is_wanted else ()
 
 
 def is_timing(config: pytest.Config) -> bool:
@@ -138,32 +138,20 @@ def is_xdist_worker(config: pytest.Config) -> bool:
 def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
     """The registry with the project's own. UsageError where two have the same name, or a hook makes a wrong one."""
     if METRICS not in config.stash:
-        config.stash[METRICS] = or_usage_error(lambda: _with_own_metrics(config))
+        config.stash[METRICS] = or_usage_error(lambda: own_metrics(config))
     return config.stash[METRICS]
 
 
-def _with_own_metrics(config: pytest.Config) -> Mapping[str, Metric]:
-    from llm_bench_fixtures.results.metrics import registry
-
-    try:
-        groups = config.hook.pytest_llm_bench_metrics(config=config)
-        return registry(metric for group in groups for metric in group)
-    except (AttributeError, TypeError, InvalidSetting) as error:
-        reason = str(error) if isinstance(error, InvalidSetting) else f"{type(error).__name__}: {first_line(error)}"
-        raise InvalidSetting(f"pytest_llm_bench_metrics: {reason}") from error
-
-
 def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
-    """Every variant that this project knows: the package's, then those that its hooks add."""
-    added = config.hook.pytest_llm_bench_variants(config=config)
-    return (*backends.CATALOGUE, *(variant for group in added for variant in group))
+    """Every variant that this project knows: the package's, then those that its hooks add. Raises HookFailed."""
+    return (*backends.CATALOGUE, *own_variants(config, backends.CATALOGUE))
 
 
 def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
     """The variants that this run is to measure, the reference first; `names` narrows them to a test's marker."""
     from llm_bench_fixtures.models.variants import narrow, select_variants
 
-    settings, known = settings_of(config), catalogue(config)
+    settings, known = settings_of(config), or_usage_error(lambda: catalogue(config))
     return or_usage_error(
         lambda: narrow(names or [], select_variants(settings.variants, known, settings.reference), known)
     )

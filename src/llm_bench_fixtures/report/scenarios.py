@@ -63,6 +63,8 @@ def _row(
     remarks = [*findings.flags[record.test]]
     if record.status is not Status.MEASURED:
         remarks.insert(0, f"{record.status}: {first_line(record.reason)}")
+    elif record.reason:
+        remarks.append(first_line(record.reason))
     cells = [metric_cell(metric, record, variant) for metric in metrics]
     if variant and variant.quality_note:
         named = zip(metrics, cells, strict=True)

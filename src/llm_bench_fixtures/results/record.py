@@ -83,7 +83,7 @@ class TimedRecord:
     """The variant's id."""
     status: Status
     reason: str = ""
-    """Why it was skipped, or failed."""
+    """Why it was skipped, or failed; of a measured one, which values are missing and why."""
     workload: WorkloadFacts | None = None
     """None where the test never came to run one."""
     rounds_s: tuple[float, ...] = ()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, UnwritableFile
+from llm_bench_fixtures.results.formatting import format_bytes
+from llm_bench_fixtures.results.plausible import MOST_BYTES, faults_of_metrics, faults_of_record, faults_of_run
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
+from llm_bench_fixtures.text import encodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +33,7 @@ SCHEMA = "llm-bench-fixtures/run"
 
 def record_to_json(record: Record, variant: VariantResult | None) -> Json:
     """The record, with its metrics computed for readers that don't have this package."""
-    return {**to_json(record), "metrics": metric_values(record, variant)}
+    return {**to_json(record), "metrics": encodable_json(metric_values(record, variant))}
 
 
 def run_to_json(run: Run) -> Json:
@@ -43,8 +48,19 @@ def run_to_json(run: Run) -> Json:
 
 def to_json(value: object) -> Json:
     """A dataclass or Struct by the names that its fields have in a file."""
-    fields: Json = msgspec.to_builtins(value, enc_hook=_plain)
+    fields: Json = encodable_json(msgspec.to_builtins(value, enc_hook=_plain))
     return fields
+
+
+def encodable_json(value: Any) -> Any:
+    """The value with every text in it made encodable."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(name): encodable_json(child) for name, child in value.items()}
+    if isinstance(value, (list, tuple)) and value and not isinstance(value[0], float):  # times are many, and no text
+        return [encodable_json(child) for child in value]
+    return value
 
 
 def _plain(value: object) -> float:
@@ -103,13 +119,29 @@ def read_run(path: str | Path) -> Run:
     """The run in a `results.json`. Raises UnreadableResults that names the file where it isn't one, or is damaged."""
     data = read_bytes(path)
     check_schema(data, path)
-    return decode(data, Run, path)
+    run = decode(data, Run, path)
+    refuse(path, faults_of_run(run))
+    for record in run.records:
+        refuse(path, chain(faults_of_record(record), faults_of_metrics(record.test, record.extra)))
+    return run
+
+
+def refuse(path: str | Path, faults: Iterable[str]) -> None:
+    """Raise DamagedResults, which names the file, where there is a fault."""
+    for fault in faults:
+        raise DamagedResults(f"{path} is damaged: {fault}")
 
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file. Raises UnreadableResults."""
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MOST_BYTES:
+                raise UnreadableResults(
+                    f"{path} has {format_bytes(size)}, and no run has more than {format_bytes(MOST_BYTES)}"
+                )
+            return file.read()
     except OSError as error:
         raise UnreadableResults(f"{path} can't be read: {error.strerror or error}") from error
 
@@ -154,4 +186,8 @@ class Schema:
 
 def read_results(path: str | Path) -> pd.DataFrame:
     """The table of a `results.json`: the DataFrame that its run had. Raises UnreadableResults."""
-    return run_table(read_run(path))
+    run = read_run(path)
+    try:
+        return run_table(run)
+    except (ArithmeticError, ValueError) as error:
+        raise DamagedResults(f"{path} is damaged: its metrics can't be computed: {error}") from error

@@ -26,7 +26,7 @@ def metric_values(
     if variant is None or record.workload is None or record.status is Status.SKIPPED:
         return {}
     values = {metric.name: metric.of(record, variant) for metric in metrics}
-    values |= {**variant.quality, **record.extra}
+    values |= {name: value for name, value in {**variant.quality, **record.extra}.items() if name not in values}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.flips import flip_metrics
 from llm_bench_fixtures.measure.reference_files import is_kept
+from llm_bench_fixtures.processes.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import Answer, ChoiceItem
@@ -33,7 +33,7 @@ class KeptReference:
 
         The reference's are kept, and every other's are compared with them where they are there.
         """
-        folder = Path(self._temporary.name)
+        folder = self._scratch.path
         if variant.id == self._id:
             return folder, None
         return None, folder if is_kept(folder) else None
@@ -69,9 +69,9 @@ class KeptReference:
 
     def close(self) -> None:
         """Remove the temporary files."""
-        if "_temporary" in vars(self):
-            self._temporary.cleanup()
+        if "_scratch" in vars(self):
+            self._scratch.close()
 
     @cached_property
-    def _temporary(self) -> tempfile.TemporaryDirectory[str]:
-        return tempfile.TemporaryDirectory(prefix="llm-bench-")
+    def _scratch(self) -> ScratchFolder:
+        return ScratchFolder("reference")

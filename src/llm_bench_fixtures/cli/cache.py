@@ -1,0 +1,88 @@
+"""List what is kept on disk for later runs: exports, quantized models and dummy weights, the least recently used first.
+
+llm-bench cache
+llm-bench cache --prune --older-than 30
+llm-bench cache --prune --cache-dir .llm-cache
+
+Nothing that is removed is lost: the next run that needs it makes it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from llm_bench_fixtures.cli.arguments import checked
+from llm_bench_fixtures.cli.console import say
+from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.models.artifacts import default_root
+from llm_bench_fixtures.models.kept import Kept, discard, kept_in
+from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path
+from llm_bench_fixtures.report.columns import columns
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.results.formatting import count, format_bytes
+
+HELP = "list or remove the exported and quantized models that are kept"
+HEADER = ("what", "name", "size", "last used")
+HOUR_S, DAY_S = 3600, 86400
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prune", action="store_true", help="remove what is listed")
+    parser.add_argument(
+        "--older-than",
+        type=checked(integer_of_at_least(0)),
+        default=0,
+        metavar="DAYS",
+        help="only what was not used for so many days. Default: 0, which is all",
+    )
+    parser.add_argument(
+        "--cache-dir",
+        type=checked(parse_path),
+        metavar="DIR",
+        help="as pytest's --llm-cache-dir. Default: this user's cache folder",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    root, now = arguments.cache_dir or default_root(), time.time()
+    kept = [one for one in kept_in(root) if now - one.used >= arguments.older_than * DAY_S]
+    say(_listed(kept, root, now))
+    if arguments.prune:
+        say([_pruned(kept, root)])
+    return ExitStatus.PASSED
+
+
+def _listed(kept: Sequence[Kept], root: Path, now: float) -> Iterator[str]:
+    if kept:
+        rows = tuple((_what(one), one.name, format_bytes(one.size_bytes), _age(now - one.used)) for one in kept)
+        yield from columns(Table(HEADER, rows, frozenset({2})))
+        yield ""
+    yield f"{count(len(kept), 'folder')}, {format_bytes(sum(one.size_bytes for one in kept))} in {root}"
+
+
+def _what(one: Kept) -> str:
+    return one.kind if one.is_whole else f"{one.kind}, unfinished"
+
+
+def _age(seconds: float) -> str:
+    """How long ago something was."""
+    if seconds < HOUR_S:
+        return "within the hour"
+    if seconds < 2 * DAY_S:
+        return f"{seconds / HOUR_S:.0f} h ago"
+    return f"{seconds / DAY_S:.0f} days ago"
+
+
+def _pruned(kept: Sequence[Kept], root: Path) -> str:
+    """Remove them; returns what was done. Raises UnwritableFile."""
+    try:
+        removed = [one for one in kept if discard(one)]
+    except OSError as error:
+        raise UnwritableFile(f"{root} can't be pruned: {error}") from error
+    busy = len(kept) - len(removed)
+    text = f"removed {count(len(removed), 'folder')}, {format_bytes(sum(one.size_bytes for one in removed))}"
+    return f"{text}; {busy} in use {'stays' if busy == 1 else 'stay'}" if busy else text

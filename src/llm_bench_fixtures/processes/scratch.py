@@ -1,0 +1,75 @@
+"""Temporary folders that don't outlast their process for long: the next one removes what killed processes have left.
+
+Their owner holds a lock in them, which the kernel lets go when it ends, however it does. The number of its process
+would not tell: it may be another's by now, or one in another container that shares the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+PREFIX = "llm-bench-"
+OWNER = "owner.lock"
+YOUNG_S = 60.0  # in which a folder's owner may not have come to lock it
+
+
+class ScratchFolder:
+    """A temporary folder. It is removed when it is closed, when its process ends, or after that."""
+
+    def __init__(self, purpose: str) -> None:
+        """purpose: a word in its name. Folders of processes that are gone are removed first."""
+        from filelock import FileLock
+
+        remove_abandoned()
+        self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-"))
+        lock = FileLock(self.path / OWNER)
+        lock.acquire()
+        self._remove = weakref.finalize(self, _release_and_remove, lock, self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the folder; nothing where that has been done."""
+        self._remove()
+
+
+def remove_abandoned(young_s: float = YOUNG_S) -> None:
+    """Remove this user's folders whose owner is gone. young_s: seconds for which a folder is left alone."""
+    from filelock import FileLock, Timeout
+
+    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
+        folder = owner.parent
+        with suppress(Timeout, OSError, RuntimeError):  # the last for one that this process holds
+            if not _is_mine(folder) or time.time() - owner.lstat().st_mtime < young_s:
+                continue
+            with FileLock(owner, timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_mine(folder: Path) -> bool:
+    """Whether nobody else may have put something there: a link in place of the lock, say."""
+    found = folder.lstat()
+    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return is_own and not folder.is_symlink() and found.st_mode & 0o077 == 0
+
+
+def _release_and_remove(lock: BaseFileLock, folder: Path) -> None:
+    lock.release()
+    shutil.rmtree(folder, ignore_errors=True)
