@@ -9,8 +9,8 @@ from pathlib import Path
 
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.report.comparison import GateReport, gate_lines, gate_markdown
-from llm_bench_fixtures.results.storage import append_text
 from llm_bench_fixtures.text import harmless
+from llm_bench_fixtures.writing import append_text
 
 SHOW_AFTER_S = 2.0
 

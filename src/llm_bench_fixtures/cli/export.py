@@ -24,6 +24,7 @@ from llm_bench_fixtures.history.storage import find_storage, run_files
 from llm_bench_fixtures.history.tidy import tidy_tables
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.writing import check_writable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     kind = _format(arguments.format, arguments.output)
+    if arguments.output is not None:
+        check_writable(arguments.output)
     storage = find_storage(arguments.storage, Path.cwd())
     files = counted(run_files(storage), "exporting")
     tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
