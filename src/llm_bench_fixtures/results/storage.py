@@ -12,6 +12,7 @@ import msgspec
 from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
+from llm_bench_fixtures.text import well_formed
 from llm_bench_fixtures.writing import write_whole
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def run_to_json(run: Run) -> Json:
 
 
 def to_json(value: object) -> Json:
-    """A dataclass or Struct by the names that its fields have in a file."""
-    fields: Json = msgspec.to_builtins(value, enc_hook=_plain)
+    """A dataclass or Struct by the names that its fields have in a file. Surrogates, which no reader takes, are
+    replaced."""
+    fields: Json = well_formed(msgspec.to_builtins(value, enc_hook=_plain))
     return fields
 
 
