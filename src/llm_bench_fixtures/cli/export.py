@@ -10,14 +10,13 @@ In CSV, an apostrophe stands before a text that a spreadsheet would take for a f
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.cli.arguments import add_storage
-from llm_bench_fixtures.cli.console import counted, tell_passed_over
+from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
 from llm_bench_fixtures.history.storage import find_storage, run_files
@@ -60,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
     tables = _with_each(tables, arguments.metric)
     if arguments.output is None:
-        write_csv(tables, sys.stdout)
+        with data_output() as output:
+            write_csv(tables, output)
     else:
         write_export(tables, kind, arguments.output)
     return 0
