@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from llm_bench_fixtures.text import csv_text, encodable, printable, printable_lines, readable
+from llm_bench_fixtures.errors import LlmBenchError
+from llm_bench_fixtures.text import (
+    csv_text,
+    encodable,
+    harmless,
+    harmless_json,
+    harmless_text,
+    in_encoding,
+    printable,
+    printable_lines,
+    readable,
+    well_formed,
+)
 
 
 @pytest.mark.parametrize("text", ["", "plain", "µs ± 1 × – é 漢", "</script>"])
@@ -38,6 +52,7 @@ def test_what_a_terminal_obeys_is_replaced(text: str) -> None:
         ("a=b", "a=b"),
         ("", ""),
         ("\x1b[31m", "\ufffd[31m"),
+        ("::error::x", ": :error::x"),
     ],
 )
 def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
@@ -46,7 +61,7 @@ def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
 
 
 def test_what_stands_for_a_byte_that_is_no_text_is_replaced() -> None:
-    assert encodable("caf\udce9 → Straße 𝄞") == "caf? → Straße 𝄞"
+    assert encodable("caf\udce9 → Straße 𝄞") == "caf\ufffd → Straße 𝄞"
 
 
 def test_lines_stay_lines() -> None:
@@ -65,3 +80,56 @@ def test_what_turns_a_page_around_or_cannot_be_written_is_replaced(text: str) ->
     assert len(shown) == len(text)
     assert "\ufffd" in shown
     shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("::error::x", ": :error::x"),
+        ("\u3000::stop-commands::x", "\u3000: :stop-commands::x"),
+        ("a ##[error]x", "a ## [error]x"),
+        ("##vso[task.setvariable variable=a]b", "## vso[task.setvariable variable=a]b"),
+        ("###[group]x", "### [group]x"),
+        ("tests/test_a.py::test_b", "tests/test_a.py::test_b"),
+        ("## Heading", "## Heading"),
+        ("a\r::error::x", "a\ufffd::error::x"),
+    ],
+)
+def test_no_line_is_a_command_to_a_ci_runner(line: str, shown: str) -> None:
+    """And what is harmless already stays as it is."""
+    assert list(harmless([line])) == [shown]
+    assert list(harmless([shown])) == [shown]
+
+
+def test_a_text_of_several_lines_is_harmless_in_each() -> None:
+    assert harmless_text("a\n::b\n\tc\x07") == "a\n: :b\n    c\ufffd"
+
+
+def test_what_our_errors_quote_is_harmless() -> None:
+    assert str(LlmBenchError("no \x1b]52;c;aGk=\x07\n::error::x")) == "no \ufffd]52;c;aGk=\ufffd\n: :error::x"
+
+
+def test_printed_json_is_the_same_value() -> None:
+    value = {"a": "##[error]\x1b\u202e é"}
+    text = harmless_json(value)
+    assert "##" not in text
+    assert text.isascii()
+    assert json.loads(text) == value
+
+
+def test_a_surrogate_is_replaced_wherever_it_stands() -> None:
+    given = {"a\ud800": ["b\udfff", {"c": ("é", 1.0, None)}]}
+    assert well_formed(given) == {"a\ufffd": ["b\ufffd", {"c": ["é", 1.0, None]}]}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [
+        ("ascii", "a -> b +/- 1 x 2 - ? ?"),
+        ("cp1252", "a -> b ± 1 × 2 – ? ?"),
+        ("utf-8", "a → b ± 1 × 2 – 漢 ?"),
+        (None, "a → b ± 1 × 2 – 漢 \ud800"),
+    ],
+)
+def test_what_an_encoding_lacks_is_written_plainly(encoding: str | None, shown: str) -> None:
+    assert in_encoding("a → b ± 1 × 2 – 漢 \ud800", encoding) == shown

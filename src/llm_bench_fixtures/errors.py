@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from llm_bench_fixtures.text import harmless_text
+
 
 def first_line(text: object) -> str:
     """The first line of a message, which may have many."""
@@ -11,7 +13,10 @@ def first_line(text: object) -> str:
 
 
 class LlmBenchError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose. What it quotes may come from anybody."""
+
+    def __str__(self) -> str:
+        return harmless_text(super().__str__())
 
 
 class InvalidSetting(LlmBenchError, ValueError):

@@ -1,10 +1,17 @@
-"""Text from elsewhere, made fit to be shown: a saved run may come from anybody."""
+"""Text from elsewhere, made fit for where it goes: a model, a saved run or a message may come from anybody.
+
+What goes to a terminal or a log passes `harmless`, a table for spreadsheets `csv_text`, a page `readable`, JSON that is
+printed `harmless_json`; Markdown and LaTeX have escapes of their own, which begin with `printable`.
+"""
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 # Control and format characters move the cursor, change colours, set a terminal's title or turn text around; the
 # separators break lines; surrogates can't be encoded.
@@ -14,6 +21,17 @@ FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # What turns text around that stands beside it: marks, embeddings, overrides and isolates of Unicode's bidi algorithm.
 TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 INSTEAD = "\N{REPLACEMENT CHARACTER}"
+SURROGATE = re.compile("[\ud800-\udfff]")
+# Commands to CI runners: GitHub takes `::` where a line begins and `##[` anywhere, Azure `##vso[` and `##[`, TeamCity
+# `##teamcity[`.
+COMMAND_AT_START = re.compile(r"^(\s*):(?=:)")
+COMMAND = re.compile(r"##(?=\w*\[)")
+# What stands for our own signs where an encoding lacks them; for any other character it is "?".
+PLAIN = {
+    "→": "->", "–": "-", "—": "-", "×": "x", "±": "+/-", "µ": "u", "μ": "u", "≤": "<=", "≥": ">=", "…": "...",
+    "·": "|", "▴": "^", "▾": "v", "↵": "/", "\N{NO-BREAK SPACE}": " ", INSTEAD: "?",
+}  # fmt: skip
+PLAINLY = "llm-bench-plainly"  # the name of this handling of errors among Python's codecs
 
 
 def printable(text: str) -> str:
@@ -29,14 +47,34 @@ def printable_lines(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with a question mark for each surrogate: for each byte of a file's name that is no text. No JSON reader
+    """The text with a replacement for each surrogate: for each byte of a file's name that is no text. No JSON reader
     takes one, and no channel does."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    return text if text.isascii() else SURROGATE.sub(INSTEAD, text)
+
+
+def without_commands(line: str) -> str:
+    """The line, spaced so that no CI runner takes it, or a part of it, for a command."""
+    return COMMAND.sub("## ", COMMAND_AT_START.sub(r"\1: ", line))
+
+
+def harmless(lines: Iterable[str]) -> Iterator[str]:
+    """Lines without commands to a terminal or to a CI runner. To be applied last, as wrapping makes new lines."""
+    return (without_commands(printable(line)) for line in lines)
+
+
+def harmless_text(text: str) -> str:
+    """The same for a text of several lines, with spaces for tabs."""
+    return "\n".join(harmless(text.expandtabs(4).split("\n")))
+
+
+def harmless_json(value: object) -> str:
+    """JSON of several lines for a terminal: in ASCII, and without commands to a CI runner."""
+    return json.dumps(value, indent=1).replace("##", "#\\u0023")  # only strings hold it
 
 
 def csv_text(text: str) -> str:
-    """The text of a cell of CSV: without control characters, and with an apostrophe before what would be a formula."""
-    shown = printable(text)
+    """The text of a cell of CSV: harmless in a log, and with an apostrophe before what would be a formula."""
+    shown = without_commands(printable(text))
     return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown
 
 
@@ -54,7 +92,31 @@ def _is_readable(character: str) -> bool:
     return character not in TURNING and unicodedata.category(character) not in UNPRINTABLE - {"Cf"}
 
 
-def harmless(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without commands to a terminal or to a CI runner, which takes `::` at the start or `##[` for a command."""
-    for line in lines:
-        yield re.sub(r"^(\s*):(?=:)", r"\1: ", printable(line)).replace("##[", "## [")
+def well_formed(value: Any) -> Any:
+    """The value, of dicts, lists and plain values, with every text in it made encodable."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {well_formed(name): well_formed(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [one if isinstance(one, float) else well_formed(one) for one in value]
+    return value
+
+
+def in_encoding(text: str, encoding: str | None) -> str:
+    """The text as a stream of that encoding can show it. None: of a stream that takes any text."""
+    if encoding is None or text.isascii():
+        return text
+    return text.encode(encoding, plainly()).decode(encoding)
+
+
+def plainly() -> str:
+    """The name of the codecs' handling of errors that writes plainly what an encoding lacks."""
+    codecs.register_error(PLAINLY, _plainly)
+    return PLAINLY
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end

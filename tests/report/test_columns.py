@@ -32,6 +32,38 @@ def test_columns_are_given_up_but_nothing_is_cut_unasked() -> None:
     assert list(columns(table, 1, ("first", "last"))) == ["name", "----", "a", "bb"]
 
 
+def test_what_does_not_fit_stands_in_tables_below_each_other_and_no_number_is_cut() -> None:
+    table = Table(("name", "loss", "top-1", "what"), (("fp32", "0.1562", "0.99", "–"), ("bf16", "0.1563", "0.98", "x")))
+    numeric = Table(table.header, table.rows, frozenset({1, 2}))
+    assert list(columns(numeric, 17)) == [
+        "name    loss",
+        "------------",
+        "fp32  0.1562",
+        "bf16  0.1563",
+        "",
+        "name  top-1  what",
+        "-----------------",
+        "fp32   0.99  –",
+        "bf16   0.98  x",
+    ]
+
+
+def test_a_long_name_gives_way_to_a_number() -> None:
+    """The name has the eight cells that are left it at least, a remark what is left beside it."""
+    table = Table(
+        ("name", "loss", "note"), (("a-very-long-name", "0.156234", "no logits, so none"),), frozenset({1, 2})
+    )
+    assert list(columns(table, 18)) == [
+        "name          loss",
+        "------------------",
+        "a-very-…  0.156234",
+        "",
+        "name          note",
+        "------------------",
+        "a-very-…  no logi…",
+    ]
+
+
 def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
     """Each of 漢字 is as wide as two letters, an e and the accent after it as one, and a smile as two."""
     names = ("漢字", "e\u0301", "\N{GRINNING FACE}", "abcd")

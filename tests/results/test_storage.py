@@ -13,18 +13,16 @@ import pandas as pd
 import pytest
 from run_factory import FALLBACK, full_run, make_provenance, make_record, make_run, skipped_record
 
-from llm_bench_fixtures.errors import UnreadableResults, UnwritableFile
+from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.results.metrics import METRICS, registry
 from llm_bench_fixtures.results.record import Run, Status
 from llm_bench_fixtures.results.storage import (
     RESULTS_FILE,
-    append_text,
     read_results,
     read_run,
     run_to_json,
     write_run,
-    write_whole,
 )
 from llm_bench_fixtures.results.table import IDENTITY, run_table
 from llm_bench_fixtures.text import csv_text
@@ -229,27 +227,3 @@ def test_a_file_with_a_field_of_another_kind_is_refused(tmp_path: Path, fields: 
 
 def test_a_later_field_that_this_reader_does_not_know_is_passed_over(tmp_path: Path) -> None:
     assert read_run(changed(tmp_path, added_later=1)) == full_run()
-
-
-def test_nothing_that_lies_there_is_written_through(tmp_path: Path) -> None:
-    """A link where a half written file would be, in a folder that others write into, too."""
-    victim = tmp_path / "victim"
-    victim.write_text("mine", encoding="utf-8")
-    link = tmp_path / f"{RESULTS_FILE}.part"
-    link.symlink_to(victim)
-    path = written(make_run(), tmp_path)
-    assert not path.is_symlink()
-    assert victim.read_text(encoding="utf-8") == "mine"
-
-
-def test_text_is_added_to_what_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "summary.md"
-    append_text(path, "one\n")
-    append_text(path, "two\n")
-    assert path.read_text(encoding="utf-8") == "one\ntwo\n"
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    for write in (append_text, write_whole):
-        with pytest.raises(UnwritableFile, match=f"{tmp_path} can't be written"):
-            write(tmp_path, "text")

@@ -40,17 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.cli.console import say
-    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
+    from llm_bench_fixtures.cli.paired_run import check_files, make_plan, run_sides, write_json
     from llm_bench_fixtures.paired import resolution
     from llm_bench_fixtures.report.resolution import resolution_lines
 
+    path = arguments.json or resolution.default_file()
+    check_files(path)
     plan = make_plan(arguments, threshold=THRESHOLD, grows=False)
     result = run_sides(arguments.version, arguments.version, plan)
     found = resolution.resolutions(result)
     say(resolution_lines(found, result, shutil.get_terminal_size().columns))
     status = resolution.status_of(found, result)
     if status is ExitStatus.PASSED:
-        path = arguments.json or resolution.default_file()
-        write_json(resolution.resolutions_json(found, result), path)
-        say([f"kept in {path}"])
+        say([f"kept in {write_json(resolution.resolutions_json(found, result), path)}"])
     return status

@@ -1,30 +1,97 @@
-"""Writes to the terminal: the answer of a command to stdout, everything else to stderr."""
+"""Writes to the terminal: the answer of a command to stdout, everything else to stderr.
+
+Printing changes no exit status. What a stream's encoding lacks is written plainly; what a stream can't take at all (it
+is closed, or on a full disk) is lost, and stderr says so. Only where the output is data (`data_output`) is that an
+error.
+"""
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
+from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.report.comparison import GateReport, gate_lines, gate_markdown
-from llm_bench_fixtures.results.storage import append_text
-from llm_bench_fixtures.text import harmless
+from llm_bench_fixtures.text import harmless, plainly
+from llm_bench_fixtures.writing import append_text
 
 SHOW_AFTER_S = 2.0
 
 
+@contextmanager
+def printing() -> Iterator[None]:
+    """Have stdout and stderr take any text within, and flush them at the end."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
+            stream.reconfigure(errors=plainly())
+    try:
+        yield
+    finally:
+        _write(sys.stdout, "")
+        _write(sys.stderr, "")
+
+
 def say(lines: Iterable[str]) -> None:
     """Write the lines to stdout, made harmless for a terminal and for a forge's log."""
-    for line in harmless(lines):
-        sys.stdout.write(line + "\n")
+    _write(sys.stdout, "".join(f"{line}\n" for line in harmless(lines)))
 
 
 def warn(text: str) -> None:
     """Write the text to stderr, made harmless likewise."""
-    for line in harmless([text]):
-        sys.stderr.write(line + "\n")
+    _write(sys.stderr, "".join(f"{line}\n" for line in harmless(text.split("\n"))))
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    """stream: None where it was closed before this program began."""
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError) as error:  # ValueError: it is closed
+        _give_up(stream)
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):  # who read it has enough, as `head` does
+            warn(f"llm-bench: the output can't be written: {getattr(error, 'strerror', None) or error}")
+
+
+def _give_up(stream: TextIO) -> None:
+    """Let what is still in the stream, and what follows, go nowhere: Python would fail with it at its end."""
+    with suppress(OSError, ValueError):
+        number = stream.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
+@contextmanager
+def data_output() -> Iterator[TextIO]:
+    """stdout, for data that is of use only if it is whole. Raises UnwritableFile, and BrokenPipeError where whoever
+    read it has enough."""
+    if sys.stdout is None or sys.stdout.closed:
+        raise UnwritableFile("standard output can't be written: it is closed")
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except LlmBenchError:
+        raise
+    except BrokenPipeError:
+        _give_up(sys.stdout)
+        raise
+    except OSError as error:
+        _give_up(sys.stdout)
+        raise UnwritableFile(f"standard output can't be written: {error.strerror or error}") from error
+
+
+def is_terminal() -> bool:
+    """Whether people read stdout as it is written."""
+    return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
 
 
 def show_report(report: GateReport, summary: Path | None) -> None:

@@ -10,20 +10,20 @@ In CSV, an apostrophe stands before a text that a spreadsheet would take for a f
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.cli.arguments import add_storage, working_folder
-from llm_bench_fixtures.cli.console import counted, tell_passed_over
+from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
 from llm_bench_fixtures.history.storage import find_storage, run_files
 from llm_bench_fixtures.history.tidy import tidy_tables
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.writing import check_writable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,12 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     kind = _format(arguments.format, arguments.output)
+    if arguments.output is not None:
+        check_writable(arguments.output)
     storage = find_storage(arguments.storage, working_folder())
     files = counted(run_files(storage), "exporting")
     tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
     tables = _with_each(tables, arguments.metric)
     if arguments.output is None:
-        write_csv(tables, sys.stdout)
+        with data_output() as output:
+            write_csv(tables, output)
     else:
         write_export(tables, kind, arguments.output)
     return 0

@@ -9,19 +9,19 @@ The name in the first column names the run in every other command.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llm_bench_fixtures.cli.arguments import add_storage, working_folder
-from llm_bench_fixtures.cli.console import counted, say
+from llm_bench_fixtures.cli.console import counted, data_output, is_terminal, say
 from llm_bench_fixtures.history.headings import Heading, Unreadable, headings, oldest_first
 from llm_bench_fixtures.history.storage import find_storage, run_files
 from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.history import DISPENSABLE, history_json, history_table
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.text import harmless_json
 
 HELP = "list the saved runs"
 
@@ -38,14 +38,15 @@ def run(arguments: argparse.Namespace) -> int:
     found = oldest_first(headings(counted(run_files(storage), "reading"), unreadable.append))
     most = arguments.limit if arguments.limit > 0 else len(found)
     if arguments.json:
-        sys.stdout.write(json.dumps(history_json(found[-most:], unreadable, storage), indent=1) + "\n")
+        with data_output() as output:
+            output.write(harmless_json(history_json(found[-most:], unreadable, storage)) + "\n")
     else:
         say(_lines(found, most, unreadable, storage))
     return 0
 
 
 def _lines(found: Sequence[Heading], most: int, unreadable: Sequence[Unreadable], storage: Path) -> Iterator[str]:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    width = shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
     if found:
         yield from columns(history_table(found, storage, most), width, DISPENSABLE)
     yield ""

@@ -6,16 +6,15 @@ Each command is a module of this package with a `HELP`, an `add_arguments` and a
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
 from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, pair, trend
+from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.text import harmless
 
 COMMANDS: Mapping[str, ModuleType] = {
     "compare": compare,
@@ -38,25 +37,28 @@ class _Parser(argparse.ArgumentParser):
     """Ends with exit status 4 for arguments that can't be used, as pytest does; argparse's own 2 says interrupted."""
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(ExitStatus.USAGE, f"{self.prog}: error: {message}\n")
+        warn(f"{self.format_usage()}{self.prog}: error: {message}")
+        self.exit(ExitStatus.USAGE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. An error of ours becomes one message on stderr."""
-    own, passed_on = _split(sys.argv[1:] if arguments is None else arguments)
-    chosen = _parser().parse_args(own, argparse.Namespace(passed_on=passed_on))
+    with printing():
+        own, passed_on = _split(sys.argv[1:] if arguments is None else arguments)
+        chosen = _parser().parse_args(own, argparse.Namespace(passed_on=passed_on))
+        return _run(chosen)
+
+
+def _run(chosen: argparse.Namespace) -> int:
     try:
         status: int = COMMANDS[chosen.command].run(chosen)
-        sys.stdout.flush()
     except LlmBenchError as error:
-        print(*harmless(f"llm-bench {chosen.command}: {error}".split("\n")), sep="\n", file=sys.stderr)  # noqa: T201  # a command line speaks
+        warn(f"llm-bench {chosen.command}: {error}")
         return ExitStatus.USAGE
     except KeyboardInterrupt:
-        print(f"llm-bench {chosen.command}: interrupted", file=sys.stderr)  # noqa: T201
+        warn(f"llm-bench {chosen.command}: interrupted")
         return ExitStatus.INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has enough of it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at its end
+    except BrokenPipeError:  # whoever read our data has enough of it, as `head` does
         return EXIT_BROKEN_PIPE
     return status
 

@@ -71,12 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.cli.console import say, warn
-    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
+    from llm_bench_fixtures.cli.paired_run import check_files, make_plan, run_sides, write_json
     from llm_bench_fixtures.paired import resolution
     from llm_bench_fixtures.report import paired as presentation
     from llm_bench_fixtures.report.resolution import resolution_warning
-    from llm_bench_fixtures.results.storage import append_text
+    from llm_bench_fixtures.writing import append_text
 
+    check_files(arguments.json, arguments.summary)
     coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
     if coarse is not None:
         warn(resolution_warning(coarse, arguments.threshold, arguments.pairs))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from llm_bench_fixtures.cli.arguments import checked, working_folder
+from llm_bench_fixtures.cli.console import warn
 from llm_bench_fixtures.errors import PlatformUnsupported
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
@@ -26,7 +27,7 @@ from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.processes.affinity import choose_lanes
 from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
-from llm_bench_fixtures.results.storage import write_whole
+from llm_bench_fixtures.writing import check_writable, write_or_keep
 
 PAIRS = 8
 TIMEOUT_S = 300.0
@@ -149,6 +150,17 @@ def terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def write_json(data: Any, path: Path) -> None:
-    """Raises UnwritableFile."""
-    write_whole(path, json.dumps(data, allow_nan=False) + "\n")
+def check_files(*paths: Path | None) -> None:
+    """Raise UnwritableFile for one that can't be written once the pairs are measured."""
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
+def write_json(data: Any, path: Path) -> Path:
+    """Returns the file that was written: another one, of which stderr tells, where `path` can't be. Raises
+    UnwritableFile."""
+    written = write_or_keep(path, json.dumps(data, allow_nan=False) + "\n")
+    if written != path:
+        warn(f"{path} can't be written; its content is in {written}")
+    return written

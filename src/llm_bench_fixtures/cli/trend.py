@@ -23,7 +23,7 @@ from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter
 from llm_bench_fixtures.options.parsers import parse_names
 from llm_bench_fixtures.report.trend import Wording, build_page, render_trend, trend_lines
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.storage import write_whole
+from llm_bench_fixtures.writing import check_writable, write_whole
 
 HELP = "draw how the numbers changed from run to run"
 
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_writable(arguments.output)
     storage = find_storage(arguments.storage, working_folder())
     metrics = tuple(dict.fromkeys(arguments.metric))
     chosen = TrendFilter(metrics, arguments.test, arguments.variant, arguments.branch)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.history.saved import EXTRA, Blessing, JudgedRun, read_saved_run
-from llm_bench_fixtures.results.storage import decode, read_bytes, replacing
+from llm_bench_fixtures.results.storage import decode, read_bytes
+from llm_bench_fixtures.writing import write_whole
 
 
 def bless(path: Path, reason: str) -> JudgedRun:
     """Write into the file that its run is a baseline, and why. Returns the run as it was before.
 
-    The file is replaced whole or not at all. Raises InvalidSetting where there is no reason, UnreadableResults and
-    UnwritableFile.
+    The file is replaced whole or not at all, and keeps its mode. Raises InvalidSetting where there is no reason,
+    UnreadableResults and UnwritableFile.
     """
     if not reason.strip():
         raise InvalidSetting("a run is blessed for a reason: say which")
@@ -24,6 +25,5 @@ def bless(path: Path, reason: str) -> JudgedRun:
     data = decode(read_bytes(path), dict, path)
     blessing = Blessing(reason.strip(), datetime.now(UTC).isoformat(timespec="seconds"))
     data.get(EXTRA, data)["blessing"] = asdict(blessing)
-    with replacing(path) as scratch:
-        scratch.write_text(json.dumps(data, indent=4), encoding="utf-8")
+    write_whole(path, json.dumps(data, indent=4))
     return run

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from llm_bench_fixtures.errors import MissingLibrary
 from llm_bench_fixtures.history.tidy import TEXT_COLUMNS
-from llm_bench_fixtures.results.storage import replacing
 from llm_bench_fixtures.results.table import for_csv
+from llm_bench_fixtures.writing import replacing
 
 if TYPE_CHECKING:
     import pandas as pd

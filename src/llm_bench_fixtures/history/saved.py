@@ -38,6 +38,7 @@ from llm_bench_fixtures.results.storage import (
     run_to_json,
 )
 from llm_bench_fixtures.results.table import metric_values
+from llm_bench_fixtures.text import well_formed
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
@@ -164,6 +165,7 @@ def to_stored(output_json: dict[str, Any], run: Run) -> None:
             kept = record if keeps_raw else {name: value for name, value in record.items() if name not in RAW}
             benchmark["extra_info"] = {**benchmark["extra_info"], EXTRA: kept}
     output_json[EXTRA] = {**run_to_json(replace(run, records=())), "records": list(rest.values())}
+    output_json["benchmarks"] = well_formed(output_json["benchmarks"])  # the tests' names and parameters
 
 
 class _Unread(msgspec.Struct, gc=False):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
-from llm_bench_fixtures.text import printable
+from llm_bench_fixtures.text import in_encoding, printable, without_commands
 
 ERASE = "\r\x1b[K"
 
@@ -36,5 +37,6 @@ class Display:
             self._write(ERASE)
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        with suppress(OSError, ValueError):  # a terminal that is gone, or a full disk, ends no measurement
+            self._stream.write(in_encoding(without_commands(text), self._stream.encoding))
+            self._stream.flush()

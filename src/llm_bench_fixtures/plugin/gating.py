@@ -123,7 +123,7 @@ def finish_gate(session: pytest.Session) -> None:
     """
     from llm_bench_fixtures.gate.decision import nothing_measured
     from llm_bench_fixtures.report.comparison import gate_markdown, gate_report
-    from llm_bench_fixtures.results.storage import append_text
+    from llm_bench_fixtures.writing import append_text
 
     config = session.config
     decision = config.stash.get(DECISION, None)

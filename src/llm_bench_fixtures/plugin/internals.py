@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.text import harmless_text
+
 if TYPE_CHECKING:
     from _pytest.junitxml import LogXML
     from _pytest.terminal import TerminalReporter
@@ -63,6 +65,27 @@ def measured_commit(config: pytest.Config) -> Commit:
 def terminal_width(reporter: TerminalReporter) -> int:
     """Columns of the terminal that pytest writes to."""
     return reporter._tw.fullwidth
+
+
+def terminal_encoding(reporter: TerminalReporter) -> str | None:
+    """Of the stream that pytest writes to; None where it takes any text."""
+    encoding: str | None = getattr(reporter._tw._file, "encoding", None)
+    return encoding
+
+
+def make_harmless(report: pytest.TestReport) -> None:
+    """Take commands to a terminal or a CI runner out of what pytest shows of a test: its failure and its output."""
+    shown: Any = report.longrepr
+    if isinstance(shown, str):
+        report.longrepr = harmless_text(shown)
+    elif isinstance(shown, tuple):  # a skip: file, line, reason
+        report.longrepr = (*shown[:2], harmless_text(shown[2]))
+    for traceback, crash, _ in getattr(shown, "chain", ()):
+        if crash is not None:
+            crash.message = harmless_text(crash.message)
+        for entry in traceback.reprentries:
+            entry.lines = [harmless_text(line) for line in entry.lines]
+    report.sections = [(name, harmless_text(content)) for name, content in report.sections]
 
 
 def coloured(reporter: TerminalReporter, text: str, colour: str) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.plugin.items import arrange, variant_of
 from llm_bench_fixtures.plugin.stash import bench_session, selected_variants
+from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
     import pytest
@@ -29,4 +31,4 @@ def plan_and_arrange(session: pytest.Session) -> None:
     arrange(session.items, [variant.id for variant in selected], lineup.place)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
-        reporter.write_line(f"llm-bench: {lineup.describe()}")
+        tell(reporter, harmless([f"llm-bench: {lineup.describe()}"]))

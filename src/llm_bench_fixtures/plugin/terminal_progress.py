@@ -1,13 +1,28 @@
-"""Shows long activities in pytest's terminal, around its capturing of output."""
+"""Writes to pytest's terminal: lines, and long activities around its capturing of output."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.plugin.internals import uncaptured
+from llm_bench_fixtures.plugin.internals import terminal_encoding, uncaptured
 from llm_bench_fixtures.progress import ProgressDisplay
+from llm_bench_fixtures.text import harmless_text, in_encoding
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+
+def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
+    """Write the lines, which are harmless already, as far as the terminal can show them. One that is gone, or a full
+    disk, is no failure of the run."""
+    encoding = terminal_encoding(reporter)
+    for line in lines:
+        with suppress(OSError, ValueError):
+            reporter.write_line(in_encoding(line, encoding))
 
 
 class TerminalProgress(ProgressDisplay):
@@ -25,7 +40,8 @@ class TerminalProgress(ProgressDisplay):
     def running(self, text: str, elapsed_s: float) -> None:
         if self._silent:
             return
-        with uncaptured(self._config):
+        text = self._shown(text)
+        with suppress(OSError, ValueError), uncaptured(self._config):
             if text not in self._begun:
                 self._reporter.ensure_newline()
                 self._begun.add(text)
@@ -37,10 +53,14 @@ class TerminalProgress(ProgressDisplay):
     def finished(self, text: str, elapsed_s: float) -> None:
         if self._silent:
             return
-        with uncaptured(self._config):
+        text = self._shown(text)
+        with suppress(OSError, ValueError), uncaptured(self._config):
             if self._reporter.isatty:
                 self._reporter.rewrite(f"  {text}: {elapsed_s:.1f} s", erase=True)
                 self._reporter.write_line("")
             else:
                 self._reporter.write_line(f"  {text}: {elapsed_s:.1f} s")
         self._begun.discard(text)
+
+    def _shown(self, text: str) -> str:
+        return in_encoding(harmless_text(text), terminal_encoding(self._reporter))

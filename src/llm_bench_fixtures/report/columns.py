@@ -11,6 +11,9 @@ from llm_bench_fixtures.report.document import Table, Tone
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.text import printable
 
+GAP = 2  # cells between two columns
+LEAST_TEXT = 8  # cells to which a column of texts may be cut
+
 Paint = Callable[[str, Tone], str]
 """Gives a cell the colour of its tone."""
 
@@ -27,9 +30,12 @@ def columns(table: Table, width: int = 0, dispensable: Sequence[str] = (), paint
     """The lines of a table: the columns that have a value, with a rule below the header.
 
     If the table is wider than `width` character cells, the columns of `dispensable` are left out, in that order. If the
-    other columns don't fit either, the lines are wider than `width`.
+    other columns don't fit either, they stand in several tables below each other, each with the first column. Texts
+    in a column that is too wide even so are cut, with an ellipsis; a number never is. width: 0 is without limit.
     """
-    yield from _lines(table, _fitting(table, width, dispensable), paint)
+    for index, part in enumerate(_parts(table, _fitting(table, width, dispensable), width)):
+        yield from [""] * (index > 0)
+        yield from _lines(table, part, paint)
 
 
 def fitting(table: Table, width: int, dispensable: Sequence[str] = ()) -> tuple[str, ...]:
@@ -45,6 +51,30 @@ def _fitting(table: Table, width: int, dispensable: Sequence[str]) -> dict[str, 
             break
         widths.pop(dropped, None)
     return widths
+
+
+def _parts(table: Table, widths: Mapping[str, int], width: int) -> Iterator[dict[str, int]]:
+    """The columns in as many tables as it takes, each with the first column."""
+    if not width or _total(widths) <= width:
+        yield dict(widths)
+        return
+    (first, wide), *others = widths.items()
+    least = max((_least(table, name) for name, _ in others), default=0)
+    part = {first: min(wide, max(LEAST_TEXT, width - GAP - least))}
+    room = width - GAP - part[first]
+    for name, one in others:
+        shown = min(one, max(room, _least(table, name)))
+        if len(part) > 1 and _total({**part, name: shown}) > width:
+            yield part
+            part = {first: part[first]}
+        part[name] = shown
+    yield part
+
+
+def _least(table: Table, name: str) -> int:
+    """The width of the widest cell that may not be cut, as it begins with a figure."""
+    figures = [cell for cell in _column(table, name)[1:] if cell.lstrip("+-<~ ")[:1].isdigit()]
+    return max(map(width_of, figures), default=0) if table.header.index(name) in table.numeric else 0
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str = "", *, break_words: bool = True) -> list[str]:
@@ -89,15 +119,20 @@ def _has_values(table: Table, name: str) -> bool:
 def _column(table: Table, name: str) -> list[str]:
     """The header and the cells below it, with a replacement for each character that would move the cursor."""
     index = table.header.index(name)
-    return [name, *(printable(row[index]) for row in table.rows)]
+    return [printable(name), *(printable(row[index]) for row in table.rows)]
 
 
 def _cells(table: Table, name: str, width: int, paint: Paint) -> list[str]:
     index = table.header.index(name)
-    aligned = [(rjust if index in table.numeric else ljust)(cell, width) for cell in _column(table, name)]
+    cells = [_cut(cell, width) for cell in _column(table, name)]
+    aligned = [(rjust if index in table.numeric else ljust)(cell, width) for cell in cells]
     tones = [None, *(table.tones.get((row, index)) for row in range(len(table.rows)))]
     return [paint(cell, tone) if tone else cell for cell, tone in zip(aligned, tones, strict=True)]
 
 
+def _cut(text: str, width: int) -> str:
+    return text if width_of(text) <= width else f"{clip(text, 0, width - 1)}…"
+
+
 def _total(widths: Mapping[str, int]) -> int:
-    return sum(widths.values()) + 2 * (len(widths) - 1)
+    return sum(widths.values()) + GAP * (len(widths) - 1)

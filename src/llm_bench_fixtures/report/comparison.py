@@ -25,7 +25,7 @@ from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, with_unit
 from llm_bench_fixtures.results.metrics import Force, Kind
-from llm_bench_fixtures.text import harmless, printable
+from llm_bench_fixtures.text import harmless, printable, without_commands
 
 MOST_ROWS = 30  # of one list
 MOST_ADVISORY = 5
@@ -223,7 +223,7 @@ def github_annotations(decision: Decision) -> Iterator[str]:
     title = _property(f"llm-gate: {decision.status.words}")
     for subject, message in failures(decision):
         file = f"file={_property(subject.partition('::')[0])}," if "::" in subject else ""
-        yield f"::error {file}title={title}::{_data(printable(f'{subject}: {message}'))}"
+        yield f"::error {file}title={title}::{_data(f'{subject}: {message}')}"
 
 
 def failures(decision: Decision) -> Iterator[tuple[str, str]]:
@@ -245,7 +245,7 @@ def regressions(comparison: Comparison, force: Force = Force.BLOCKING) -> dict[s
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return without_commands(printable(text)).replace("%", "%25")
 
 
 def _property(text: str) -> str:

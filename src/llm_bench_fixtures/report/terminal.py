@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from wcwidth import clip
-
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
@@ -65,7 +63,7 @@ def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
     dispensable = _dispensable(table.header)
     shown = fitting(table, width, dispensable)
     if table.rows:
-        yield from (clip(line, 0, width) for line in columns(table, width, dispensable, paint))
+        yield from columns(table, width, dispensable, paint)
     below = [variant for variant in variants if not variant.label or LABEL not in shown]
     yield from _paragraphs((f"{one.id}: {what_ran(findings, one)}" for one in below), width, indent="  ")
     if any(name.startswith(BATCHED) for name in shown):

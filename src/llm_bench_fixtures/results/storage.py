@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -14,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, UnwritableFile
+from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
 from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.plausible import MOST_BYTES, faults_of_metrics, faults_of_record, faults_of_run
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
-from llm_bench_fixtures.text import encodable
+from llm_bench_fixtures.text import well_formed
+from llm_bench_fixtures.writing import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +32,7 @@ SCHEMA = "llm-bench-fixtures/run"
 
 def record_to_json(record: Record, variant: VariantResult | None) -> Json:
     """The record, with its metrics computed for readers that don't have this package."""
-    return {**to_json(record), "metrics": encodable_json(metric_values(record, variant))}
+    return {**to_json(record), "metrics": well_formed(metric_values(record, variant))}
 
 
 def run_to_json(run: Run) -> Json:
@@ -47,20 +46,10 @@ def run_to_json(run: Run) -> Json:
 
 
 def to_json(value: object) -> Json:
-    """A dataclass or Struct by the names that its fields have in a file."""
-    fields: Json = encodable_json(msgspec.to_builtins(value, enc_hook=_plain))
+    """A dataclass or Struct by the names that its fields have in a file. Surrogates, which no reader takes, are
+    replaced."""
+    fields: Json = well_formed(msgspec.to_builtins(value, enc_hook=_plain))
     return fields
-
-
-def encodable_json(value: Any) -> Any:
-    """The value with every text in it made encodable."""
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {encodable(name): encodable_json(child) for name, child in value.items()}
-    if isinstance(value, (list, tuple)) and value and not isinstance(value[0], float):  # times are many, and no text
-        return [encodable_json(child) for child in value]
-    return value
 
 
 def _plain(value: object) -> float:
@@ -70,49 +59,9 @@ def _plain(value: object) -> float:
     raise NotImplementedError(f"{type(value).__name__}: no value of this type can be written as JSON")
 
 
-def write_run(run: Run, path: Path) -> None:
+def write_run(run: Run, path: Path, *, follows: bool = True) -> None:
     """Write the run whole. Raises UnwritableFile, and ValueError for a NaN or an infinity in it."""
-    write_whole(path, json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write the file in one step, so that a reader never sees half of it. Raises UnwritableFile."""
-    with replacing(path) as scratch:
-        scratch.write_text(text, encoding="utf-8", errors="replace")  # the name of a file may be no text at all
-
-
-def append_text(path: Path, text: str) -> None:
-    """Add to the file, because others write to a CI step's summary too. Raises UnwritableFile."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yields the path of an empty file beside `path`, which takes the place of `path` after the block.
-
-    Where the block raises, `path` stays as it was. The file's name is random, so that no link that others made and no
-    rest of an earlier file lies there. Raises UnwritableFile.
-    """
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.open("x").close()
-        yield scratch
-        scratch.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        with suppress(OSError):  # it has taken its place, or was never there
-            scratch.unlink()
-
-
-def _unwritable(path: Path, error: OSError) -> UnwritableFile:
-    return UnwritableFile(f"{path} can't be written: {error.strerror or error}")
+    write_whole(path, json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n", follows=follows)
 
 
 def read_run(path: str | Path) -> Run:

@@ -1,0 +1,200 @@
+"""The one way to write a file for a user: whole or not at all, with the mode that it had, and nothing beside it.
+
+A regular file is replaced in one step. To a device or a pipe is written, since to replace it would remove it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from llm_bench_fixtures.errors import UnwritableFile
+
+LEAST_FREE_BYTES = 20_000_000  # more than a report takes
+OPEN_ALREADY = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")  # names of files that somebody else has open
+PRIVATE, USUAL = 0o600, 0o666  # modes; of the second the umask takes its part
+
+
+def write_whole(path: Path, text: str, *, follows: bool = True) -> None:
+    """Write the file as `replacing` does, in UTF-8. Raises UnwritableFile."""
+    with replacing(path, follows=follows) as scratch:
+        scratch.write_bytes(text.encode(errors="replace"))  # the name of a file may be no text at all
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add to the file, because others write to a CI step's summary too. Raises UnwritableFile."""
+    try:
+        _is_stream(path)  # refuses a disk
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except UnwritableFile:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def write_or_keep(path: Path, text: str) -> Path:
+    """Write the file; where that can't be done, a new one in a folder for temporary files. Returns which was written.
+
+    Raises UnwritableFile where neither can be.
+    """
+    try:
+        write_whole(path, text)
+    except UnwritableFile:
+        kept = new_folder() / path.name
+        write_whole(kept, text)
+        return kept
+    return path
+
+
+def new_folder() -> Path:
+    """A new folder among the temporary ones, which nobody removes. Raises UnwritableFile."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="llm-bench-"))
+    except OSError as error:
+        raise unwritable(Path(tempfile.gettempprefix()), error) from error
+
+
+@contextmanager
+def replacing(path: Path, *, follows: bool = True) -> Iterator[Path]:
+    """Yields the path of an empty file, whose content is that of `path` after the block.
+
+    Where the block raises, `path` stays as it was. follows: where `path` is a link, write the file that it leads to;
+    otherwise the link itself is replaced. Raises UnwritableFile.
+    """
+    try:
+        with _receiver(path, follows=follows) as scratch:
+            yield scratch
+    except UnwritableFile:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+@contextmanager
+def _receiver(path: Path, *, follows: bool) -> Iterator[Path]:
+    if follows and _is_stream(path):
+        with _poured_into(path) as scratch:
+            yield scratch
+    else:
+        with _moved_to(path.resolve() if follows and path.is_symlink() else path) as scratch:
+            yield scratch
+
+
+@contextmanager
+def _poured_into(stream: Path) -> Iterator[Path]:
+    """Yields a file of its own, whose content is written to the device or the pipe after the block."""
+    with tempfile.TemporaryDirectory(prefix="llm-bench-") as folder:
+        scratch = Path(folder) / "content"
+        scratch.touch()
+        yield scratch
+        with scratch.open("rb") as content, stream.open("ab") as output:
+            shutil.copyfileobj(content, output)
+
+
+@contextmanager
+def _moved_to(path: Path) -> Iterator[Path]:
+    """Yields a file beside `path`, which takes its place after the block.
+
+    Its name is random, so that no link that others made and no rest of an earlier file lies there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = _stat(path, follows=False)
+    _check_may_be_replaced(path, before)
+    scratch = path.with_name(f".llm-bench-{secrets.token_hex(8)}.part")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        os.close(os.open(scratch, flags, USUAL if before is None else PRIVATE))
+        if before is not None and stat.S_ISREG(before.st_mode):
+            _take_after(scratch, before)
+        yield scratch
+        scratch.replace(path)
+    finally:
+        with suppress(OSError):  # it has taken its place, or was never there
+            scratch.unlink()
+
+
+def _take_after(scratch: Path, before: os.stat_result) -> None:
+    """Give the file the owner, as far as may be, and the mode of the one that it will replace."""
+    if hasattr(os, "chown") and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):
+            os.chown(scratch, before.st_uid, before.st_gid)
+    scratch.chmod(stat.S_IMODE(before.st_mode))
+
+
+def _check_may_be_replaced(path: Path, found: os.stat_result | None) -> None:
+    """Raises OSError for a folder, and for a file that is protected from writing."""
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise _error(errno.EISDIR)
+    if found is not None and stat.S_ISREG(found.st_mode) and not os.access(path, os.W_OK):
+        raise _error(errno.EACCES)
+
+
+def check_writable(path: Path) -> None:
+    """Raise UnwritableFile where no file of that path can be written, as far as that is known without writing it."""
+    try:
+        if _is_stream(path):
+            if not os.access(path, os.W_OK):
+                raise _error(errno.EACCES)
+        else:
+            target = path.resolve()
+            _check_may_be_replaced(target, _stat(target))
+            check_folder(target.parent)
+    except UnwritableFile:
+        raise
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise unwritable(path, error) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Raise UnwritableFile unless files can be made in the folder, or in the nearest one above it that exists."""
+    try:
+        there = next(one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one))
+        if not there.is_dir():
+            raise OSError(errno.ENOTDIR, f"{there} is no folder")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, f"nothing can be written in {there}")
+        free = shutil.disk_usage(there).free
+        if free < LEAST_FREE_BYTES:
+            least = f"less than {LEAST_FREE_BYTES / 1e6:.0f}"
+            raise OSError(errno.ENOSPC, f"{there} has {free / 1e6:.0f} MB left, {least}")
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def unwritable(path: Path, error: Exception) -> UnwritableFile:
+    """The error that names the file, and why it can't be written."""
+    return UnwritableFile(f"{path} can't be written: {getattr(error, 'strerror', None) or error}")
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether to write to what lies there: a device or a pipe, or a file that is open already.
+
+    Raises UnwritableFile for a disk and for a socket.
+    """
+    found = _stat(path)
+    if found is None or stat.S_ISDIR(found.st_mode):
+        return False
+    if stat.S_ISBLK(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+        raise UnwritableFile(f"{path} can't be written: it is a {'disk' if stat.S_ISBLK(found.st_mode) else 'socket'}")
+    return not stat.S_ISREG(found.st_mode) or str(path.absolute()).startswith(OPEN_ALREADY)
+
+
+def _stat(path: Path, *, follows: bool = True) -> os.stat_result | None:
+    """None where there is nothing, or a link to nothing."""
+    try:
+        return path.stat(follow_symlinks=follows)
+    except FileNotFoundError:
+        return None
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
