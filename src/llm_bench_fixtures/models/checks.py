@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import CandidateFailed, first_line
+from llm_bench_fixtures.models.trust import check_trusted, unusable
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
 
 
 def check_usable(source: ModelSource) -> None:
-    """Raise CandidateFailed unless tokenizer, config and weights can be read and fit each other."""
+    """Raise CandidateFailed unless tokenizer, config and weights can be read and fit each other; UntrustedCode where
+    its own code would have to run, and isn't allowed to."""
+    check_trusted(source.folder, source.trust_remote_code)
     try:
         config = source.load_config()
     except Exception as error:  # what transformers and remote code raise has no narrower base
-        raise CandidateFailed(f"no usable config: {first_line(error)}") from error
+        raise unusable("config", error) from error
     try:
         tokenizer = source.load_tokenizer()
     except Exception as error:  # tokenizers raises bare Exception
-        raise CandidateFailed(f"no usable tokenizer: {first_line(error)}") from error
+        raise unusable("tokenizer", error) from error
     if len(set(tokenizer("Once upon a time")["input_ids"])) < 2:  # transformers 5 makes an empty one from no files
         raise CandidateFailed("no usable tokenizer: it doesn't tell words apart; are its files in the folder?")
     rows = config.get_text_config().vocab_size
@@ -64,6 +67,8 @@ def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Non
         with torch.device("meta"):
             AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     except ValueError as error:
+        if "trust_remote_code" in str(error):
+            raise unusable("model", error) from error
         raise CandidateFailed(f"{config.model_type} is no causal language model: {first_line(error)}") from error
 
 

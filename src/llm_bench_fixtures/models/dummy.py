@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import CandidateFailed, first_line
 from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
 from llm_bench_fixtures.models.checks import check_architecture
 from llm_bench_fixtures.models.folders import download, model_folder
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.trust import check_trusted, unusable
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -47,10 +47,11 @@ def _dummy_config(name: str, settings: Settings) -> PretrainedConfig:
     else:
         known_folder = name == TINY or Path(name).expanduser().is_dir()
         folder = model_folder(name, settings) if known_folder else download(name, ("*.json",), settings, weights=False)
+        check_trusted(folder, settings.trust_remote_code)
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
         except Exception as error:  # what transformers and remote code raise has no narrower base
-            raise CandidateFailed(f"no usable config: {first_line(error)}") from error
+            raise unusable("config", error) from error
     check_architecture(config, settings.trust_remote_code)
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))

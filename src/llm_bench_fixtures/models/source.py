@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import IncompleteWeights
 from llm_bench_fixtures.models.artifacts import folder_digest
 from llm_bench_fixtures.models.checks import safetensors_files
+from llm_bench_fixtures.models.trust import check_trusted
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -77,10 +78,12 @@ class ModelSource:
     def load_model(self, **how: Any) -> PreTrainedModel:
         """The model in evaluation mode. Safetensors where there are any; a pickle only as weights.
 
-        Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers.
+        Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers, and
+        UntrustedCode.
         """
         from transformers import AutoModelForCausalLM
 
+        check_trusted(self.folder, self.trust_remote_code)
         model, info = AutoModelForCausalLM.from_pretrained(
             self.folder,
             trust_remote_code=self.trust_remote_code,

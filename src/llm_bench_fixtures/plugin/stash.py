@@ -59,7 +59,20 @@ def check_settings(config: pytest.Config) -> None:
         if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
             raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is gone: {advice}")
     if any_given(config):
-        settings_of(config)
+        _check_ini_file(config, settings_of(config))
+
+
+def _check_ini_file(config: pytest.Config, settings: Settings) -> None:
+    """UsageError where pytest took its ini file from a model's folder, as it does for `--llm-model FOLDER`: it looks
+    for one before any plugin can tell it what is an option's value."""
+    ini, here = config.inipath, config.invocation_params.dir
+    for name in settings.model:
+        folder = (here / name).resolve()
+        if ini is not None and ini.parent == folder and not here.resolve().is_relative_to(folder):
+            raise pytest.UsageError(
+                f"pytest has read {ini}, in the model's folder, as this project's own ini file, and has loaded what it "
+                f"names: write --llm-model={name}, with an equals sign"
+            )
 
 
 def any_given(config: pytest.Config) -> bool:
