@@ -6,16 +6,18 @@ A new fault is a new row. The rows that plant code prove with `run` that it woul
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from small_models import Payload, write_model
 
 from llm_bench_fixtures.errors import NoCandidateLoaded, UntrustedCode
@@ -281,3 +283,141 @@ def test_what_is_trusted_is_used(folder: Path, tmp_path: Path, monkeypatch: pyte
     own_code_for_a_known_model(folder)
     assert find(folder, trust_remote_code="yes").folder == folder
     assert trace_of(folder).exists()
+
+
+# Folders that hold no model, or none that can be measured
+
+
+def no_such_head(folder: Path) -> None:
+    change(folder, "config.json", n_head=0)
+
+
+def truncated(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def header_without_end(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes((2**60).to_bytes(8, "little") + b"{}")
+
+
+def half_of_its_shards(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    save_file(dict(list(weights.items())[:3]), folder / "model-00001-of-00002.safetensors", metadata={"format": "pt"})
+    shards = {name: f"model-0000{1 + (number > 2)}-of-00002.safetensors" for number, name in enumerate(weights)}
+    change(folder, "model.safetensors.index.json", weight_map=shards)
+
+
+def without_a_layer(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["transformer.h.0.mlp.c_fc.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def larger_than_memory(folder: Path) -> None:
+    """One file of a terabyte, all of it holes."""
+    size = 10**12
+    tensor = {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}
+    header = json.dumps({"transformer.wte.weight": tensor}).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + size)
+
+
+def fifo(name: str) -> Plant:
+    def plant(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return plant
+
+
+def write(name: str, text: str) -> Plant:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def shape(**values: object) -> Plant:
+    return lambda folder: change(folder, "config.json", **values)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A folder that can't be used."""
+
+    plant: Plant
+    reason: str
+    """What the reason begins with."""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+DUMMY = {"load_format": "dummy"}
+BROKEN: Mapping[str, Broken] = {
+    "no heads": Broken(no_such_head, "its config makes no model: ZeroDivisionError"),
+    "an unknown activation": Broken(shape(activation_function="swoosh"), "its config makes no model: KeyError"),
+    "heads that don't divide the width": Broken(shape(n_head=3), "its config makes no model: `embed_dim` must be"),
+    "a width beyond all numbers": Broken(shape(n_embd=2**62, n_head=1), "its config makes no model: "),
+    "layers without end": Broken(shape(n_layer=10**9), "its config asks for num_hidden_layers of 1,000,000,000, and"),
+    "an unknown architecture": Broken(shape(model_type="nothing", architectures=[]), "no usable config: "),
+    "a config that is a list": Broken(write("config.json", "[]"), "no usable config: "),
+    "a config that is no JSON": Broken(write("config.json", "{"), "no usable config: "),
+    "a config that is nested without end": Broken(write("config.json", "[" * 100_000), "RecursionError"),
+    "a tokenizer that is no JSON": Broken(write("tokenizer.json", "{"), "no usable tokenizer: "),
+    "weights that are cut": Broken(truncated, "model.safetensors is damaged: "),
+    "a header without end": Broken(header_without_end, "model.safetensors is damaged: "),
+    "shards that aren't there": Broken(half_of_its_shards, "model.safetensors.index.json names model-00002-of-00002"),
+    "weights without a layer": Broken(without_a_layer, "it can't be loaded: the model's files lack transformer.h.0."),
+    "weights larger than memory, in one file": Broken(larger_than_memory, "out of memory: it takes 1000.0 GB, and"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_a_candidate_that_fails_is_a_reason_and_the_next_is_tried(broken: Broken, folder: Path) -> None:
+    broken.plant(folder)
+    if broken.options:  # for which tiny is a shape too
+        with pytest.raises(NoCandidateLoaded) as caught:
+            find(folder, **broken.options)
+        reason = str(caught.value).split("\n")[1].removeprefix(f"  {folder}  ")
+    else:
+        source = find(folder, "tiny")
+        ((name, reason),) = source.passed_over
+        assert (source.name, name) == ("tiny", str(folder))
+    assert reason.startswith(broken.reason)
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("~nosuchuser/model", "~nosuchuser/model: no user of that name has a home folder here; give the whole path"),
+        ("./nowhere", "no such folder"),
+        ("no//hub//id", "neither a folder nor a hub id"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_a_reason(name: str, reason: str) -> None:
+    assert find(name, "tiny").passed_over == ((name, reason),)
+
+
+class PanicException(BaseException):
+    """Called as what a library in Rust raises."""
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError("too deep"), PanicException("index out of bounds")])
+def test_whatever_a_library_raises_is_a_reason(
+    error: BaseException, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("llm_bench_fixtures.models.candidates.model_folder", fail)
+    with pytest.raises(NoCandidateLoaded, match=rf"  {type(error).__name__}(: {error})?\n"):
+        find(folder)
+
+
+def test_an_interruption_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llm_bench_fixtures.models.candidates.model_folder", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        find(folder)

@@ -157,7 +157,7 @@ def test_a_candidate_of_several_that_the_memory_can_not_hold_is_not_tried(
     find: Find, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    with pytest.raises(NoCandidateLoaded, match=r"(?s)out of memory: .* GB of weights.*out of memory"):
+    with pytest.raises(NoCandidateLoaded, match=r"(?s)out of memory: it takes .* GB.*out of memory"):
         find(folder, "tiny")
 
 

@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from llm_bench_fixtures.errors import CandidateFailed, first_line
+from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
+from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.trust import check_trusted, unusable
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
     from llm_bench_fixtures.models.source import ModelSource
 
+T = TypeVar("T")
 
-def check_usable(source: ModelSource) -> None:
-    """Raise CandidateFailed unless tokenizer, config and weights can be read and fit each other; UntrustedCode where
-    its own code would have to run, and isn't allowed to."""
+
+def check_usable(source: ModelSource) -> Footprint:
+    """What the model takes, of a source whose tokenizer, config and weights can be read and fit each other.
+
+    Raises CandidateFailed; UntrustedCode where its own code would have to run, and isn't allowed to.
+    """
     check_trusted(source.folder, source.trust_remote_code)
+    config: PretrainedConfig = _loaded("config", source.load_config)
+    tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
+    _check_tokenizer(tokenizer, config.get_text_config().vocab_size)
+    if getattr(config, "quantization_config", None):
+        raise CandidateFailed("its weights are quantized already; give the model that they were made from")
+    footprint = check_architecture(config, source.trust_remote_code)
+    check_weights(source.folder)
+    return footprint
+
+
+def _loaded(what: str, load: Callable[[], T]) -> T:
     try:
-        config = source.load_config()
-    except Exception as error:  # what transformers and remote code raise has no narrower base
-        raise unusable("config", error) from error
-    try:
-        tokenizer = source.load_tokenizer()
-    except Exception as error:  # tokenizers raises bare Exception
-        raise unusable("tokenizer", error) from error
+        return load()
+    except Exception as error:  # what transformers, tokenizers and remote code raise has no narrower base
+        raise unusable(what, error) from error
+
+
+def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """rows: of the model's embedding."""
     if len(set(tokenizer("Once upon a time")["input_ids"])) < 2:  # transformers 5 makes an empty one from no files
         raise CandidateFailed("no usable tokenizer: it doesn't tell words apart; are its files in the folder?")
-    rows = config.get_text_config().vocab_size
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if largest >= rows:
         raise CandidateFailed(
@@ -37,10 +53,6 @@ def check_usable(source: ModelSource) -> None:
         )
     if tokenizer.pad_token_id is None:
         raise CandidateFailed("its tokenizer has no special token that could serve as padding")
-    if getattr(config, "quantization_config", None):
-        raise CandidateFailed("its weights are quantized already; give the model that they were made from")
-    check_architecture(config, source.trust_remote_code)
-    check_weights(source.folder)
 
 
 def check_loads(source: ModelSource) -> None:
@@ -51,25 +63,11 @@ def check_loads(source: ModelSource) -> None:
     needed = sum(path.stat().st_size for path in files)
     free = psutil.virtual_memory().available
     if needed > free:
-        raise CandidateFailed(f"out of memory: {needed / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB free")
+        raise CandidateFailed(f"out of memory: it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
     try:
         source.load_model(dtype="auto")
     except Exception as error:  # what transformers and remote code raise has no narrower base
-        raise CandidateFailed(f"it can't be loaded: {first_line(error)}") from error
-
-
-def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> None:
-    """Raise CandidateFailed for a model that can't continue text. Imports its code."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    try:
-        with torch.device("meta"):
-            AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    except ValueError as error:
-        if "trust_remote_code" in str(error):
-            raise unusable("model", error) from error
-        raise CandidateFailed(f"{config.model_type} is no causal language model: {first_line(error)}") from error
+        raise CandidateFailed(f"it can't be loaded: {reason_of(error)}") from error
 
 
 def safetensors_files(folder: Path) -> list[Path]:
@@ -89,7 +87,7 @@ def check_weights(folder: Path) -> None:
         raise CandidateFailed("no weights (model*.safetensors or pytorch_model*.bin) in its folder")
     for path in shards:
         try:
-            with safe_open(path, framework="pt"):
+            with safe_open(path, framework="np"):  # "pt" maps it writable, for which the system wants free memory
                 pass
         except (SafetensorError, OSError) as error:
             raise CandidateFailed(f"{path.name} is damaged: {first_line(error)}") from error

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.architecture import check_architecture
 from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
-from llm_bench_fixtures.models.checks import check_architecture
-from llm_bench_fixtures.models.folders import download, model_folder
+from llm_bench_fixtures.models.folders import download, local_folder, model_folder
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.trust import check_trusted, unusable
 
@@ -45,8 +45,8 @@ def _dummy_config(name: str, settings: Settings) -> PretrainedConfig:
     if name in PRESETS:
         config = PRESETS[name]()
     else:
-        known_folder = name == TINY or Path(name).expanduser().is_dir()
-        folder = model_folder(name, settings) if known_folder else download(name, ("*.json",), settings, weights=False)
+        is_local = name == TINY or local_folder(name) is not None
+        folder = model_folder(name, settings) if is_local else download(name, ("*.json",), settings, weights=False)
         check_trusted(folder, settings.trust_remote_code)
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)

@@ -107,6 +107,6 @@ def count_weights(folder: Path) -> int:
 
     count = 0
     for path in safetensors_files(folder):
-        with safe_open(path, framework="pt") as tensors:
+        with safe_open(path, framework="np") as tensors:
             count += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  # no dict
     return count

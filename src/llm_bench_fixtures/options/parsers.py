@@ -115,7 +115,13 @@ def members_of(known: Iterable[EnumT], kind: str, also: Iterable[str] = ()) -> C
 
 
 def parse_path(text: str) -> Path:
-    return Path(text).expanduser()
+    """A path, with ~ and ~USER for a home folder. Raises InvalidSetting where there is no such user, or no path."""
+    if not text:
+        raise InvalidSetting("expected a path")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # pathlib's
+        raise InvalidSetting(f"{text}: no user of that name has a home folder here; give the whole path") from None
 
 
 def parse_optional_path(text: str) -> Path | None:

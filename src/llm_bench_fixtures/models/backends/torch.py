@@ -32,7 +32,7 @@ def check(variant: Variant, device: Device) -> None:
 
 
 def prepare(request: LoadRequest) -> None:
-    from llm_bench_fixtures.models.checks import check_architecture
+    from llm_bench_fixtures.models.architecture import check_architecture
     from llm_bench_fixtures.models.trust import check_trusted
 
     check_trusted(request.source.folder, request.source.trust_remote_code)
