@@ -37,7 +37,11 @@ def stored_fields(kind: type[Any]) -> set[str]:
 
 
 STORED = (Run, Provenance, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)
-FIELDS = {name for stored in (*STORED, llm_bench_fixtures.ModelFacts) for name in stored_fields(stored)}
+FIELDS = {
+    name
+    for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource)
+    for name in stored_fields(stored)
+}
 VARIANTS = {variant.id for variant in CATALOGUE}
 MEASURED_BY_DOCS = {
     "answer_length",

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from small_models import Payload, write_model
 
-from llm_bench_fixtures.errors import NoCandidateLoaded, UntrustedCode
+from llm_bench_fixtures.errors import NoCandidateLoaded, OutOfMemory, UntrustedCode
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
@@ -362,12 +362,21 @@ BROKEN: Mapping[str, Broken] = {
     "a config that is a list": Broken(write("config.json", "[]"), "no usable config: "),
     "a config that is no JSON": Broken(write("config.json", "{"), "no usable config: "),
     "a config that is nested without end": Broken(write("config.json", "[" * 100_000), "RecursionError"),
+    "a config that is a pipe": Broken(fifo("config.json"), "config.json in its folder is no regular file"),
+    "weights that are a pipe": Broken(fifo("model.safetensors"), "model.safetensors in its folder is no regular file"),
     "a tokenizer that is no JSON": Broken(write("tokenizer.json", "{"), "no usable tokenizer: "),
     "weights that are cut": Broken(truncated, "model.safetensors is damaged: "),
     "a header without end": Broken(header_without_end, "model.safetensors is damaged: "),
     "shards that aren't there": Broken(half_of_its_shards, "model.safetensors.index.json names model-00002-of-00002"),
     "weights without a layer": Broken(without_a_layer, "it can't be loaded: the model's files lack transformer.h.0."),
     "weights larger than memory, in one file": Broken(larger_than_memory, "out of memory: it takes 1000.0 GB, and"),
+    "masks larger than memory": Broken(shape(n_positions=3_000_000), "out of memory: it takes 18000.0 GB, and"),
+    "dummy weights larger than memory": Broken(
+        shape(n_layer=4, n_embd=262_144, n_head=1), "out of memory: it takes 13", DUMMY
+    ),
+    "dummy masks larger than memory": Broken(
+        shape(n_positions=3_000_000), "out of memory: it takes 18000.1 GB, and", DUMMY
+    ),
 }
 
 
@@ -421,3 +430,10 @@ def test_an_interruption_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("llm_bench_fixtures.models.candidates.model_folder", interrupt)
     with pytest.raises(KeyboardInterrupt):
         find(folder)
+
+
+def test_masks_count_where_a_variant_is_loaded(folder: Path, make_request: MakeRequest) -> None:
+    """A single candidate isn't loaded before its variants are."""
+    change(folder, "config.json", n_positions=3_000_000)
+    with pytest.raises(OutOfMemory, match=r"^fp32: out of memory, 18000\.\d GB asked for and "):
+        load_variant(make_request("fp32", source=find(folder)))

@@ -41,6 +41,7 @@ def test_an_unknown_reference_is_refused_with_the_known_ones(own_suite: Bench) -
     ("args", "message"),
     [
         (("--llm-device", "tpu"), "--llm-device: unknown device 'tpu'. Known: auto, cpu, cuda, cuda:N, mps"),
+        (("--llm-model", ""), "--llm-model: expected at least one name"),
         (("--llm-rounds", "0"), "--llm-rounds: expected at least 1, got 0"),
         (("--llm-rounds", "many"), "--llm-rounds: expected a whole number, got 'many'"),
         (("--llm-new-tokens", "0"), "--llm-new-tokens: expected at least 1, got 0"),

@@ -32,7 +32,8 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
         try:
             with quiet_libraries():
                 source = _candidate(name, settings, store)
-                check_usable(source)
+                takes = check_usable(source)
+                source = replace(source, parameters=takes.weights, buffer_bytes=takes.buffer_bytes)
                 if len(settings.model) > 1:
                     check_loads(source)
             return replace(source, passed_over=tuple(failures))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.trust import check_trusted, unusable
+from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -24,6 +26,7 @@ def check_usable(source: ModelSource) -> Footprint:
 
     Raises CandidateFailed; UntrustedCode where its own code would have to run, and isn't allowed to.
     """
+    check_files(source.folder)
     check_trusted(source.folder, source.trust_remote_code)
     config: PretrainedConfig = _loaded("config", source.load_config)
     tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
@@ -57,17 +60,37 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
 
 def check_loads(source: ModelSource) -> None:
     """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
-    import psutil
-
     files = safetensors_files(source.folder) or source.folder.glob("pytorch_model*.bin")
-    needed = sum(path.stat().st_size for path in files)
-    free = psutil.virtual_memory().available
-    if needed > free:
-        raise CandidateFailed(f"out of memory: it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+    check_fits(sum(path.stat().st_size for path in files) + source.buffer_bytes)
     try:
         source.load_model(dtype="auto")
     except Exception as error:  # what transformers and remote code raise has no narrower base
         raise CandidateFailed(f"it can't be loaded: {reason_of(error)}") from error
+
+
+def check_fits(needed: int) -> None:
+    """Raise CandidateFailed for more bytes than memory has free."""
+    free = free_memory_bytes()
+    if needed > free:
+        raise CandidateFailed(f"out of memory: it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+
+
+def check_room(weight_bytes: int, buffer_bytes: int, folder: Path) -> None:
+    """Raise CandidateFailed where memory or the folder's disk has no room for weights that are to be made there."""
+    check_fits(weight_bytes + buffer_bytes)
+    free = shutil.disk_usage(folder).free
+    if weight_bytes > free:
+        raise CandidateFailed(
+            f"no room for {weight_bytes / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB are free where {folder} is; "
+            "--llm-cache-dir names another place"
+        )
+
+
+def check_files(folder: Path) -> None:
+    """Raise CandidateFailed for a folder with a pipe, a device or a socket in it, reading which may never end."""
+    for path in sorted(folder.iterdir()):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise CandidateFailed(f"{path.name} in its folder is no regular file")
 
 
 def safetensors_files(folder: Path) -> list[Path]:

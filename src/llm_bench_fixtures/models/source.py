@@ -40,6 +40,12 @@ class ModelSource:
     passed_over: tuple[tuple[str, str], ...] = ()
     """The candidates before it, each with the reason why it wasn't used."""
 
+    parameters: int = 0
+    """Weights that its architecture has; 0 where nobody has looked."""
+
+    buffer_bytes: int = 0
+    """Of the tables that its architecture makes beside the weights; 0 where nobody has looked."""
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all files of the folder, weights included."""
@@ -47,8 +53,9 @@ class ModelSource:
 
     @cached_property
     def weights(self) -> int:
-        """Number of weights in the safetensors files, read from their headers; else a quarter of all files' bytes."""
-        return count_weights(self.folder) or sum(path.stat().st_size for path in self.folder.iterdir()) // 4
+        """Number of weights: of the architecture, or in the safetensors files, or a quarter of all files' bytes."""
+        files = self.folder.iterdir()
+        return self.parameters or count_weights(self.folder) or sum(path.stat().st_size for path in files) // 4
 
     @property
     def label(self) -> str:

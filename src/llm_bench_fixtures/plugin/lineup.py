@@ -29,4 +29,5 @@ def plan_and_arrange(session: pytest.Session) -> None:
     arrange(session.items, [variant.id for variant in selected], lineup.place)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
-        reporter.write_line(f"llm-bench: {lineup.describe()}")
+        for line in filter(None, (lineup.describe(), bench.setup.threads_warning)):
+            reporter.write_line(f"llm-bench: {line}")

@@ -77,11 +77,18 @@ def _check_ini_file(config: pytest.Config, settings: Settings) -> None:
 
 def any_given(config: pytest.Config) -> bool:
     """Whether this run sets any of the options; the defaults need no check."""
-    return any(_given(config).values())
+    return any(text is not None for text in _given(config).values())
 
 
 def _given(config: pytest.Config) -> Mapping[str, str | None]:
-    return {option.name: config.getoption(option.ini) or config.getini(option.ini) or None for option in ALL_OPTIONS}
+    """The texts by option name; None for what was not given. An empty text was."""
+    return {option.name: _text(config, option.ini) for option in ALL_OPTIONS}
+
+
+def _text(config: pytest.Config, name: str) -> str | None:
+    typed: str | None = config.getoption(name)
+    written: str | None = config.getini(name)
+    return written if typed is None else typed
 
 
 def or_usage_error(compute: Callable[[], T]) -> T:

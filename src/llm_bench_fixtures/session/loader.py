@@ -90,7 +90,7 @@ class VariantLoader:
         if not setup.settings.memory_share:
             self.lineup = apart(variants)
         else:
-            needed = needed_bytes(setup.source.weights, setup.device)
+            needed = needed_bytes(setup.source.weights, setup.device) + setup.source.buffer_bytes
             budget = int(setup.device.free_bytes * setup.settings.memory_share)
             self.lineup = plan_lineup(variants, self._results.reference, needed, budget)
         return self.lineup
@@ -190,10 +190,10 @@ class VariantLoader:
         return sum(self._setup.progress.phase_s[phase] for phase in MAKING)
 
     def _describe(self, result: VariantResult, model: ModelHandle) -> VariantResult:
-        facts, limits = model.facts, self._setup.limits
-        first_generate_s = None if self._setup.settings.in_process else self._first_generate_s(model)
+        setup, facts, limits = self._setup, model.facts, self._setup.limits
+        first_generate_s = None if setup.settings.in_process else self._first_generate_s(model)
         quality = self._quality(model)
-        self.windows = plan_windows(self._setup.settings).resolved(facts.context_length)
+        self.windows = plan_windows(setup.settings).resolved(facts.context_length)
         return replace(
             result,
             status=Status.MEASURED,
@@ -203,13 +203,13 @@ class VariantLoader:
             load_s=facts.load_s,
             first_generate_s=first_generate_s,
             weight_bytes=facts.weight_bytes,
-            resident_before_load_bytes=None if self._setup.settings.in_process else facts.resident_before_load_bytes,
+            resident_before_load_bytes=None if setup.settings.in_process else facts.resident_before_load_bytes,
             read_bytes_per_s=limits.read_bytes_per_s if limits else None,
             matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,
             quality=quality.metrics,
             quality_note=quality.missing,
             loss_blocks=quality.loss_blocks,
-            notes=(*self._setup.source.notes, *facts.notes, *quality.notes),
+            notes=tuple(filter(None, (setup.threads_warning, *setup.source.notes, *facts.notes, *quality.notes))),
         )
 
     def _first_generate_s(self, model: ModelHandle) -> float | None:
