@@ -44,6 +44,10 @@ class CandidateFailed(LlmBenchError):
     """One candidate can't be used as the model, and why."""
 
 
+class NotCausal(CandidateFailed):
+    """A model that doesn't continue a text, as it looks ahead in it."""
+
+
 class UntrustedCode(CandidateFailed):
     """A model that would run code of its author's, which the user has not allowed.
 

@@ -18,14 +18,29 @@ import jinja2
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_models import Payload, write_model
+from small_models import Payload, save_model, write_model
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    MixtralConfig,
+    MixtralForCausalLM,
+    RobertaConfig,
+    RobertaForCausalLM,
+    T5Config,
+)
 
-from llm_bench_fixtures.errors import NoCandidateLoaded, OutOfMemory, UntrustedCode
+from llm_bench_fixtures.errors import NoCandidateLoaded, NotCausal, OutOfMemory, UntrustedCode
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.candidates import find_source
+from llm_bench_fixtures.models.causality import check_causal
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.session.loader import VariantLoader
+from llm_bench_fixtures.session.setup import Setup
 from llm_bench_fixtures.workloads import CacheKind
 
 Plant = Callable[[Path], object]
@@ -341,6 +356,18 @@ def shape(**values: object) -> Plant:
     return lambda folder: change(folder, "config.json", **values)
 
 
+def bert(folder: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    save_model(folder, BertLMHeadModel(BertConfig(vocab_size=4096, max_position_embeddings=64, **sizes)))
+
+
+def roberta(folder: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    save_model(folder, RobertaForCausalLM(RobertaConfig(vocab_size=4096, max_position_embeddings=64, **sizes)))
+
+
 @dataclass(frozen=True)
 class Broken:
     """A folder that can't be used."""
@@ -377,6 +404,12 @@ BROKEN: Mapping[str, Broken] = {
     "dummy masks larger than memory": Broken(
         shape(n_positions=3_000_000), "out of memory: it takes 18000.1 GB, and", DUMMY
     ),
+    "an encoder-decoder": Broken(
+        lambda folder: T5Config(vocab_size=4096).save_pretrained(folder),
+        "t5 is an encoder-decoder model, which makes one text of another; measured here are decoder-only models",
+    ),
+    "BERT": Broken(bert, "its last token changes what it says after the first: "),
+    "RoBERTa": Broken(roberta, "its last token changes what it says after the first: "),
 }
 
 
@@ -430,6 +463,54 @@ def test_an_interruption_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("llm_bench_fixtures.models.candidates.model_folder", interrupt)
     with pytest.raises(KeyboardInterrupt):
         find(folder)
+
+
+@pytest.mark.parametrize("plant", [bert, roberta])
+@pytest.mark.parametrize("variant", ["fp32", "bf16"])
+def test_a_model_that_looks_ahead_is_refused_once_it_is_loaded(
+    plant: Plant, variant: str, folder: Path, make_request: MakeRequest
+) -> None:
+    """A single candidate isn't loaded to see whether it can be."""
+    plant(folder)
+    model = load_variant(make_request(variant, source=find(folder))).model
+    with pytest.raises(NotCausal, match=r"^its last token changes what it says after the first: "):
+        check_causal(model)
+
+
+def mixture(folder: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = MixtralConfig(vocab_size=4096, num_key_value_heads=2, num_local_experts=4, **sizes)
+    save_model(folder, MixtralForCausalLM(config))
+
+
+@pytest.mark.parametrize("variant", ["fp32", "bf16"])
+def test_a_mixture_of_experts_does_not_look_ahead(variant: str, folder: Path, make_request: MakeRequest) -> None:
+    """What it multiplies together depends on all tokens."""
+    mixture(folder)
+    check_causal(load_variant(make_request(variant, source=find(folder))).model)
+
+
+def test_a_model_that_looks_ahead_is_loaded_once_and_refused_in_every_variant(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bert(folder)
+    options = {"model": str(folder), "device": "cpu", "in_process": "yes", "limits_time": "0"}
+    results = RunBuilder("fp32")
+    loader = VariantLoader(Setup(parse_settings(options), Progress()), results, lambda *_: ())
+    loads = []
+    monkeypatch.setattr(
+        "llm_bench_fixtures.session.loader.load_variant", lambda one: loads.append(one.variant.id) or load_variant(one)
+    )
+    for variant in CATALOGUE:
+        with pytest.raises(NotCausal):
+            loader.load(variant)
+    assert loads == ["fp32"]
+
+
+@pytest.mark.parametrize("variant", ["fp32", "bf16", "autocast-bf16", "bnb-int8", "bnb-nf4"])
+def test_a_model_that_continues_text_is_not_refused(variant: str, make_request: MakeRequest) -> None:
+    check_causal(load_variant(make_request(variant)).model)
 
 
 def test_masks_count_where_a_variant_is_loaded(folder: Path, make_request: MakeRequest) -> None:

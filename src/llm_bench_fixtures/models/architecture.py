@@ -34,6 +34,11 @@ def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Foo
     import torch
     from transformers import AutoModelForCausalLM
 
+    if getattr(config, "is_encoder_decoder", False):
+        raise CandidateFailed(
+            f"{config.model_type} is an encoder-decoder model, which makes one text of another; measured here are "
+            "decoder-only models, which continue a text"
+        )
     _check_counts(config)
     try:
         with torch.device("meta"):

@@ -8,13 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
+from llm_bench_fixtures.errors import CandidateFailed, NotCausal, first_line, reason_of
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
+from llm_bench_fixtures.models.arithmetic import tolerance_of
+from llm_bench_fixtures.models.causality import REASON, looks_ahead
 from llm_bench_fixtures.models.trust import check_trusted, unusable
+from llm_bench_fixtures.models.variants import parse_precision
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from llm_bench_fixtures.models.source import ModelSource
 
@@ -63,9 +66,24 @@ def check_loads(source: ModelSource) -> None:
     files = safetensors_files(source.folder) or source.folder.glob("pytorch_model*.bin")
     check_fits(sum(path.stat().st_size for path in files) + source.buffer_bytes)
     try:
-        source.load_model(dtype="auto")
+        module = source.load_model(dtype="auto")
     except Exception as error:  # what transformers and remote code raise has no narrower base
         raise CandidateFailed(f"it can't be loaded: {reason_of(error)}") from error
+    check_looks_back(module)
+
+
+def check_looks_back(module: PreTrainedModel) -> None:
+    """Raise NotCausal for a loaded model that reads a text from both sides."""
+    import torch
+
+    def logits(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            found: torch.Tensor = module(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        return found
+
+    tolerance = tolerance_of(parse_precision(str(module.dtype)))
+    if looks_ahead(logits, module.config.get_text_config().vocab_size, "cpu", tolerance):
+        raise NotCausal(REASON)
 
 
 def check_fits(needed: int) -> None:
