@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import IncompleteWeights
 from llm_bench_fixtures.models.artifacts import folder_digest
 from llm_bench_fixtures.models.checks import safetensors_files
+from llm_bench_fixtures.models.digest import model_digests
 from llm_bench_fixtures.models.trust import check_trusted
 
 if TYPE_CHECKING:
@@ -50,6 +52,15 @@ class ModelSource:
     def digest(self) -> str:
         """SHA-256 over all files of the folder, weights included."""
         return folder_digest(self.folder)
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """Short ones of config, tokenizer and weights, from samples: which model it is, whatever its name. Nothing
+        where its files are gone."""
+        try:
+            return model_digests(self.folder)
+        except (OSError, ValueError, LookupError, TypeError):
+            return {}
 
     @cached_property
     def weights(self) -> int:
