@@ -27,7 +27,7 @@ from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, R
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *PAGES]
 PACKAGE = llm_bench_fixtures.__name__
 
 
