@@ -27,7 +27,7 @@ from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, R
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *PAGES]
 PACKAGE = llm_bench_fixtures.__name__
 
 
@@ -37,7 +37,11 @@ def stored_fields(kind: type[Any]) -> set[str]:
 
 
 STORED = (Run, Provenance, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)
-FIELDS = {name for stored in (*STORED, llm_bench_fixtures.ModelFacts) for name in stored_fields(stored)}
+FIELDS = {
+    name
+    for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource)
+    for name in stored_fields(stored)
+}
 VARIANTS = {variant.id for variant in CATALOGUE}
 MEASURED_BY_DOCS = {
     "answer_length",

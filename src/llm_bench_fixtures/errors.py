@@ -12,6 +12,13 @@ def first_line(text: object) -> str:
     return str(text).strip().split("\n", 1)[0]
 
 
+def reason_of(error: BaseException) -> str:
+    """The first line of what an error says, after its type where the text alone may be no more than a name."""
+    text = first_line(error)
+    speaks = isinstance(error, (LlmBenchError, OSError, ValueError)) and text
+    return text if speaks else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
 class LlmBenchError(Exception):
     """Base of every error that this package raises on purpose. What it quotes may come from anybody."""
 
@@ -44,6 +51,20 @@ class WorkloadUnsupported(LlmBenchError):
 
 class CandidateFailed(LlmBenchError):
     """One candidate can't be used as the model, and why."""
+
+
+class NotCausal(CandidateFailed):
+    """A model that doesn't continue a text, as it looks ahead in it."""
+
+
+class UntrustedCode(CandidateFailed):
+    """A model that would run code of its author's, which the user has not allowed.
+
+    what: the end of a sentence on what would run.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: give --llm-trust-remote-code to allow that, for a model whose code you trust")
 
 
 class NoCandidateLoaded(LlmBenchError):

@@ -33,6 +33,8 @@ VARIED_LENGTHS = (12, 44, 24, 60, 8, 36, 16, 52)  # of the batch and padding sce
 EDGE_PROMPTS = ("one token", "longest", "many lines", "repeated token", "odd unicode", "empty")
 """Names of the unusual prompts that `llm_prompts.edge` makes."""
 REPEATS = 64
+MOST_PROMPT_TOKENS = 2**24  # the longest published contexts hold ten millions
+MOST_TEXT_BYTES = 10**9
 MANY_LINES = "\n".join(f"{number}. A short line, and then the next one." for number in range(1, 13))
 ODD_UNICODE = "Ζωή 🦜🧭 नमस्ते ｆｕｌｌ ﷽ e\u0301\u0327\u0323 \u200d\u200b 漢字 ᚠᚢᚦ ½"
 
@@ -184,6 +186,10 @@ def read_corpus(path: Path | None) -> Corpus:
     path = path or CORPUS_FOLDER
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     try:
+        check_readable(files)
+    except InvalidSetting as error:
+        raise InvalidSetting(f"--llm-corpus: {error}") from error
+    try:
         texts = tuple(file.read_text(encoding="utf-8") for file in files)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"--llm-corpus: {path} can't be read as UTF-8 text: {error}") from error
@@ -191,6 +197,17 @@ def read_corpus(path: Path | None) -> Corpus:
     if not texts:
         raise InvalidSetting(f"--llm-corpus: there is no text in {path}")
     return Corpus(name, texts)
+
+
+def check_readable(files: Sequence[Path]) -> None:
+    """Raise InvalidSetting for what has no end, or too much before it: pipes, devices, sockets, gigabytes of text."""
+    for file in files:
+        if file.exists() and not file.is_file() and not file.is_dir():
+            raise InvalidSetting(f"{file} is a pipe, a device or a socket; copy what it gives into a file")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    if size > MOST_TEXT_BYTES:
+        where = files[0] if len(files) == 1 else files[0].parent
+        raise InvalidSetting(f"{where} holds {size / 1e9:.1f} GB of text, and 1 GB is the most; give a part of it")
 
 
 class Tokenizer(Protocol):
@@ -243,8 +260,11 @@ class Prompts:
     def exact(self, tokens: int, start: int = 0) -> TokenIds:
         """A prompt of exactly that many tokens, from position `start` of the text, which is repeated as needed.
 
-        Text only: a start token that the tokenizer would put first is not in it.
+        Text only: a start token that the tokenizer would put first is not in it. Raises InvalidSetting beyond
+        MOST_PROMPT_TOKENS, before that takes all memory.
         """
+        if tokens > MOST_PROMPT_TOKENS:
+            raise InvalidSetting(f"a prompt of {tokens:,} tokens is asked for; the most are {MOST_PROMPT_TOKENS:,}")
         return tuple(islice(cycle(self._text), start, start + tokens))
 
     def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:

@@ -39,3 +39,12 @@ def test_an_interruption_before_anything_ran_is_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(command, "open_side", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_sides([])
+
+
+def test_more_threads_than_cores_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "usable_cores", lambda: 2)
+    with pytest.raises(SystemExit):
+        run_sides(["--threads", "99"])
+    assert "--threads: 99 threads would wait for each other on 2 cores" in capsys.readouterr().err

@@ -300,3 +300,33 @@ def test_another_thing_that_ran_is_noted() -> None:
     assert compared(one_record(), fell_back).notes == (
         "fp32 ran as float32 (float16 requested; CPU); in the baseline as float32",
     )
+
+
+def of_model(**digests: str) -> Run:
+    return make_run([make_record()], provenance=make_provenance(model_digests=digests))
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "other"),
+    [
+        ({"weights": "a", "config": "c"}, {"weights": "b", "config": "c"}, "weights"),
+        ({"weights": "a", "tokenizer": "c"}, {"weights": "b", "tokenizer": "d"}, "weights and tokenizer"),
+    ],
+)
+def test_other_weights_under_one_name_are_told_and_judged_all_the_same(
+    base: dict[str, str], head: dict[str, str], other: str
+) -> None:
+    comparison = compared(of_model(**base), of_model(**head))
+    assert comparison.notes == (
+        f"other {other} than the baseline's, under the same name of the model; they are judged all the same",
+    )
+    assert {one.verdict for one in comparison.judgements} == {Verdict.UNCHANGED}
+
+
+def test_a_run_that_does_not_tell_its_weights_has_no_others() -> None:
+    assert compared(of_model(), of_model(weights="a")).notes == ()
+
+
+def test_another_model_is_another_model_and_not_other_weights() -> None:
+    head = make_run([make_record()], provenance=make_provenance(model="other", model_digests={"weights": "b"}))
+    assert compared(of_model(weights="a"), head).notes == ()

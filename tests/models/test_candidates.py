@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, T5Config
+from small_models import Payload, small_config, write_model
+from transformers import AutoModelForCausalLM, T5Config
 
 from llm_bench_fixtures.errors import LlmBenchError, NoCandidateLoaded
 from llm_bench_fixtures.models import dummy as models
@@ -24,20 +23,6 @@ from llm_bench_fixtures.models.transformers import TransformersModel, storage_by
 from llm_bench_fixtures.options.settings import parse_settings
 
 Find = Callable[..., ModelSource]
-
-
-def small_config(**changes: Any) -> GPT2Config:
-    """A few kilobytes of GPT-2, with room for the embedded tokenizer's 4096 tokens."""
-    sizes = {"vocab_size": 4096, "n_positions": 64, "n_embd": 8, "n_layer": 1, "n_head": 2}
-    return GPT2Config(**{**sizes, "bos_token_id": 0, "eos_token_id": 0, **changes})
-
-
-def write_model(folder: Path, **changes: Any) -> Path:
-    torch.manual_seed(1234)
-    GPT2LMHeadModel(small_config(**changes)).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
-        shutil.copy(TINY_FOLDER / name, folder)
-    return folder
 
 
 @pytest.fixture
@@ -172,7 +157,7 @@ def test_a_candidate_of_several_that_the_memory_can_not_hold_is_not_tried(
     find: Find, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    with pytest.raises(NoCandidateLoaded, match=r"(?s)out of memory: .* GB of weights.*out of memory"):
+    with pytest.raises(NoCandidateLoaded, match=r"(?s)out of memory: it takes .* GB.*out of memory"):
         find(folder, "tiny")
 
 
@@ -223,16 +208,6 @@ def test_a_tokenizer_without_any_special_token_is_refused(find: Find, folder: Pa
 def test_the_end_token_pads_where_there_is_no_padding_token(tiny_source: ModelSource) -> None:
     tokenizer = tiny_source.load_tokenizer()
     assert tokenizer.pad_token_id == tokenizer.eos_token_id
-
-
-class Payload:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
-        return Path.mkdir, (self.path,)
 
 
 @pytest.fixture

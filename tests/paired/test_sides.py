@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.errors import GitFailed, UnknownSide
+from llm_bench_fixtures.errors import GitFailed, InvalidSetting, UnknownSide
 from llm_bench_fixtures.paired.sides import Side, open_side
 
 Git = Callable[..., str]
@@ -158,3 +158,9 @@ def test_a_sides_own_code_comes_before_what_is_inherited(tmp_path: Path, monkeyp
     environment = Side("", "", tmp_path, "").environment({"GIVEN": "yes"})
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(tmp_path / "src"), str(tmp_path), "elsewhere"]
     assert environment["GIVEN"] == "yes"
+
+
+@pytest.mark.parametrize(("name", "message"), [("~nosuchuser/x", "~nosuchuser/x: no user of that"), ("", "expected a")])
+def test_a_side_that_is_no_path_is_refused(name: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match=f"^{message}"), open_side(name, tmp_path, tmp_path):
+        pass

@@ -41,6 +41,7 @@ def test_an_unknown_reference_is_refused_with_the_known_ones(own_suite: Bench) -
     ("args", "message"),
     [
         (("--llm-device", "tpu"), "--llm-device: unknown device 'tpu'. Known: auto, cpu, cuda, cuda:N, mps"),
+        (("--llm-model", ""), "--llm-model: expected at least one name"),
         (("--llm-rounds", "0"), "--llm-rounds: expected at least 1, got 0"),
         (("--llm-rounds", "many"), "--llm-rounds: expected a whole number, got 'many'"),
         (("--llm-new-tokens", "0"), "--llm-new-tokens: expected at least 1, got 0"),
@@ -54,6 +55,15 @@ def test_a_value_that_cannot_be_used_is_refused_with_its_flag(
     own_suite: Bench, args: tuple[str, ...], message: str
 ) -> None:
     assert f"ERROR: {message}" in usage_error(own_suite, *args)
+
+
+def test_an_ini_file_in_a_models_folder_is_not_taken_for_the_projects(own_suite: Bench) -> None:
+    """pytest looks for one beside each argument that stands alone, before any plugin is there."""
+    folder = own_suite.pytester.mkdir("model")
+    (folder / "pytest.ini").write_text("[pytest]\nllm_rounds = 9\n", encoding="utf-8")
+    text = usage_error(own_suite, "--llm-model", "./model")
+    assert "model/pytest.ini, in the model's folder, as this project's own ini file" in text
+    assert "No candidate could be loaded" in usage_error(own_suite, "--llm-model=./model")
 
 
 def test_a_device_that_is_not_here_is_refused(own_suite: Bench) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.processes.affinity import can_pin, choose_cores, choose_lanes, pin_thread
+from llm_bench_fixtures.processes.affinity import can_pin, choose_cores, choose_lanes, pin_thread, usable_cores
 
 
 @pytest.mark.skipif(not can_pin(), reason="threads can't be pinned here")
@@ -44,3 +45,17 @@ def test_where_threads_cannot_be_pinned_nothing_is_done(monkeypatch: pytest.Monk
     assert choose_cores(2) == ()
     assert choose_lanes(1, 2) == ((),)
     assert pin_thread(None, (0,)) == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"),
+    [("max 100000", 4), ("200000 100000", 2), ("50000 100000", 1), ("900000 100000", 4), ("nonsense", 4), ("", 4)],
+)
+def test_a_container_may_have_fewer_cores_than_it_sees(
+    limit: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 3, 5}, raising=False)
+    (tmp_path / "cpu.max").write_text(limit)
+    assert usable_cores(tmp_path / "cpu.max") == cores
+    assert usable_cores(tmp_path / "nowhere") == 4

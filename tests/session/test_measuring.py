@@ -34,6 +34,7 @@ class Fake:
     runs_source: bool = True
     cache_kinds: frozenset[CacheKind] = frozenset(CacheKind)
     context_length: int = 100
+    width: int = 0
     dies: bool = False
     ran: list[Workload] = field(default_factory=list)
 

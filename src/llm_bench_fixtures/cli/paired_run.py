@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from llm_bench_fixtures.cli.arguments import checked, working_folder
 from llm_bench_fixtures.cli.console import warn
-from llm_bench_fixtures.errors import PlatformUnsupported
+from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, Plan
@@ -24,9 +24,10 @@ from llm_bench_fixtures.paired.sides import PAIR, Side, open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
 from llm_bench_fixtures.paired.trial import Pace
 from llm_bench_fixtures.paired.workers import Command
-from llm_bench_fixtures.processes.affinity import choose_lanes
+from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
 from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.writing import check_writable, write_or_keep
 
 PAIRS = 8
@@ -72,7 +73,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=checked(integer_of_at_least(1)),
+        type=checked(parse_threads),
         default=1,
         metavar="N",
         help="threads of each process. The rounds of both sides of a pair run on the same N cores. Default: 1, with "
@@ -85,6 +86,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"a process that is silent for so long is taken to hang. Default: {TIMEOUT_S:g}",
     )
+
+
+def parse_threads(text: str) -> int:
+    threads, cores = integer_of_at_least(1)(text), usable_cores()
+    if threads > cores:
+        raise InvalidSetting(f"{threads} threads would wait for each other on {count(cores, 'core')}")
+    return threads
 
 
 def make_plan(

@@ -15,7 +15,7 @@ from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, defaul
 from llm_bench_fixtures.gate.slowdown import machine_slowdown
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
-from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of
+from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
@@ -223,6 +223,9 @@ class _Comparer:
         return next((str(one) for one in self._differences if kind in one.unjudged), "")
 
     def _notes(self) -> Iterator[str]:
+        other = other_parts(self._base.provenance, self._head.provenance)
+        if other:
+            yield f"other {other} than the baseline's, under the same name of the model; they are judged all the same"
         for after in self._head.variants:
             before = self._base.variant(after.id)
             if before is not None and before.label and after.label and before.label != after.label:

@@ -91,6 +91,16 @@ def differences(base: Fingerprint, head: Fingerprint) -> Iterator[Difference]:
             yield Difference(part, theirs, ours, unjudged)
 
 
+def other_parts(base: Provenance, head: Provenance) -> str:
+    """Which of weights, tokenizer and config are others than the baseline's, in a model of the same name; "" where none
+    are, or where one of the runs doesn't tell."""
+    if base.model != head.model:
+        return ""
+    shared = base.model_digests.keys() & head.model_digests.keys()
+    other = sorted(part for part in shared if base.model_digests[part] != head.model_digests[part])
+    return " and ".join(reversed(other))
+
+
 def _only_what_differs(ours: str, theirs: str) -> tuple[str, str]:
     mine, others = ours.split(", "), theirs.split(", ")
     kept = [", ".join(name for name in one if name not in other) for one, other in ((mine, others), (others, mine))]

@@ -17,7 +17,8 @@ import msgspec
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.quality import score_windows
 from llm_bench_fixtures.measure.windows import Window, added_bos
-from llm_bench_fixtures.workloads import ASSETS, short_digest
+from llm_bench_fixtures.options.parsers import parse_path
+from llm_bench_fixtures.workloads import ASSETS, check_readable, short_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,8 +83,14 @@ def read_choices(given: str) -> ChoiceSet | None:
     """The set in a file. An empty text stands for the embedded set, NONE for no set. Raises InvalidSetting."""
     if not given:
         return embedded_choices()
-    path = Path(given).expanduser()
-    return None if given == NONE else ChoiceSet(path.name, _read_items(path))
+    if given == NONE:
+        return None
+    try:
+        path = parse_path(given)
+        check_readable([path])
+    except InvalidSetting as error:
+        raise InvalidSetting(f"--llm-choices: {error}") from error
+    return ChoiceSet(path.name, _read_items(path))
 
 
 def embedded_choices() -> ChoiceSet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import CandidateFailed, NoCandidateLoaded
+from llm_bench_fixtures.errors import NoCandidateLoaded, reason_of
 from llm_bench_fixtures.models.checks import check_loads, check_usable
 from llm_bench_fixtures.models.dummy import dummy_source
 from llm_bench_fixtures.models.folders import model_folder
@@ -18,23 +18,29 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
 
 
+PANIC = "PanicException"  # of libraries in Rust, such as tokenizers; no Exception, and in no module to import it from
+
+
 def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
     """The first candidate of `settings.model` that has a usable tokenizer, config and weights.
 
     Of several, each is loaded once to see: only then is it certain that it can be.
-    Raises NoCandidateLoaded with the reason of each.
+    Whatever fails with one is the reason why the next is tried. Raises NoCandidateLoaded with the reason of each.
     """
     failures: list[tuple[str, str]] = []
     for name in settings.model:
         try:
             with quiet_libraries():
                 source = _candidate(name, settings, store)
-                check_usable(source)
+                takes = check_usable(source)
+                source = replace(source, parameters=takes.weights, buffer_bytes=takes.buffer_bytes)
                 if len(settings.model) > 1:
                     check_loads(source)
             return replace(source, passed_over=tuple(failures))
-        except CandidateFailed as error:
-            failures.append((name, str(error)))
+        except BaseException as error:  # a folder from elsewhere can make any library fail in any way
+            if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+                raise
+            failures.append((name, reason_of(error)))
     raise NoCandidateLoaded(failures)
 
 

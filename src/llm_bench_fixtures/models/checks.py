@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from llm_bench_fixtures.errors import CandidateFailed, first_line
+from llm_bench_fixtures.errors import CandidateFailed, NotCausal, first_line, reason_of
+from llm_bench_fixtures.models.architecture import Footprint, check_architecture
+from llm_bench_fixtures.models.arithmetic import tolerance_of
+from llm_bench_fixtures.models.causality import REASON, looks_ahead
+from llm_bench_fixtures.models.trust import check_trusted, unusable
+from llm_bench_fixtures.models.variants import parse_precision
+from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from llm_bench_fixtures.models.source import ModelSource
 
+T = TypeVar("T")
 
-def check_usable(source: ModelSource) -> None:
-    """Raise CandidateFailed unless tokenizer, config and weights can be read and fit each other."""
+
+def check_usable(source: ModelSource) -> Footprint:
+    """What the model takes, of a source whose tokenizer, config and weights can be read and fit each other.
+
+    Raises CandidateFailed; UntrustedCode where its own code would have to run, and isn't allowed to.
+    """
+    check_files(source.folder)
+    check_trusted(source.folder, source.trust_remote_code)
+    config: PretrainedConfig = _loaded("config", source.load_config)
+    tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
+    _check_tokenizer(tokenizer, config.get_text_config().vocab_size)
+    if getattr(config, "quantization_config", None):
+        raise CandidateFailed("its weights are quantized already; give the model that they were made from")
+    footprint = check_architecture(config, source.trust_remote_code)
+    check_weights(source.folder)
+    return footprint
+
+
+def _loaded(what: str, load: Callable[[], T]) -> T:
     try:
-        config = source.load_config()
-    except Exception as error:  # what transformers and remote code raise has no narrower base
-        raise CandidateFailed(f"no usable config: {first_line(error)}") from error
-    try:
-        tokenizer = source.load_tokenizer()
-    except Exception as error:  # tokenizers raises bare Exception
-        raise CandidateFailed(f"no usable tokenizer: {first_line(error)}") from error
+        return load()
+    except Exception as error:  # what transformers, tokenizers and remote code raise has no narrower base
+        raise unusable(what, error) from error
+
+
+def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """rows: of the model's embedding."""
     if len(set(tokenizer("Once upon a time")["input_ids"])) < 2:  # transformers 5 makes an empty one from no files
         raise CandidateFailed("no usable tokenizer: it doesn't tell words apart; are its files in the folder?")
-    rows = config.get_text_config().vocab_size
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if largest >= rows:
         raise CandidateFailed(
@@ -34,37 +59,56 @@ def check_usable(source: ModelSource) -> None:
         )
     if tokenizer.pad_token_id is None:
         raise CandidateFailed("its tokenizer has no special token that could serve as padding")
-    if getattr(config, "quantization_config", None):
-        raise CandidateFailed("its weights are quantized already; give the model that they were made from")
-    check_architecture(config, source.trust_remote_code)
-    check_weights(source.folder)
 
 
 def check_loads(source: ModelSource) -> None:
     """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
-    import psutil
-
     files = safetensors_files(source.folder) or source.folder.glob("pytorch_model*.bin")
-    needed = sum(path.stat().st_size for path in files)
-    free = psutil.virtual_memory().available
-    if needed > free:
-        raise CandidateFailed(f"out of memory: {needed / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB free")
+    check_fits(sum(path.stat().st_size for path in files) + source.buffer_bytes)
     try:
-        source.load_model(dtype="auto")
+        module = source.load_model(dtype="auto")
     except Exception as error:  # what transformers and remote code raise has no narrower base
-        raise CandidateFailed(f"it can't be loaded: {first_line(error)}") from error
+        raise CandidateFailed(f"it can't be loaded: {reason_of(error)}") from error
+    check_looks_back(module)
 
 
-def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> None:
-    """Raise CandidateFailed for a model that can't continue text. Imports its code."""
+def check_looks_back(module: PreTrainedModel) -> None:
+    """Raise NotCausal for a loaded model that reads a text from both sides."""
     import torch
-    from transformers import AutoModelForCausalLM
 
-    try:
-        with torch.device("meta"):
-            AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    except ValueError as error:
-        raise CandidateFailed(f"{config.model_type} is no causal language model: {first_line(error)}") from error
+    def logits(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            found: torch.Tensor = module(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        return found
+
+    tolerance = tolerance_of(parse_precision(str(module.dtype)))
+    if looks_ahead(logits, module.config.get_text_config().vocab_size, "cpu", tolerance):
+        raise NotCausal(REASON)
+
+
+def check_fits(needed: int) -> None:
+    """Raise CandidateFailed for more bytes than memory has free."""
+    free = free_memory_bytes()
+    if needed > free:
+        raise CandidateFailed(f"out of memory: it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+
+
+def check_room(weight_bytes: int, buffer_bytes: int, folder: Path) -> None:
+    """Raise CandidateFailed where memory or the folder's disk has no room for weights that are to be made there."""
+    check_fits(weight_bytes + buffer_bytes)
+    free = shutil.disk_usage(folder).free
+    if weight_bytes > free:
+        raise CandidateFailed(
+            f"no room for {weight_bytes / 1e9:.1f} GB of weights, {free / 1e9:.1f} GB are free where {folder} is; "
+            "--llm-cache-dir names another place"
+        )
+
+
+def check_files(folder: Path) -> None:
+    """Raise CandidateFailed for a folder with a pipe, a device or a socket in it, reading which may never end."""
+    for path in sorted(folder.iterdir()):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise CandidateFailed(f"{path.name} in its folder is no regular file")
 
 
 def safetensors_files(folder: Path) -> list[Path]:
@@ -84,7 +128,7 @@ def check_weights(folder: Path) -> None:
         raise CandidateFailed("no weights (model*.safetensors or pytorch_model*.bin) in its folder")
     for path in shards:
         try:
-            with safe_open(path, framework="pt"):
+            with safe_open(path, framework="np"):  # "pt" maps it writable, for which the system wants free memory
                 pass
         except (SafetensorError, OSError) as error:
             raise CandidateFailed(f"{path.name} is damaged: {first_line(error)}") from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.processes.allocator import trim_heap
+from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -43,12 +44,11 @@ class Device:
     @property
     def free_bytes(self) -> int:
         """Memory that is free for tensors: the device's own, or the machine's where they share it."""
-        import psutil
         import torch
 
         if self.kind is DeviceKind.CUDA:
             return int(torch.cuda.mem_get_info(self.name)[0])
-        return int(psutil.virtual_memory().available)
+        return free_memory_bytes()
 
     def synchronize(self) -> None:
         """Wait until everything that was queued on the device is done. Nothing to do on a CPU."""

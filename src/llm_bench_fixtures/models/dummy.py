@@ -6,16 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import CandidateFailed, first_line
+from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
-from llm_bench_fixtures.models.checks import check_architecture
-from llm_bench_fixtures.models.folders import download, model_folder
+from llm_bench_fixtures.models.checks import check_files, check_room
+from llm_bench_fixtures.models.folders import download, local_folder, model_folder
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.trust import check_trusted, unusable
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
     from llm_bench_fixtures.options.settings import Settings
+
+FLOAT32_BYTES = 4
 
 
 def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
@@ -23,7 +26,7 @@ def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSo
     import torch
     import transformers
 
-    config = _dummy_config(name, settings)
+    config, footprint = _dummy_config(name, settings)
     key = {
         "config": config.to_json_string(use_diff=False),
         "tokenizer": folder_digest(TINY_FOLDER),
@@ -31,30 +34,35 @@ def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSo
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-    artifact = store.get(
-        "dummy-weights", key, lambda folder: _write_dummy(config, settings.seed, settings.trust_remote_code, folder)
-    )
+
+    def write(folder: Path) -> None:
+        check_room(footprint.weights * FLOAT32_BYTES, footprint.buffer_bytes, folder)
+        _write_dummy(config, settings.seed, settings.trust_remote_code, folder)
+
+    artifact = store.get("dummy-weights", key, write)
     return ModelSource(name, artifact.folder, True, settings.trust_remote_code, (artifact.note,))
 
 
-def _dummy_config(name: str, settings: Settings) -> PretrainedConfig:
-    """The config of a preset, a folder or a hub id, with the embedded tokenizer's special tokens."""
+def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Footprint]:
+    """The config of a preset, a folder or a hub id, with the embedded tokenizer's special tokens; and what it takes."""
     from transformers import AutoConfig
 
     tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
     if name in PRESETS:
         config = PRESETS[name]()
     else:
-        known_folder = name == TINY or Path(name).expanduser().is_dir()
-        folder = model_folder(name, settings) if known_folder else download(name, ("*.json",), settings, weights=False)
+        is_local = name == TINY or local_folder(name) is not None
+        folder = model_folder(name, settings) if is_local else download(name, ("*.json",), settings, weights=False)
+        check_files(folder)
+        check_trusted(folder, settings.trust_remote_code)
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
         except Exception as error:  # what transformers and remote code raise has no narrower base
-            raise CandidateFailed(f"no usable config: {first_line(error)}") from error
-    check_architecture(config, settings.trust_remote_code)
+            raise unusable("config", error) from error
+    footprint = check_architecture(config, settings.trust_remote_code)
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))
-    return config
+    return config, footprint
 
 
 def _gpt2_config() -> PretrainedConfig:

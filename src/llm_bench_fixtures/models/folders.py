@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import CandidateFailed, first_line
+from llm_bench_fixtures.errors import CandidateFailed, InvalidSetting, first_line
 from llm_bench_fixtures.models.checks import safetensors_files
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER
+from llm_bench_fixtures.options.parsers import parse_path
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
@@ -17,11 +18,21 @@ if TYPE_CHECKING:
 def model_folder(name: str, settings: Settings) -> Path:
     if name == TINY:
         return TINY_FOLDER
-    if Path(name).expanduser().is_dir():
-        return Path(name).expanduser()
+    folder = local_folder(name)
+    if folder is not None:
+        return folder
     if name.startswith((".", "/", "~")):
         raise CandidateFailed("no such folder")
     return download(name, ("*.json", "*.model", "*.txt", "*.jinja"), settings, weights=True)
+
+
+def local_folder(name: str) -> Path | None:
+    """The folder of that name; None where there is none. Raises CandidateFailed for the home of an unknown user."""
+    try:
+        folder = parse_path(name)
+    except InvalidSetting as error:
+        raise CandidateFailed(str(error)) from error
+    return folder if folder.is_dir() else None
 
 
 def download(name: str, patterns: Sequence[str], settings: Settings, *, weights: bool) -> Path:

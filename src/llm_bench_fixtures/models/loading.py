@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.progress import Progress
 
 # What an allocator says when it fails: torch on CPU and on CUDA, numpy. An engine's own words are its backend's.
-_REQUESTED_BYTES = re.compile(r"(?:tried|unable) to allocate ([\d.]+ ?\w*)", re.I)
-_FAILED_ALLOCATION = re.compile(r"out of memory|can't allocate memory|unable to allocate|failed to allocate", re.I)
+_REQUESTED_BYTES = re.compile(r"(?:tried|unable) to (?:allocate|mmap) ([\d.]+ ?\w*)", re.I)
+_FAILED_ALLOCATION = re.compile(r"out of memory|can(?:'t|not) allocate memory|(?:unable|failed) to allocate", re.I)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,10 @@ class ModelFacts:
     vocabulary: int
     """Width of the logits. Token ids are below it."""
 
+    width: int = 0
+    """Numbers that stand for a position between two layers: by them a workload is refused that no memory could hold.
+    0: not told, and none is refused."""
+
     configuration: str = ""
     """What runs, whatever was asked for: the same text for fp32 and for an fp16 that fell back to float32. Two variants
     of the same configuration count as identical work. Empty: the variant's id."""

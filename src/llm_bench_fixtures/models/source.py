@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import IncompleteWeights
 from llm_bench_fixtures.models.artifacts import folder_digest
 from llm_bench_fixtures.models.checks import safetensors_files
+from llm_bench_fixtures.models.digest import model_digests
+from llm_bench_fixtures.models.trust import check_trusted
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -39,15 +42,31 @@ class ModelSource:
     passed_over: tuple[tuple[str, str], ...] = ()
     """The candidates before it, each with the reason why it wasn't used."""
 
+    parameters: int = 0
+    """Weights that its architecture has; 0 where nobody has looked."""
+
+    buffer_bytes: int = 0
+    """Of the tables that its architecture makes beside the weights; 0 where nobody has looked."""
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all files of the folder, weights included."""
         return folder_digest(self.folder)
 
     @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """Short ones of config, tokenizer and weights, from samples: which model it is, whatever its name. Nothing
+        where its files are gone."""
+        try:
+            return model_digests(self.folder)
+        except (OSError, ValueError, LookupError, TypeError):
+            return {}
+
+    @cached_property
     def weights(self) -> int:
-        """Number of weights in the safetensors files, read from their headers; else a quarter of all files' bytes."""
-        return count_weights(self.folder) or sum(path.stat().st_size for path in self.folder.iterdir()) // 4
+        """Number of weights: of the architecture, or in the safetensors files, or a quarter of all files' bytes."""
+        files = self.folder.iterdir()
+        return self.parameters or count_weights(self.folder) or sum(path.stat().st_size for path in files) // 4
 
     @property
     def label(self) -> str:
@@ -77,10 +96,12 @@ class ModelSource:
     def load_model(self, **how: Any) -> PreTrainedModel:
         """The model in evaluation mode. Safetensors where there are any; a pickle only as weights.
 
-        Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers.
+        Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers, and
+        UntrustedCode.
         """
         from transformers import AutoModelForCausalLM
 
+        check_trusted(self.folder, self.trust_remote_code)
         model, info = AutoModelForCausalLM.from_pretrained(
             self.folder,
             trust_remote_code=self.trust_remote_code,
@@ -104,6 +125,6 @@ def count_weights(folder: Path) -> int:
 
     count = 0
     for path in safetensors_files(folder):
-        with safe_open(path, framework="pt") as tensors:
+        with safe_open(path, framework="np") as tensors:
             count += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  # no dict
     return count

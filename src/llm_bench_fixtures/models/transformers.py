@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.variants import is_plain
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
 
 if TYPE_CHECKING:
     import torch
@@ -138,8 +138,9 @@ def source_facts(
     return ModelFacts(
         label=label,
         weight_bytes=weight_bytes,
-        context_length=int(getattr(text, "max_position_embeddings", None) or DEFAULT_CONTEXT),
+        context_length=min(int(getattr(text, "max_position_embeddings", None) or DEFAULT_CONTEXT), MOST_PROMPT_TOKENS),
         vocabulary=int(text.vocab_size),
+        width=int(getattr(text, "hidden_size", None) or 0),
         # a plain model in float32 is the same one, whatever dtype was asked for
         configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}",
         runs_source=True,

@@ -12,6 +12,8 @@ from llm_bench_fixtures.errors import InvalidSetting, UnknownName
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
+MOST_WINDOW = 2**24  # tokens
+WEEK_S = 7 * 24 * 3600
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -43,24 +45,44 @@ def parse_bool(text: str) -> bool:
         raise UnknownName("truth value", text, words) from None
 
 
-def integer_of_at_least(least: int) -> Callable[[str], int]:
+def integer_of_at_least(least: int, most: int = 1_000_000) -> Callable[[str], int]:
+    """A parser of whole numbers. most: what is beyond it would only fail later, after hours or for lack of memory."""
+
     def parse(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
-            raise InvalidSetting(f"expected a whole number, got {text!r}") from None
+            raise InvalidSetting(f"expected a whole number, got {shortened(text)}") from None
         if number < least:
             raise InvalidSetting(f"expected at least {least}, got {number}")
+        if number > most:
+            raise InvalidSetting(f"expected at most {most}, got {number}")
         return number
 
     return parse
 
 
+def shortened(text: str, most: int = 40) -> str:
+    """What was given, as an error quotes it."""
+    return repr(text if len(text) <= most else f"{text[:most]}…")
+
+
 def parse_seconds(text: str) -> float:
+    """At most a week."""
     seconds = _number(text)
     if seconds is None:
         raise InvalidSetting(f"expected seconds, got {text!r}")
+    if seconds > WEEK_S:
+        raise InvalidSetting(f"expected at most {WEEK_S} seconds, a week, got {text}")
     return seconds
+
+
+def parse_part(text: str) -> float:
+    """A share of at most all."""
+    share = parse_share(text)
+    if share > 1:
+        raise InvalidSetting(f"expected at most 100%, got {text}")
+    return share
 
 
 def parse_share(text: str) -> float:
@@ -85,12 +107,13 @@ def _number(text: str) -> float | None:
 
 
 def parse_window(text: str) -> int:
-    return 0 if text == "0" else integer_of_at_least(2)(text)
+    return 0 if text == "0" else integer_of_at_least(2, MOST_WINDOW)(text)
 
 
-def parse_positive_integers(text: str) -> tuple[int, ...]:
-    """Ascending, each once."""
-    return tuple(sorted({integer_of_at_least(1)(part) for part in parse_names(text)}))
+def positive_integers(most: int) -> Callable[[str], tuple[int, ...]]:
+    """A parser of whole numbers, separated by commas: ascending, each once."""
+    parse_one = integer_of_at_least(1, most)
+    return lambda text: tuple(sorted({parse_one(part) for part in parse_names(text)}))
 
 
 def member_of(known: Iterable[EnumT], kind: str, also: Iterable[str] = ()) -> Callable[[str], EnumT]:
@@ -115,7 +138,13 @@ def members_of(known: Iterable[EnumT], kind: str, also: Iterable[str] = ()) -> C
 
 
 def parse_path(text: str) -> Path:
-    return Path(text).expanduser()
+    """A path, with ~ and ~USER for a home folder. Raises InvalidSetting where there is no such user, or no path."""
+    if not text:
+        raise InvalidSetting("expected a path")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # pathlib's
+        raise InvalidSetting(f"{text}: no user of that name has a home folder here; give the whole path") from None
 
 
 def parse_optional_path(text: str) -> Path | None:

@@ -23,15 +23,22 @@ from llm_bench_fixtures.options.parsers import (
     parse_device,
     parse_names,
     parse_optional_path,
+    parse_part,
     parse_path,
-    parse_positive_integers,
     parse_seconds,
     parse_share,
     parse_window,
+    positive_integers,
+    shortened,
 )
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 
 PAIR_SOCKET = "--llm-pair-socket"  # only `llm-bench pair` gives it: the number of a socket that a worker inherits
+
+MOST_TOKENS = 2**24  # of a prompt: the longest published contexts hold ten millions
+MOST_ROWS = 65_536  # of a batch
+MOST_ROUNDS = 100_000
+MOST_SEED = 2**63 - 1  # torch's seeds have 64 bits
 
 T = TypeVar("T")
 
@@ -73,6 +80,8 @@ class Option(Generic[T]):
     def read(self, given: Mapping[str, str]) -> T:
         """The value of this option among texts by option name. Raises InvalidSetting that names the flag."""
         text = given.get(self.name)
+        if text is not None and "\0" in text:
+            raise InvalidSetting(f"{self.flag}: there is a NUL character in {shortened(text)}; take it out")
         try:
             return self.parse(self.default if text is None else text)
         except InvalidSetting as error:
@@ -112,11 +121,11 @@ OPTIONS: tuple[Option[Any], ...] = (
         "here are skipped with their reason",
     ),
     Option("reference", str, "fp32", "ID", "the variant that the others are compared with; it runs first"),
-    Option("new_tokens", integer_of_at_least(1), "16", "N", "tokens to generate for each prompt"),
-    Option("rounds", integer_of_at_least(1), "3", "N", "timed rounds of each benchmark, at least"),
+    Option("new_tokens", integer_of_at_least(1, MOST_TOKENS), "16", "N", "tokens to generate for each prompt"),
+    Option("rounds", integer_of_at_least(1, MOST_ROUNDS), "3", "N", "timed rounds of each benchmark, at least"),
     Option(
         "warmup_rounds",
-        integer_of_at_least(1),
+        integer_of_at_least(1, MOST_ROUNDS),
         "1",
         "N",
         "untimed rounds before the timed ones; in the first of them memory and work are observed",
@@ -156,7 +165,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "memory_share",
-        parse_share,
+        parse_part,
         "60%",
         "SHARE",
         "of the free memory that the loaded variants may take together. As many as fit are loaded, each in a process "
@@ -171,9 +180,13 @@ OPTIONS: tuple[Option[Any], ...] = (
         "0: leave that out",
     ),
     Option(
-        "prompt_lengths", parse_positive_integers, "16,64,128,256", "N[,N...]", "prompt lengths to sweep, in tokens"
+        "prompt_lengths",
+        positive_integers(MOST_TOKENS),
+        "16,64,128,256",
+        "N[,N...]",
+        "prompt lengths to sweep, in tokens",
     ),
-    Option("batch_sizes", parse_positive_integers, "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
+    Option("batch_sizes", positive_integers(MOST_ROWS), "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
     Option(
         "corpus",
         parse_optional_path,
@@ -198,7 +211,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "stride",
-        integer_of_at_least(0),
+        integer_of_at_least(0, MOST_TOKENS),
         "0",
         "N",
         "tokens from one strided window's start to the next. 0: half a window",
@@ -220,7 +233,7 @@ OPTIONS: tuple[Option[Any], ...] = (
         "run the tests that take llm_overhead too: they measure what taking the tokens' times costs, which is the "
         "tool's affair and not the model's",
     ),
-    Option("seed", integer_of_at_least(0), "0", "N", "seed of the dummy weights"),
+    Option("seed", integer_of_at_least(0, MOST_SEED), "0", "N", "seed of the dummy weights"),
     Option(
         "quality_limit",
         parse_quality_limit,

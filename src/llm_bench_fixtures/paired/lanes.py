@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from llm_bench_fixtures.paired.workers import Roster
+from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 L = TypeVar("L")
 T = TypeVar("T")
@@ -58,6 +59,4 @@ class Lanes(Generic[L, T]):
 
 def has_room(roster: Roster) -> bool:
     """Whether the machine's memory has room for one more lane like those that run."""
-    import psutil
-
-    return bool(psutil.virtual_memory().available >= ROOM * roster.resident_bytes)
+    return free_memory_bytes() >= ROOM * roster.resident_bytes

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import GitFailed, UnknownSide
 from llm_bench_fixtures.history.git import git, git_output
+from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.processes.scratch import PREFIX
 
 PAIR = "pair"  # in the name of the folder that holds the worktrees
@@ -50,14 +51,15 @@ def open_side(name: str, here: Path, scratch: Path) -> Iterator[Side]:
     """The side that `name` means: a git ref, or else a folder, or else an interpreter. Relative paths begin in `here`.
 
     A ref is checked out in a worktree below `scratch`, which is removed at the end, also after an error.
-    Raises UnknownSide, GitFailed.
+    Raises UnknownSide, GitFailed, and InvalidSetting for the home of an unknown user.
     """
     commit = _commit(name, here)
-    path = here / Path(name).expanduser()
     if commit is not None:
         with _worktree(commit, here, scratch) as folder:
             yield Side(name, f"commit {commit[:10]}", folder, sys.executable)
-    elif path.is_dir():
+        return
+    path = here / parse_path(name)
+    if path.is_dir():
         yield Side(name, f"folder {path.resolve()}", path.resolve(), sys.executable)
     elif path.is_file() and os.access(path, os.X_OK):
         yield Side(name, f"interpreter {path}", here.resolve(), str(path.absolute()))  # unresolved: a venv's is a link

@@ -31,4 +31,5 @@ def plan_and_arrange(session: pytest.Session) -> None:
     arrange(session.items, [variant.id for variant in selected], lineup.place)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
-        tell(reporter, harmless([f"llm-bench: {lineup.describe()}"]))
+        lines = filter(None, (lineup.describe(), bench.setup.threads_warning))
+        tell(reporter, harmless(f"llm-bench: {line}" for line in lines))

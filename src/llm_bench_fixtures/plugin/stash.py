@@ -60,16 +60,36 @@ def check_settings(config: pytest.Config) -> None:
         if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
             raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is gone: {advice}")
     if any_given(config):
-        settings_of(config)
+        _check_ini_file(config, settings_of(config))
+
+
+def _check_ini_file(config: pytest.Config, settings: Settings) -> None:
+    """UsageError where pytest took its ini file from a model's folder, as it does for `--llm-model FOLDER`: it looks
+    for one before any plugin can tell it what is an option's value."""
+    ini, here = config.inipath, config.invocation_params.dir
+    for name in settings.model:
+        folder = (here / name).resolve()
+        if ini is not None and ini.parent == folder and not here.resolve().is_relative_to(folder):
+            raise pytest.UsageError(
+                f"pytest has read {ini}, in the model's folder, as this project's own ini file, and has loaded what it "
+                f"names: write --llm-model={name}, with an equals sign"
+            )
 
 
 def any_given(config: pytest.Config) -> bool:
     """Whether this run sets any of the options; the defaults need no check."""
-    return any(_given(config).values())
+    return any(text is not None for text in _given(config).values())
 
 
 def _given(config: pytest.Config) -> Mapping[str, str | None]:
-    return {option.name: config.getoption(option.ini) or config.getini(option.ini) or None for option in ALL_OPTIONS}
+    """The texts by option name; None for what was not given. An empty text was."""
+    return {option.name: _text(config, option.ini) for option in ALL_OPTIONS}
+
+
+def _text(config: pytest.Config, name: str) -> str | None:
+    typed: str | None = config.getoption(name)
+    written: str | None = config.getini(name)
+    return written if typed is None else typed
 
 
 def or_usage_error(compute: Callable[[], T]) -> T:

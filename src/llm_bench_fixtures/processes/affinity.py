@@ -7,11 +7,25 @@ to hour. A side that happened to run on the better core would seem faster.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def can_pin() -> bool:
     """Whether this system lets a thread choose its cores; macOS and Windows don't."""
     return hasattr(os, "sched_setaffinity")
+
+
+def usable_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores that this process may keep busy: those it may run on, or what its container's limit comes to, at least 1.
+
+    limit: the container's (control groups, version 2): microseconds of processor time, or "max", in so many of time.
+    """
+    cores = len(os.sched_getaffinity(0)) if can_pin() else os.cpu_count() or 1
+    try:
+        quota, period = limit.read_text().split()
+        return max(min(cores, round(int(quota) / int(period))), 1)
+    except (OSError, ValueError, ZeroDivisionError):  # no such limit
+        return cores
 
 
 def choose_cores(threads: int) -> tuple[int, ...]:

@@ -211,6 +211,8 @@ class Provenance:
     """Each variant ran in a process of its own."""
     energy: str = ""
     """Where joules were read, or why they were not."""
+    model_digests: Mapping[str, str] = field(default_factory=dict)
+    """Of the model's `config`, `tokenizer` and `weights`, from samples; empty in runs of before."""
     passed_over: tuple[str, ...] = ()
     """Candidates for the model that were not used, each with the reason."""
     read_bytes_per_s: float | None = None

@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, NotCausal
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
-from llm_bench_fixtures.models.backends import find_backend
+from llm_bench_fixtures.models.backends import BACKENDS, find_backend
+from llm_bench_fixtures.models.causality import check_causal
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
@@ -80,6 +81,7 @@ class VariantLoader:
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
+        self._refused: NotCausal | None = None  # what is wrong with the model of --llm-model, in whatever variant
         self.windows: WindowPlan | None = None  # in which the last variant was scored
 
     def plan(self, variants: Sequence[Variant]) -> Lineup:
@@ -90,7 +92,7 @@ class VariantLoader:
         if not setup.settings.memory_share:
             self.lineup = apart(variants)
         else:
-            needed = needed_bytes(setup.source.weights, setup.device)
+            needed = needed_bytes(setup.source.weights, setup.device) + setup.source.buffer_bytes
             budget = int(setup.device.free_bytes * setup.settings.memory_share)
             self.lineup = plan_lineup(variants, self._results.reference, needed, budget)
         return self.lineup
@@ -164,6 +166,8 @@ class VariantLoader:
             raise
 
     def _load_and_describe(self, variant: Variant, result: VariantResult) -> ModelHandle:
+        if self._refused is not None and variant.backend in BACKENDS:
+            raise self._refused
         setup = self._setup
         _ = setup.limits  # before any model takes its share of the machine
         request = LoadRequest(variant, setup.source, setup.device, setup.settings, setup.store, setup.progress)
@@ -171,8 +175,10 @@ class VariantLoader:
         try:
             with translate_out_of_memory(f"scoring {variant.id}"):
                 self._results.add_variant(self._describe(result, model))
-        except BaseException:
+        except BaseException as error:
             model.close()
+            if isinstance(error, NotCausal) and model.facts.runs_source:
+                self._refused = error
             raise
         return model
 
@@ -190,10 +196,12 @@ class VariantLoader:
         return sum(self._setup.progress.phase_s[phase] for phase in MAKING)
 
     def _describe(self, result: VariantResult, model: ModelHandle) -> VariantResult:
-        facts, limits = model.facts, self._setup.limits
-        first_generate_s = None if self._setup.settings.in_process else self._first_generate_s(model)
+        setup, facts, limits = self._setup, model.facts, self._setup.limits
+        first_generate_s = None if setup.settings.in_process else self._first_generate_s(model)
+        with quiet_libraries():
+            model.call(check_causal)
         quality = self._quality(model)
-        self.windows = plan_windows(self._setup.settings).resolved(facts.context_length)
+        self.windows = plan_windows(setup.settings).resolved(facts.context_length)
         return replace(
             result,
             status=Status.MEASURED,
@@ -203,13 +211,13 @@ class VariantLoader:
             load_s=facts.load_s,
             first_generate_s=first_generate_s,
             weight_bytes=facts.weight_bytes,
-            resident_before_load_bytes=None if self._setup.settings.in_process else facts.resident_before_load_bytes,
+            resident_before_load_bytes=None if setup.settings.in_process else facts.resident_before_load_bytes,
             read_bytes_per_s=limits.read_bytes_per_s if limits else None,
             matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,
             quality=quality.metrics,
             quality_note=quality.missing,
             loss_blocks=quality.loss_blocks,
-            notes=(*self._setup.source.notes, *facts.notes, *quality.notes),
+            notes=tuple(filter(None, (setup.threads_warning, *setup.source.notes, *facts.notes, *quality.notes))),
         )
 
     def _first_generate_s(self, model: ModelHandle) -> float | None:

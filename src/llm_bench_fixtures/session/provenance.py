@@ -42,6 +42,7 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
     return Provenance(
         started=started.isoformat(timespec="seconds"),
         model=source.name,
+        model_digests=source.digests,
         random_weights=source.random_weights,
         device=device.name,
         hardware=device.hardware,

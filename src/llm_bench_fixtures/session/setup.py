@@ -10,10 +10,12 @@ from llm_bench_fixtures.measure.flops import FlopCounter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.candidates import find_source
-from llm_bench_fixtures.models.device import Device, resolve_device
+from llm_bench_fixtures.models.device import Device, DeviceKind, resolve_device
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
 
 if TYPE_CHECKING:
@@ -43,6 +45,14 @@ class Setup:
         import torch
 
         return torch.get_num_threads()
+
+    @property
+    def threads_warning(self) -> str:
+        """What is wrong with more threads than cores, which wait for each other; empty where there are enough."""
+        threads, cores = self.threads, usable_cores()
+        if self.device.kind is not DeviceKind.CPU or threads <= cores:
+            return ""
+        return f"{threads} threads wait for each other on {count(cores, 'core')}: set OMP_NUM_THREADS={cores}"
 
     @cached_property
     def limits(self) -> MachineLimits | None:

@@ -102,8 +102,21 @@ def test_a_model_larger_than_the_free_memory_is_not_loaded(
     make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4 * TINY_WEIGHTS - 1))
-    with pytest.raises(OutOfMemory, match=r"^fp32: out of memory, 0\.0 GB asked for and 0\.0 GB free$"):
+    with pytest.raises(OutOfMemory, match=r"^fp32: out of memory, 0\.0 GB asked for and 0\.0 GB free") as caught:
         load_variant(make_request("fp32"))
+    assert str(caught.value).endswith(
+        ". It is the reference, which all others are compared with: try --llm-reference bf16"
+    )
+
+
+@pytest.mark.parametrize(("free", "reference"), [(4 * TINY_WEIGHTS - 1, "bf16"), (2 * TINY_WEIGHTS - 1, "fp32")])
+def test_another_reference_is_advised_only_where_that_helps(
+    free: int, reference: str, make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the reference is another already, nor where half the weights don't fit either."""
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free))
+    with pytest.raises(OutOfMemory, match=r"GB free$"):
+        load_variant(make_request("fp32", reference=reference))
 
 
 def test_a_model_in_bfloat16_needs_half_the_memory(make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,11 +165,15 @@ def _export(request: LoadRequest) -> Artifact:
     def build(folder: Path) -> None:
         from optimum.exporters.onnx import main_export
 
+        from llm_bench_fixtures.models.trust import check_trusted
+
+        check_trusted(request.source.folder, request.source.trust_remote_code)
         with request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX"):
             main_export(
                 str(request.source.folder),
                 folder,
                 task="text-generation-with-past",
+                library_name="transformers",  # else a file of the folder chooses the library, and with it what runs
                 dtype="fp32",
                 do_validation=False,
                 local_files_only=True,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.transformers import TransformersModel
 
+HALF_BYTES = 2  # of a weight in 16 bits
 VARIANTS = (
     Variant("fp32", "torch", "float32 weights"),
     Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
@@ -32,8 +34,10 @@ def check(variant: Variant, device: Device) -> None:
 
 
 def prepare(request: LoadRequest) -> None:
-    from llm_bench_fixtures.models.checks import check_architecture
+    from llm_bench_fixtures.models.architecture import check_architecture
+    from llm_bench_fixtures.models.trust import check_trusted
 
+    check_trusted(request.source.folder, request.source.trust_remote_code)
     check_architecture(request.source.load_config(), request.source.trust_remote_code)
 
 
@@ -85,20 +89,19 @@ def with_autocast(model: TransformersModel, compute: Precision) -> TransformersM
 
 
 def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:
-    """Raise OutOfMemory before a load that this machine's free memory can't hold: the system would kill the session.
+    """Raise OutOfMemory before a load that the free memory can't hold: the system would kill the session.
 
     A model for an accelerator goes through the machine's memory too.
     """
-    import psutil
-
-    from llm_bench_fixtures.models.source import count_weights
-
-    needed = count_weights(request.source.folder) * bytes_per_weight
-    free = psutil.virtual_memory().available
-    if needed > free:
-        raise OutOfMemory(
-            f"{request.variant.id}: out of memory, {needed / 1e9:.1f} GB asked for and {free / 1e9:.1f} GB free"
-        )
+    source, variant, free = request.source, request.variant, free_memory_bytes()
+    needed = source.weights * bytes_per_weight + source.buffer_bytes
+    if needed <= free:
+        return
+    text = f"{variant.id}: out of memory, {needed / 1e9:.1f} GB asked for and {free / 1e9:.1f} GB free"
+    halved = source.weights * HALF_BYTES + source.buffer_bytes
+    if variant.id == request.settings.reference and variant.precision is Precision.FLOAT32 and halved <= free:
+        text += ". It is the reference, which all others are compared with: try --llm-reference bf16"
+    raise OutOfMemory(text)
 
 
 BACKEND = Backend(

@@ -1,0 +1,78 @@
+"""The memory that this process may still take: what the machine has free, or what its container is left with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MEMBERSHIP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class _Controller:
+    """Where a version of Linux's control groups has the memory of a group."""
+
+    root: str
+    limit: str
+    used: str
+    reclaimable: str
+    """The row of memory.stat with the pages of files that the kernel drops first."""
+
+
+UNIFIED = _Controller("", "memory.max", "memory.current", "inactive_file")  # version 2
+OLD = _Controller("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")  # version 1
+
+
+def free_memory_bytes(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
+    """Bytes that can be taken without swapping: the least of what the machine and each limit of a container leave.
+
+    membership: the file that names this process' control groups. groups: the folder that they are in.
+    """
+    import psutil
+
+    return min([int(psutil.virtual_memory().available), *_left_of_limits(membership, groups)])
+
+
+def _left_of_limits(membership: Path, groups: Path) -> Iterator[int]:
+    """A container sees its own group as the root, also where `membership` names it as the machine does."""
+    for controller, path in _memberships(membership):
+        root = groups / controller.root
+        inner = root / path.lstrip("/")
+        for folder in {inner, *inner.parents, root}:
+            left = _left(folder, controller) if folder.is_relative_to(root) else None
+            if left is not None:
+                yield left
+
+
+def _memberships(membership: Path) -> Iterator[tuple[_Controller, str]]:
+    """cgroups(7): a line each, `number:controllers:path`; version 2 has no controllers there."""
+    try:
+        lines = membership.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            yield UNIFIED, path
+        elif "memory" in controllers.split(","):
+            yield OLD, path
+
+
+def _left(folder: Path, controller: _Controller) -> int | None:
+    """Bytes that the limit of a group leaves; None where it has none."""
+    try:
+        limit = int((folder / controller.limit).read_text())
+        used = int((folder / controller.used).read_text())
+    except (OSError, ValueError):  # there is no such group, or it says "max"
+        return None
+    return max(limit - used + _reclaimable(folder, controller), 0)
+
+
+def _reclaimable(folder: Path, controller: _Controller) -> int:
+    try:
+        rows = [line.split() for line in (folder / "memory.stat").read_text().splitlines()]
+    except OSError:
+        return 0
+    return next((int(row[1]) for row in rows if row[0] == controller.reclaimable), 0)

@@ -1,0 +1,48 @@
+"""Folders with models of a few kilobytes, and what an attacker would put into one.
+
+A plain module: pytest puts this folder on sys.path, because there is a conftest.py in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
+
+from llm_bench_fixtures.models.source import TINY_FOLDER
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def small_config(**changes: Any) -> GPT2Config:
+    """A few kilobytes of GPT-2, with room for the embedded tokenizer's 4096 tokens."""
+    sizes = {"vocab_size": 4096, "n_positions": 64, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    return GPT2Config(**{**sizes, "bos_token_id": 0, "eos_token_id": 0, **changes})
+
+
+def write_model(folder: Path, **changes: Any) -> Path:
+    """A folder with such a model of random weights, and the embedded tokenizer."""
+    torch.manual_seed(1234)
+    return save_model(folder, GPT2LMHeadModel(small_config(**changes)))
+
+
+def save_model(folder: Path, model: PreTrainedModel) -> Path:
+    """A folder with the model, and the embedded tokenizer."""
+    model.save_pretrained(folder)
+    for name in TOKENIZER_FILES:
+        shutil.copy(TINY_FOLDER / name, folder)
+    return folder
+
+
+class Payload:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.mkdir, (self.path,)
