@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from llm_bench_fixtures.results.folder import claim
+
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.isolated import IsolatedModel
     from llm_bench_fixtures.models.model import Model
@@ -263,6 +265,7 @@ def run_suite(
 ) -> None:
     """Run `pytest benchmarks/` to its end; a failure ends this program with its output. look: is called meanwhile."""
     command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks"), f"--llm-report={report}", *options]
+    claim(report)
     with (report / "output.txt").open("w") as output:
         process = psutil.Popen(command, cwd=ROOT, env=dict(variables), stdout=output, stderr=subprocess.STDOUT)
         while process.poll() is None:

@@ -42,6 +42,7 @@ from repeatability_tables import (
 from llm_bench_fixtures.gate.options import RULES
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.results.folder import claim
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT_FILE = "output.txt"
@@ -102,7 +103,7 @@ def collect_run(report: Path, seed: str, cache: Path, arguments: Sequence[str]) 
 
 def run_suite(report: Path, cache: Path, arguments: Sequence[str]) -> float:
     """Wall seconds of a run. Its output goes to a file beside the report; if it fails, this program ends with it."""
-    report.mkdir(parents=True, exist_ok=True)
+    claim(report)
     options = [f"--llm-report={report.resolve()}", f"--llm-cache-dir={cache.resolve()}"]
     command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks"), *options, *arguments]
     started = time.perf_counter()

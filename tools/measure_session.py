@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from llm_bench_fixtures.results.folder import claim
+
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ("generating", "scoring", "loading", "exporting", "quantizing", "calibrating")
 
@@ -22,6 +24,7 @@ def run_suite(options: list[str], report: Path) -> float:
     """Wall seconds of one session; its output goes to a file beside the report."""
     command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks"), f"--llm-report={report}", *options]
     started = time.perf_counter()
+    claim(report)
     with (report / "output.txt").open("w") as output:
         done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
     if done.returncode:

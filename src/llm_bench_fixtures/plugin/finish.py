@@ -1,30 +1,120 @@
-"""The end of a pytest run: its results are gathered, judged and reported."""
+"""The start and the end of a pytest run: its folder is claimed; its results are gathered, judged and reported."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from llm_bench_fixtures.plugin.gating import gate_run, is_gated
-from llm_bench_fixtures.plugin.stash import FINDINGS, RUN, SESSION, TURNS, metrics_of, selection_of
+from llm_bench_fixtures.errors import UnwritableFile, first_line
+from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.plugin.gating import BASELINE, finish_gate, gate_run, is_gated
+from llm_bench_fixtures.plugin.stash import (
+    RUN,
+    SESSION,
+    TURNS,
+    is_xdist_worker,
+    metrics_of,
+    selection_of,
+    settings_of,
+)
+from llm_bench_fixtures.text import harmless
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.report.files import Published
+    from llm_bench_fixtures.results.record import Run
+
+T = TypeVar("T")
+
+MADE_FOLDER: pytest.StashKey[bool] = pytest.StashKey()  # whether there was none for the report
+PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
+FAILED_HOOK: pytest.StashKey[str] = pytest.StashKey()  # what pytest_llm_bench_finish raised
+
+
+def claim_report(config: pytest.Config) -> None:
+    """Claim the report's folder, before anything is measured; not in a process that writes no report.
+
+    Raises UsageError where it, or the gate's summary, can't be written.
+    """
+    if is_xdist_worker(config) or TURNS in config.stash:
+        return
+    from llm_bench_fixtures.results.folder import claim, set_aside
+    from llm_bench_fixtures.writing import check_writable
+
+    settings = settings_of(config)
+    summary = settings.of(options.SUMMARY) if is_gated(config) else None
+    if summary is not None:
+        _or_usage_error(options.SUMMARY.flag, check_writable, summary)
+    config.stash[MADE_FOLDER] = _or_usage_error("--llm-report", claim, settings.report)
+    _or_usage_error("--llm-report", set_aside, settings.report)
+
+
+def _or_usage_error(flag: str, prepare: Callable[[Path], T], path: Path) -> T:
+    try:
+        return prepare(path)
+    except UnwritableFile as error:
+        raise pytest.UsageError(f"{flag}: {error}") from error
+
+
+def finish(session: pytest.Session, exitstatus: int) -> None:
+    """Report and judge what was measured, however the session ended."""
+    was_stopped = bool(session.shouldstop or session.shouldfail)  # by -x, --maxfail or a plugin
+    write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or was_stopped)
+    if PUBLISHED not in session.config.stash and session.config.stash.get(MADE_FOLDER, False):
+        from llm_bench_fixtures.results.folder import release
+
+        release(settings_of(session.config).report)
+    if BASELINE in session.config.stash:
+        finish_gate(session)
+    _settle_status(session)
 
 
 def write_results(session: pytest.Session, *, interrupted: bool) -> None:
     """Write the report of what this run measured, and show it to the hooks; nothing where no model was asked for, nor
-    in a worker of a paired run, which tells its coordinator."""
+    in a worker of a paired run, which tells its coordinator.
+
+    Whatever becomes of the report, pytest-benchmark saves the run and the terminal shows it.
+    """
     config = session.config
     if SESSION not in config.stash or not config.stash[SESSION].results.has_variants or TURNS in config.stash:
         return
     from llm_bench_fixtures.progress import Phase
-    from llm_bench_fixtures.report.files import write_report
+    from llm_bench_fixtures.report.files import publish
 
     bench = config.stash[SESSION]
     run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
     if is_gated(config):
         run = gate_run(config, run)
+    config.stash[RUN] = run
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
-        config.stash[FINDINGS] = write_report(run, metrics_of(config), settings.report, settings.quality_limit)
-    config.stash[RUN] = run
-    config.hook.pytest_llm_bench_finish(run=run, report=bench.settings.report)
+        published = publish(run, metrics_of(config), settings.report, settings.quality_limit)
+    config.stash[PUBLISHED] = published
+    if published.was_interrupted:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+    else:
+        _call_hooks(config, run, published.folder or settings.report)
+
+
+def _call_hooks(config: pytest.Config, run: Run, report: Path) -> None:
+    try:
+        config.hook.pytest_llm_bench_finish(run=run, report=report)
+    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:  # whatever a project's own code raises
+        config.stash[FAILED_HOOK] = f"pytest_llm_bench_finish failed: {type(error).__name__}: {first_line(error)}"
+
+
+def _settle_status(session: pytest.Session) -> None:
+    """A run whose own hook failed did not end well, whatever else is said of it by the gate or by its tests."""
+    if FAILED_HOOK in session.config.stash and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
+def trouble_lines(config: pytest.Config) -> Iterator[str]:
+    """What of the report was not written, and what failed at the end of the run."""
+    published = config.stash.get(PUBLISHED, None)
+    problems = published.problems if published is not None else ()
+    hook = config.stash.get(FAILED_HOOK, None)
+    return harmless(f"llm-bench: {problem}" for problem in (*problems, *([hook] if hook else [])))

@@ -10,7 +10,7 @@ import pytest
 
 from llm_bench_fixtures.options.table import GONE, PAIR_SOCKET, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hookspecs
-from llm_bench_fixtures.plugin.finish import write_results
+from llm_bench_fixtures.plugin.finish import PUBLISHED, claim_report, finish, trouble_lines
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
     llm_batch_sizes,
     llm_benchmark,
@@ -23,11 +23,9 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_session,
 )
 from llm_bench_fixtures.plugin.gating import (
-    BASELINE,
     DECISION,
     HAS_BENCHMARKS,
     check_is_gated,
-    finish_gate,
     gate_summary,
     is_gated,
     set_baseline,
@@ -36,6 +34,7 @@ from llm_bench_fixtures.plugin.internals import (
     NEEDS_PYTEST_BENCHMARK,
     coloured,
     has_pytest_benchmark,
+    make_harmless,
     option_known_early,
     terminal_width,
 )
@@ -52,7 +51,6 @@ from llm_bench_fixtures.plugin.items import (
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     BENCHMARKS,
-    FINDINGS,
     RUN,
     SCENARIOS,
     SESSION,
@@ -66,6 +64,7 @@ from llm_bench_fixtures.plugin.stash import (
     selected_variants,
     settings_of,
 )
+from llm_bench_fixtures.plugin.terminal_progress import tell
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -176,9 +175,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Decide which variants are loaded together, and say so, before the first test."""
+    """Claim the report's folder; decide which variants are loaded together, and say so, before the first test."""
     option = session.config.option
     runs_tests = not (option.collectonly or option.setuponly or option.setupplan)
+    if runs_tests and any(map(variant_of, session.items)):
+        claim_report(session.config)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
         from llm_bench_fixtures.plugin.lineup import plan_and_arrange
 
@@ -201,6 +202,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if variant_of(item):
+        make_harmless(report)  # what failed may quote the model's files
     if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
         _add_unmeasured(item, call, report)
     return report
@@ -225,17 +228,21 @@ def _reason(call: pytest.CallInfo[None]) -> str:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
-    """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run."""
-    if not is_xdist_worker(session.config):
-        write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or _was_stopped(session))
-        if BASELINE in session.config.stash:
-            finish_gate(session)
+    """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run.
+
+    What fails here fails after that, and after the summary.
+    """
+    failure = None
+    try:
+        if not is_xdist_worker(session.config):
+            finish(session, exitstatus)
+    except KeyboardInterrupt:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+    except Exception as error:  # a bug of ours
+        failure = error
     yield
-
-
-def _was_stopped(session: pytest.Session) -> bool:
-    """By -x, --maxfail or a plugin, before all tests had run."""
-    return bool(session.shouldstop or session.shouldfail)
+    if failure is not None:
+        raise failure
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -249,18 +256,18 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     width = terminal_width(terminalreporter)
-    if FINDINGS in config.stash:
+    published = config.stash.get(PUBLISHED, None)
+    if published is not None and published.findings is not None:
         from llm_bench_fixtures.report.columns import COLOURS
         from llm_bench_fixtures.report.terminal import summary_lines
 
         def paint(text: str, tone: Tone) -> str:
             return coloured(terminalreporter, text, COLOURS[tone])
 
-        for line in summary_lines(config.stash[FINDINGS], settings_of(config).report, width, paint):
-            terminalreporter.write_line(line)
+        tell(terminalreporter, summary_lines(published.findings, published.folder, width, paint))
+    tell(terminalreporter, trouble_lines(config))
     if DECISION in config.stash:
-        for line in gate_summary(config, width):
-            terminalreporter.write_line(line)
+        tell(terminalreporter, gate_summary(config, width))
 
 
 def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> CorpusScore:

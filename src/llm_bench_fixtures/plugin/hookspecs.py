@@ -56,4 +56,7 @@ def pytest_llm_bench_measure(  # type: ignore[empty-body]
 
 @pytest.hookspec
 def pytest_llm_bench_finish(run: Run, report: Path) -> None:
-    """The finished results, once their report is written to the folder `report`."""
+    """The finished results, once their report is written to the folder `report`.
+
+    What it raises is told, and the run's exit status is then 3 unless it was another one than 0.
+    """

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.plugin.pair_worker import Turns
-    from llm_bench_fixtures.report.findings import Findings
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run, Scenario
     from llm_bench_fixtures.session.loader import Scorer
@@ -35,8 +34,7 @@ SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
 SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # of the benchmarks that were collected
 BENCHMARKS: pytest.StashKey[int] = pytest.StashKey()  # how many benchmarks were collected
-RUN: pytest.StashKey[Run] = pytest.StashKey()  # once the report is written
-FINDINGS: pytest.StashKey[Findings] = pytest.StashKey()  # what the report says of it
+RUN: pytest.StashKey[Run] = pytest.StashKey()  # once all of it is measured and judged
 TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
 

@@ -2,41 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from llm_bench_fixtures.errors import UnwritableFile, first_line
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.latex import render_latex
 from llm_bench_fixtures.report.page.build import build_page
-from llm_bench_fixtures.report.plots import write_plots
+from llm_bench_fixtures.report.plots import Plot, write_plots
 from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.report.sections import build_document
+from llm_bench_fixtures.results.folder import (
+    LATEX_FILE,
+    MARKDOWN_FILE,
+    PAGE_FILE,
+    PLOTS,
+    TABLE_FILE,
+    claim,
+    forget_earlier,
+)
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
+from llm_bench_fixtures.writing import new_folder, replacing, unwritable, write_whole
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of a report."""
+
+    findings: Findings | None
+    """What the report says of the run; None where that couldn't be found out."""
+    folder: Path | None
+    """Where the page is; None where there is none."""
+    problems: tuple[str, ...]
+    """What was not written and why, and where it is instead, a sentence each."""
+    was_interrupted: bool = False
+    """By Ctrl-C while it was written."""
+
 
 def write_report(
     run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT
 ) -> Findings:
-    """Write results.json, results.csv, plots/*.png, report.md, results.tex and report.html; the data first, so that
-    it is kept whatever happens to the rest. Returns what the report says of the run.
+    """Claim the folder and write results.json, results.csv, report.md, results.tex, plots/*.png and report.html; the
+    data first, so that it is kept whatever happens to the rest. Returns what the report says of the run.
 
-    metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_run(run, folder / RESULTS_FILE)
-    for_csv(run_table(run), IDENTITY).to_csv(folder / "results.csv", index=False)
-    findings = findings_of(run, metrics, quality_limit)
-    plots = write_plots(findings, folder / "plots")
-    document = build_document(findings)
-    page = render_html(build_page(findings, document, plots))
-    (folder / "report.md").write_text(render_markdown(findings), encoding="utf-8")
-    (folder / "results.tex").write_text(render_latex(findings), encoding="utf-8")
-    (folder / "report.html").write_text(page, encoding="utf-8", newline="\n")  # the policy has its scripts' digests
-    return findings
+    metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep. Raises
+    UnwritableFile where a part of it could not be written, or the folder isn't ours.
+    """
+    claim(folder)
+    report = _Report(run, metrics, folder, quality_limit)
+    report.write()
+    if report.findings is None or report.problems:
+        raise UnwritableFile("\n".join(report.problems))
+    return report.findings
+
+
+def publish(run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit) -> Published:
+    """Write the report into the claimed folder as far as it can be written. What fails leaves the rest alone; if the
+    folder can't be written to, the whole report is written into a new one among the temporary folders. Once it is
+    whole, the one that was set aside is removed."""
+    report = _Report(run, metrics, folder, quality_limit)
+    report.write()
+    if not report.problems:
+        forget_earlier(folder)
+    problems = list(report.problems)
+    if report.is_folder_unwritable and not report.was_interrupted:
+        problems += _write_elsewhere(report)
+    return Published(report.findings, report.page_folder, tuple(problems), report.was_interrupted)
+
+
+def _write_elsewhere(report: _Report) -> list[str]:
+    """Returns what to tell of it."""
+    before, report.problems = report.folder, []
+    try:
+        report.folder = new_folder()
+    except UnwritableFile as error:
+        return [f"Nor is there another place for the report: {error}"]
+    report.write()
+    return [f"The report is in {report.folder} instead of {before}.", *report.problems]
+
+
+@dataclass
+class _Report:
+    """Writes one file after the other."""
+
+    run: Run
+    metrics: Mapping[str, Metric]
+    folder: Path
+    quality_limit: QualityLimit
+    findings: Findings | None = None
+    page_folder: Path | None = None
+    problems: list[str] = field(default_factory=list)
+    is_folder_unwritable: bool = False
+    was_interrupted: bool = False
+
+    def write(self) -> None:
+        run = self.run
+        self._attempt(RESULTS_FILE, lambda: write_run(run, self.folder / RESULTS_FILE, follows=False))
+        self._attempt(TABLE_FILE, self._write_table)
+        found = self.findings = self.findings or self._find()
+        if found is None:
+            return
+        self._attempt(MARKDOWN_FILE, lambda: self._write_text(MARKDOWN_FILE, render_markdown(found)))
+        self._attempt(LATEX_FILE, lambda: self._write_text(LATEX_FILE, render_latex(found)))
+        plots = self._attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) or []
+        self._attempt(PAGE_FILE, lambda: self._write_page(found, plots))
+
+    def _find(self) -> Findings | None:
+        """After Ctrl-C too: the terminal shows them."""
+        try:
+            return findings_of(self.run, self.metrics, self.quality_limit)
+        except Exception as error:  # a bug of ours, which may cost the report but not the run
+            self.problems.append(f"There is no report but {RESULTS_FILE}: {type(error).__name__}: {first_line(error)}")
+            return None
+
+    def _write_table(self) -> None:
+        with replacing(self.folder / TABLE_FILE, follows=False) as scratch:
+            for_csv(run_table(self.run), IDENTITY).to_csv(scratch, index=False, errors="replace")
+
+    def _write_page(self, findings: Findings, plots: list[Plot]) -> None:
+        self._write_text(PAGE_FILE, render_html(build_page(findings, build_document(findings), plots)))
+        self.page_folder = self.folder
+
+    def _write_text(self, name: str, text: str) -> None:
+        write_whole(self.folder / name, text, follows=False)
+
+    def _attempt(self, name: str, write: Callable[[], T]) -> T | None:
+        """What `write` returns; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
+        path = self.folder / name
+        try:
+            if not self.was_interrupted:
+                return write()
+            self.problems.append(f"{path} was not written: interrupted")
+        except KeyboardInterrupt:
+            self.was_interrupted = True
+            self.problems.append(f"{path} was not written: interrupted")
+        except OSError as error:
+            self.is_folder_unwritable = True
+            self.problems.append(str(error if isinstance(error, UnwritableFile) else unwritable(path, error)))
+        except Exception as error:  # whatever a library that draws or renders raises
+            self.problems.append(f"{path} was not written: {type(error).__name__}: {first_line(error)}")
+        return None

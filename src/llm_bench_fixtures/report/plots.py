@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.report.drawing import drawing
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.results import prefill_decode
+from llm_bench_fixtures.results.folder import remove_pictures
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.spread import quartiles
+from llm_bench_fixtures.writing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,19 +46,17 @@ Drawing = Callable[[Findings], "Figure | None"]
 
 
 def write_plots(findings: Findings, folder: Path) -> list[Plot]:
-    """Draw what the run has data for, into `folder`; pictures of an earlier run are removed."""
-    import matplotlib
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.png"):
-        stale.unlink()
+    """Draw what the run has data for, into `folder`; our pictures of an earlier run are removed. Raises
+    UnwritableFile."""
     plots = []
-    with matplotlib.rc_context(plot_style()):
+    remove_pictures(folder)
+    with drawing(plot_style()):
         for name, title, scenario, draw in DRAWINGS:
             figure = draw(findings)
             if figure is not None:
                 path = folder / f"{name}.png"
-                figure.savefig(path)
+                with replacing(path, follows=False) as scratch:
+                    figure.savefig(scratch, format="png")
                 plots.append(Plot(path, title, scenario))
     return plots
 

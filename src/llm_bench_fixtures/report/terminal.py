@@ -10,7 +10,8 @@ from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.short_table import BATCHED, BATCHED_MEANS, LABEL, variants_table, what_ran
-from llm_bench_fixtures.text import printable
+from llm_bench_fixtures.results.folder import PAGE_FILE
+from llm_bench_fixtures.text import printable, without_commands
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=(%|[mµ]?s|[kMG]?B)(?!\w))")  # the space before a unit
@@ -19,8 +20,15 @@ ESSENTIAL = ("variant", "latency", "tokens/s", "perplexity")  # shown however na
 DISPENSABLE = ("top-1", "KLD", "TTFT", "TPOT", LABEL, "weights", BATCHED, "peak", "speed-up")
 
 
-def summary_lines(findings: Findings, folder: Path, width: int, paint: Paint = plain) -> Iterator[str]:
-    """Lines of at most `width` cells. paint: colours the cells that are better or worse than the reference's."""
+def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Paint = plain) -> Iterator[str]:
+    """Lines of at most `width` cells, none of which is a command to a CI runner.
+
+    folder: where the page is, if there is one. paint: colours the cells that are better or worse than the reference's.
+    """
+    return map(without_commands, _lines(findings, folder, width, paint))
+
+
+def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) -> Iterator[str]:
     yield ""
     yield title_line(printable(f"llm-bench: {findings.run.provenance.model}"), width)
     yield from _paragraphs([findings.header, *findings.warnings], width)
@@ -33,8 +41,9 @@ def summary_lines(findings: Findings, folder: Path, width: int, paint: Paint = p
     for cost in findings.instrumentation:
         yield ""
         yield from _paragraphs([cost], width)
-    yield ""
-    yield printable(f"Report: {folder / 'report.html'}")
+    if folder is not None:
+        yield ""
+        yield printable(f"Report: {folder / PAGE_FILE}")
 
 
 def _paragraphs(texts: Iterable[str], width: int, indent: str = "") -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
@@ -192,6 +193,7 @@ def _place(run: Heading) -> str:
 def _section(group: Group, words: Wording, *, drawn: bool) -> TrendSection:
     moved = [line for line in group.lines if max(line.values) / min(line.values) - 1 >= LEAST_STEP]
     shown = _most_complete(moved)
+    chart, failure = _chart(group, shown, words) if drawn and shown else (None, "")
     return TrendSection(
         f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
         (
@@ -199,12 +201,20 @@ def _section(group: Group, words: Wording, *, drawn: bool) -> TrendSection:
             ("corpus", group.fingerprint.corpus),
             ("fingerprint", group.fingerprint.digest),
         ),
-        " ".join(_notes(group, moved, shown, words, drawn=drawn)),
-        draw_trend(group, shown, words.metrics) if drawn and shown else None,
+        " ".join([*_notes(group, moved, shown, words, drawn=drawn), *([failure] if failure else [])]),
+        chart,
         _step_table(group, words),
         _now_table(group, words),
         _run_table(group.runs),
     )
+
+
+def _chart(group: Group, lines: Sequence[Line], words: Wording) -> tuple[bytes | None, str]:
+    """The picture; where it can't be drawn, none, and why: the tables have the figures."""
+    try:
+        return draw_trend(group, lines, words.metrics), ""
+    except Exception as error:  # whatever a broken matplotlib raises
+        return None, f"No picture: {type(error).__name__}: {first_line(error)}."
 
 
 def _most_complete(lines: Sequence[Line]) -> list[Line]:

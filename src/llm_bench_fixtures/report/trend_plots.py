@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.trend import Group, Line
+from llm_bench_fixtures.report.drawing import drawing
 from llm_bench_fixtures.report.history import COMMIT_DIGITS
 from llm_bench_fixtures.report.plots import COLOURS, plot_style
 from llm_bench_fixtures.results.metrics import Metric
@@ -28,9 +29,7 @@ MOST_CHARACTERS = 40  # of a variant's name
 
 def draw_trend(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric]) -> bytes:
     """A PNG. lines: the lines of the group to show, at least one."""
-    import matplotlib
-
-    with matplotlib.rc_context(plot_style()):
+    with drawing(plot_style()):
         figure = trend_figure(group, lines, metrics)
         picture = BytesIO()
         figure.savefig(picture, format="png")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
@@ -64,14 +66,17 @@ class BenchSession:
         return self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)
 
     def save(self) -> None:
-        """Write the results so far, so that they outlast a process that is killed."""
-        self.settings.report.mkdir(parents=True, exist_ok=True)
-        write_run(self.run(interrupted=True), self.settings.report / RESULTS_FILE)
+        """Write the results so far, so that they outlast a process that is killed. Raises UnwritableFile."""
+        write_run(self.run(interrupted=True), self.settings.report / RESULTS_FILE, follows=False)
 
     def save_at_times(self) -> None:
-        """`save`, if the last time is a while ago; not in a process that writes no report."""
+        """`save`, if the last time is a while ago; not in a process that writes no report.
+
+        A folder that can't be written to fails no benchmark: the end of the run says so.
+        """
         if self.keeps_report and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
-            self.save()
+            with suppress(UnwritableFile):
+                self.save()
             self._saved_at = time.monotonic()
 
     def close(self) -> None:

@@ -1,0 +1,126 @@
+"""The folder of a report: one that this package made or found empty, in which only files by these names are its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.results.storage import RESULTS_FILE
+from llm_bench_fixtures.writing import check_folder, unwritable, write_whole
+
+TABLE_FILE = "results.csv"
+MARKDOWN_FILE = "report.md"
+LATEX_FILE = "results.tex"
+PAGE_FILE = "report.html"
+PLOTS = "plots"
+# In PLOTS, without the ending; those too that this version may not draw, but another one may have drawn.
+PICTURES = ("tradeoff", "phases", "roofline", "precision", "quantization", "batch", "prompt_length")
+ENDINGS = (".png", ".svg")
+EARLIER = "earlier"  # the folder in which the report before waits until a new one is whole
+OWN_FILES = (
+    RESULTS_FILE,
+    TABLE_FILE,
+    MARKDOWN_FILE,
+    LATEX_FILE,
+    PAGE_FILE,
+    *(f"{PLOTS}/{name}{ending}" for name in PICTURES for ending in ENDINGS),
+)
+MARKER = ".llm-bench-report"
+MARK = "llm-bench-fixtures writes its reports into this folder, and replaces the report that is in it.\n"
+# What may lie in a folder that counts as empty: notes to programs, and the rests of files whose writing was killed.
+OF_NO_ACCOUNT = re.compile(r"\.gitignore|\.gitkeep|\.DS_Store|\..+\.part")
+
+
+def claim(folder: Path) -> bool:
+    """Make the folder, or take one that is ours or empty, and mark it. Returns whether it was made.
+
+    Folders that were written before there were marks hold nothing but a report. Raises UnwritableFile where the folder
+    can't be written to, or holds what isn't ours.
+    """
+    check_folder(folder)
+    try:
+        is_new = not folder.exists()
+        _check_is_ours(folder)
+        write_whole(folder / MARKER, MARK, follows=False)
+        return is_new
+    except UnwritableFile:
+        raise
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def release(folder: Path) -> None:
+    """Remove the folder again if there is nothing in it but our mark."""
+    with suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [MARKER]:
+            (folder / MARKER).unlink()
+            folder.rmdir()
+
+
+def set_aside(folder: Path) -> None:
+    """Move the report that is in the claimed folder into one for earlier ones, so that nobody takes it for the report
+    of a run that is beginning, however that ends. Raises UnwritableFile."""
+    try:
+        found = [name for name in OWN_FILES if (folder / name).is_file()]
+        if found:
+            _remove_report(folder / EARLIER)
+        for name in found:
+            place = folder / EARLIER / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).replace(place)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def remove_pictures(plots: Path) -> None:
+    """Remove our pictures from the folder of plots, and no others."""
+    for name in PICTURES:
+        for ending in ENDINGS:
+            (plots / f"{name}{ending}").unlink(missing_ok=True)
+
+
+def forget_earlier(folder: Path) -> None:
+    """Remove the report that was set aside."""
+    with suppress(OSError):
+        _remove_report(folder / EARLIER)
+
+
+def _check_is_ours(folder: Path) -> None:
+    """Raise UnwritableFile for what isn't ours, and for links where our files are to be."""
+    if not folder.exists():
+        return
+    for name in (MARKER, PLOTS, EARLIER, f"{EARLIER}/{PLOTS}", *OWN_FILES):
+        _check_kind(folder / name, is_folder=name.endswith((PLOTS, EARLIER)))
+    foreign = None if (folder / MARKER).exists() else next(_foreign(folder), None)
+    if foreign is not None:
+        raise UnwritableFile(
+            f"{folder} can't be written to: it holds {foreign}, which is no report's. Name a new or an empty folder, "
+            f"or put an empty file {MARKER} into this one, so that a report's files may be replaced in it"
+        )
+
+
+def _check_kind(path: Path, *, is_folder: bool) -> None:
+    """Raise UnwritableFile unless nothing lies there yet, or what is expected."""
+    if path.is_symlink() or (path.exists() and (not path.is_dir() if is_folder else not path.is_file())):
+        expected = "folder" if is_folder else "file"
+        raise UnwritableFile(f"{path} can't be written: it is {'a link' if path.is_symlink() else f'no {expected}'}")
+
+
+def _foreign(folder: Path) -> Iterator[str]:
+    """The files and folders that are none of a report's, by their names within the folder."""
+    found = sorted(path.name for path in folder.iterdir())
+    if PLOTS in found:
+        found += [f"{PLOTS}/{path.name}" for path in (folder / PLOTS).iterdir()]
+    return (name for name in found if name not in (*OWN_FILES, PLOTS) and not OF_NO_ACCOUNT.fullmatch(name))
+
+
+def _remove_report(folder: Path) -> None:
+    """Remove the files of a report; the folder, too, unless there is more in it."""
+    for name in OWN_FILES:
+        (folder / name).unlink(missing_ok=True)
+    for emptied in (folder / PLOTS, folder):
+        with suppress(OSError):
+            emptied.rmdir()

@@ -1,0 +1,116 @@
+"""What was measured is saved and shown, whatever becomes of the report; and its folder is looked at before."""
+
+from __future__ import annotations
+
+import io
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from llm_bench_fixtures.plugin.terminal_progress import tell
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+LOSES_ITS_FOLDER = """
+    import pathlib, shutil
+
+    def test_mine(llm_benchmark):
+        llm_benchmark("Hello")
+        shutil.rmtree("llm-bench-report")
+        pathlib.Path("llm-bench-report").write_text("somebody else's")
+"""
+RAISES = """
+    def pytest_llm_bench_finish(run, report):
+        assert (report / "report.html").is_file()
+        raise RuntimeError("of our own")
+"""
+INTERRUPTS = """
+    def pytest_runtest_setup():
+        raise KeyboardInterrupt
+"""
+HOSTILE = r"no \x1b]52;c;aGk=\x07 ##[error]word\n::error::line"
+FAILS = """
+    from llm_bench_fixtures import Variant
+
+    def pytest_llm_bench_variants():
+        return [Variant(name, f"{name}_backend", name) for name in ("failing", "skipping")]
+"""
+
+
+def test_a_run_without_a_folder_and_with_a_failing_hook_is_saved_and_shown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write(test_own=LOSES_ITS_FOLDER, conftest=RAISES)
+    monkeypatch.setattr("tempfile.tempdir", str(bench.pytester.mkdir("temporary")))
+    result = bench.run("--benchmark-autosave")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR  # the hook failed, the test did not
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "fp32 *",
+            "Report: *temporary/llm-bench-*/report.html",
+            "llm-bench: llm-bench-report/results.json can't be written: *",
+            "llm-bench: The report is in * instead of llm-bench-report.",
+            "llm-bench: pytest_llm_bench_finish failed: RuntimeError: of our own",
+        ]
+    )
+    (saved,) = bench.pytester.path.rglob(".benchmarks/*/*.json")
+    assert json.loads(saved.read_text(encoding="utf-8"))["benchmarks"][0]["extra_info"]["llm_bench"]["rounds_s"]
+
+
+def test_a_folder_or_a_summary_that_cannot_be_written_ends_the_run_before_it_measures(own_suite: Bench) -> None:
+    own_suite.pytester.path.joinpath("file").write_text("somebody else's", encoding="utf-8")
+    for options in (["--llm-report=file"], ["--llm-report=."], ["--llm-gate", "--llm-gate-summary=file/below"]):
+        result = own_suite.run(*options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        (line,) = [line for line in result.stderr.lines if line.startswith("ERROR: ")]
+        assert line.startswith(f"ERROR: {options[-1].partition('=')[0]}: ")
+        assert "can't be written" in line
+        assert not own_suite.report.exists()
+
+
+def test_a_run_that_ends_before_its_first_variant_leaves_no_report_that_looks_like_its_own(own_suite: Bench) -> None:
+    own_suite.write(conftest=INTERRUPTS)
+    own_suite.report.mkdir()
+    (own_suite.report / "report.html").write_text("of the run before", encoding="utf-8")
+    assert own_suite.run(no_reraise_ctrlc=True).ret == pytest.ExitCode.INTERRUPTED
+    assert not (own_suite.report / "report.html").exists()
+    assert (own_suite.report / "earlier" / "report.html").read_text(encoding="utf-8") == "of the run before"
+
+
+def test_what_a_failure_or_a_skip_quotes_steers_nothing(own_suite: Bench) -> None:
+    """In pytest's own lines, too: its traceback, its short summary and what the test wrote."""
+    head = "from llm_bench_fixtures import Backend, BackendUnavailable\n"
+    body = f'    print("{HOSTILE}")\n    raise {{}}("{HOSTILE}")\n\nBACKEND = Backend(load)\n'
+    own_suite.write(
+        conftest=FAILS,
+        failing_backend=f"{head}\ndef load(request):\n{body.format('ValueError')}",
+        skipping_backend=f"{head}\ndef load(request):\n{body.format('BackendUnavailable')}",
+    )
+    result = own_suite.run("-rs", "--llm-variants", "failing,skipping", "--llm-reference", "failing")
+    text = result.stdout.str()
+    assert text.count("word") > 4
+    assert not set(text) & {"\x1b", "\x07"}
+    assert "##[" not in text
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
+
+
+class Gone:
+    """A terminal that is closed."""
+
+    encoding = "ascii"
+
+    def write(self, _: object) -> None:
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("stream", [io.TextIOWrapper(io.BytesIO(), "ascii"), Gone()], ids=["ASCII only", "gone"])
+def test_a_terminal_shows_what_it_can(stream: Any) -> None:
+    reporter: Any = SimpleNamespace(_tw=SimpleNamespace(_file=stream), write_line=lambda line: stream.write(line))
+    tell(reporter, ["1 → 2 ± 3 × 4"])
+    if isinstance(stream, io.TextIOWrapper):
+        stream.flush()
+        assert stream.buffer.getvalue() == b"1 -> 2 +/- 3 x 4"  # type: ignore[attr-defined]

@@ -1,0 +1,94 @@
+"""A report is written into a folder that is ours or empty, and nothing in it is lost but the report before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.report.plots import DRAWINGS
+from llm_bench_fixtures.results.folder import (
+    EARLIER,
+    MARKER,
+    OWN_FILES,
+    PICTURES,
+    claim,
+    forget_earlier,
+    release,
+    remove_pictures,
+    set_aside,
+)
+
+
+def fill(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_picture_that_is_drawn_is_known_as_ours() -> None:
+    assert {name for name, *_ in DRAWINGS} <= set(PICTURES)
+
+
+def test_only_our_own_pictures_are_removed(tmp_path: Path) -> None:
+    fill(tmp_path, "batch.png", "batch.svg", "mine.png")
+    remove_pictures(tmp_path)
+    assert files(tmp_path) == {"mine.png"}
+
+
+@pytest.mark.parametrize("there", [(), (".gitignore",), OWN_FILES], ids=["empty", "a note to git", "a report unmarked"])
+def test_what_is_ours_or_empty_is_claimed(tmp_path: Path, there: tuple[str, ...]) -> None:
+    fill(tmp_path, *there)
+    claim(tmp_path)
+    assert files(tmp_path) == {MARKER, *there}
+
+
+def test_a_folder_in_which_nothing_was_written_is_removed_again(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "report"
+    assert claim(folder)
+    release(folder)
+    assert not folder.exists()
+
+
+def test_a_folder_in_which_something_was_written_stays(tmp_path: Path) -> None:
+    assert not claim(tmp_path)
+    fill(tmp_path, "results.json")
+    release(tmp_path)
+    assert files(tmp_path) == {MARKER, "results.json"}
+
+
+def test_the_report_before_waits_until_a_new_one_is_whole(tmp_path: Path) -> None:
+    fill(tmp_path, *OWN_FILES, "notes.txt")
+    set_aside(tmp_path)
+    assert files(tmp_path) == {"notes.txt", *(f"{EARLIER}/{name}" for name in OWN_FILES)}
+    forget_earlier(tmp_path)
+    assert files(tmp_path) == {"notes.txt"}
+    assert not (tmp_path / EARLIER).exists()
+
+
+def test_what_lies_beside_an_earlier_report_is_not_removed_with_it(tmp_path: Path) -> None:
+    fill(tmp_path, *OWN_FILES)
+    set_aside(tmp_path)
+    fill(tmp_path / EARLIER, "plots/mine.png", "mine")
+    forget_earlier(tmp_path)
+    assert files(tmp_path) == {f"{EARLIER}/plots/mine.png", f"{EARLIER}/mine"}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "src/main.py", "plots/mine.png"])
+def test_what_holds_something_else_is_refused_and_left_as_it_was(tmp_path: Path, name: str) -> None:
+    fill(tmp_path, "results.json", name)
+    with pytest.raises(UnwritableFile, match=f"it holds {name.split('/')[0]}.*Name a new or an empty folder"):
+        claim(tmp_path)
+    assert files(tmp_path) == {"results.json", name}
+
+
+def test_a_mark_of_the_users_own_lets_us_in(tmp_path: Path) -> None:
+    fill(tmp_path, "notes.txt", MARKER)
+    claim(tmp_path)
+    assert files(tmp_path) == {MARKER, "notes.txt"}
