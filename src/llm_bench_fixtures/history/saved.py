@@ -104,13 +104,50 @@ def read_saved_run(path: Path) -> JudgedRun:
     Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
     """
     run = read_run_of(path, JudgedRecord)
-    wrong = next(_impossible(run), "")
-    if wrong:
-        raise DamagedResults(f"{path} is damaged: {wrong}")
+    _check_possible(run, path)
     return run
 
 
-def _impossible(run: JudgedRun) -> Iterator[str]:
+def read_whole_run(path: Path) -> Run:
+    """The run with all that the file kept of it. `has_raw_data` tells whether that is everything.
+
+    Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
+    """
+    saved = read_run_of(path, Record)
+    _check_possible(saved, path)
+    for record in saved.measured():
+        if not _is_whole(record):
+            raise DamagedResults(f"{path} is damaged: {printable(record.test)} has batches that don't fit its rounds")
+    return Run(**{one.name: getattr(saved, one.name) for one in fields(Run)})
+
+
+def has_raw_data(run: Run) -> bool:
+    """Whether the run has the times of batches and tokens and the generated texts, which pytest-benchmark's storage
+    keeps only where it is asked to; also where nothing was measured."""
+    measured = run.measured()
+    return not measured or any(record.batches_s for record in measured)
+
+
+def _is_whole(record: Record) -> bool:
+    """Whether the times of batches and tokens are there for each round and batch, or not at all."""
+    rounds, batches = {0, len(record.rounds_s)}, len(record.batch_rows)
+    of_rounds = (*record.batches_s, *record.tokens_s)
+    return (
+        {len(record.batches_s), len(record.tokens_s)} <= rounds
+        and all(len(one) == batches for one in of_rounds)
+        and all(tokens and min(tokens) > 0 for batches_s in record.tokens_s for tokens in batches_s)
+        and min(record.batch_rows, default=1) > 0
+    )
+
+
+def _check_possible(run: RunOf[JudgedRecord] | RunOf[Record], path: Path) -> None:
+    """Raise DamagedResults that names the file for what no run can have."""
+    wrong = next(_impossible(run), "")
+    if wrong:
+        raise DamagedResults(f"{path} is damaged: {wrong}")
+
+
+def _impossible(run: RunOf[JudgedRecord] | RunOf[Record]) -> Iterator[str]:
     """What is wrong with values of the right type that no run can have, so that no later code has to check for them."""
     for record in run.measured():
         if not record.rounds_s or min(record.rounds_s) <= 0:
