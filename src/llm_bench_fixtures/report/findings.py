@@ -60,7 +60,7 @@ def findings_of(
     run: Run, metrics: Mapping[str, Metric], quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT
 ) -> Findings:
     """metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep."""
-    evidence = _evidence(run)
+    evidence = evidence_of(run)
     return Findings(
         **vars(evidence),
         metrics=metrics,
@@ -76,7 +76,8 @@ def findings_of(
     )
 
 
-def _evidence(run: Run) -> Evidence:
+def evidence_of(run: Run) -> Evidence:
+    """What the answer and the takeaways rest on."""
     common = {record.variant: record for record in common_workload(run)}
     reference = common.get(run.reference)
     decode = decode_sentence(reference, run.variant(run.reference)) if reference else ""
