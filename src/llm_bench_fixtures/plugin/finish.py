@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llm_bench_fixtures.plugin.gating import gate_run, is_gated
+from llm_bench_fixtures.plugin.gating import changes_of_run, gate_run, is_gated
 from llm_bench_fixtures.plugin.stash import FINDINGS, RUN, SESSION, TURNS, metrics_of, selection_of
 
 
@@ -25,6 +25,7 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
         run = gate_run(config, run)
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
-        config.stash[FINDINGS] = write_report(run, metrics_of(config), settings.report, settings.quality_limit)
+        changes = changes_of_run(config, run)
+        config.stash[FINDINGS] = write_report(run, metrics_of(config), settings.report, settings.quality_limit, changes)
     config.stash[RUN] = run
     config.hook.pytest_llm_bench_finish(run=run, report=bench.settings.report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -243,7 +244,10 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
         def paint(text: str, tone: Tone) -> str:
             return coloured(terminalreporter, text, COLOURS[tone])
 
-        for line in summary_lines(config.stash[FINDINGS], settings_of(config).report, width, paint):
+        findings = config.stash[FINDINGS]
+        if DECISION in config.stash:
+            findings = replace(findings, changes=None)  # the gate tells them below
+        for line in summary_lines(findings, settings_of(config).report, width, paint):
             terminalreporter.write_line(line)
     if DECISION in config.stash:
         for line in gate_summary(config, width):

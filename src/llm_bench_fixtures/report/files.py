@@ -18,21 +18,30 @@ from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
 
 
 def write_report(
-    run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT
+    run: Run,
+    metrics: Mapping[str, Metric],
+    folder: Path,
+    quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT,
+    changes: Changes | None = None,
+    *,
+    has_results: bool = False,
 ) -> Findings:
     """Write results.json, results.csv, plots/*.png, report.md, results.tex and report.html; the data first, so that
     it is kept whatever happens to the rest. Returns what the report says of the run.
 
-    metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep."""
+    metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
+    changes: what the run changed against another. has_results: its results.json was read from there, and stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_run(run, folder / RESULTS_FILE)
+    if not has_results:
+        write_run(run, folder / RESULTS_FILE)
     for_csv(run_table(run), IDENTITY).to_csv(folder / "results.csv", index=False)
-    findings = findings_of(run, metrics, quality_limit)
+    findings = findings_of(run, metrics, quality_limit, changes)
     plots = write_plots(findings, folder / "plots")
     document = build_document(findings)
     page = render_html(build_page(findings, document, plots))

@@ -28,6 +28,8 @@ def summary_lines(findings: Findings, folder: Path, width: int, paint: Paint = p
     yield from _paragraphs([findings.header, *findings.warnings], width)
     yield ""
     yield from _paragraphs([findings.answer.sentence], width)
+    if findings.changes is not None:
+        yield from ("", *_paragraphs([findings.changes.sentence], width))
     yield ""
     yield from _table(findings, width, paint)
     yield from _list(_answer(findings), width)
