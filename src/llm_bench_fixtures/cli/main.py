@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from llm_bench_fixtures.cli import aa, bless, compare, export, gate, history, pair, trend
+from llm_bench_fixtures.cli import aa, bless, compare, export, gate, history, pair, report, trend
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.text import harmless
 
 COMMANDS: Mapping[str, ModuleType] = {
+    "report": report,
     "compare": compare,
     "gate": gate,
     "bless": bless,
