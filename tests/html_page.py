@@ -25,7 +25,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in ("meta", "img"):
+        if tag not in ("meta", "img", "input"):
             self.open_tags.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_factory import full_run, make_block_record, make_record, make_run
+from run_factory import full_run, make_block_record, make_record, make_run, make_variant
 from saved_factory import store, stored_json
 
 from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.saved import Blessing, judged_run, read_saved_run
+from llm_bench_fixtures.history.saved import Blessing, has_raw_data, judged_run, read_saved_run, read_whole_run
 from llm_bench_fixtures.results.record import RunState, Status
 from llm_bench_fixtures.results.storage import read_run, write_run
+from llm_bench_fixtures.results.table import metric_values
 
 
 def test_results_json_gives_what_the_run_gives(tmp_path: Path) -> None:
@@ -166,3 +167,56 @@ def test_blocks_that_do_not_fit_the_rounds_are_refused(changes: dict[str, Any], 
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(UnreadableResults, match="has blocks that don't fit its rounds"):
         read_saved_run(path)
+
+
+def test_a_whole_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_run(full_run(), tmp_path / "results.json")
+    run = read_whole_run(tmp_path / "results.json")
+    assert run == full_run()
+    assert has_raw_data(run)
+
+
+def test_metrics_stand_in_for_times_of_tokens_that_were_not_saved(tmp_path: Path) -> None:
+    """The first of 16 tokens after 0.4 s, the others in 0.6 s: 40 ms each."""
+    run = read_whole_run(store(make_run([make_record()]), tmp_path / "0001_a.json"))
+    (record,), (variant,) = run.records, run.variants
+    assert (record.tokens_s, record.outputs) == ((), ())
+    values = metric_values(record, variant)
+    assert (values["ttft_s"], values["tpot_s"]) == (pytest.approx(0.4), pytest.approx(0.04))
+    assert values["per_sample_latency_s"] == 1.0
+    assert not has_raw_data(run)
+
+
+def test_saved_metrics_stand_in_for_nothing_that_can_be_computed(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    write_run(make_run([make_record()]), path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["records"][0]["metrics"] |= {"ttft_s": 9.0, "latency_s": 9.0, "energy_j": 9.0}
+    path.write_text(json.dumps(data), encoding="utf-8")
+    (record,) = read_whole_run(path).records
+    values = metric_values(record, make_variant())
+    assert (values["ttft_s"], values["latency_s"]) == (pytest.approx(0.4), 1.0)
+    assert "energy_j" not in values
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"tokens_s": [[[0.1]]]},
+        {"tokens_s": [[[]]] * 5},
+        {"tokens_s": [[[0.0]]] * 5},
+        {"batches_s": [[1.0, 1.0]] * 5},
+        {"batches_s": [[1.0]] * 4},
+        {"batch_rows": []},
+        {"batch_rows": [0]},
+        {"rounds_s": []},
+    ],
+)
+def test_times_that_do_not_fit_each_other_are_damage(tmp_path: Path, damage: dict[str, Any]) -> None:
+    path = tmp_path / "results.json"
+    write_run(make_run([make_record()]), path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["records"][0] |= damage
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(UnreadableResults, match="is damaged"):
+        read_whole_run(path)

@@ -37,12 +37,13 @@ KNOWN_TAGS = {
     "html", "head", "meta", "title", "style", "script", "noscript", "body", "header", "nav", "main", "section",
     "article", "footer", "h1", "h2", "h3", "div", "p", "a", "b", "small", "span", "mark", "code", "pre", "button", "ul",
     "li", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "img", "dl", "dt", "dd",
-    "details", "summary",
+    "details", "summary", "template", "label", "select", "option", "input", "output",
 }  # fmt: skip
 KNOWN_ATTRIBUTES = {
     "lang", "charset", "http-equiv", "name", "content", "id", "class", "style", "href", "type", "title", "role",
     "scope", "tabindex", "src", "alt", "dir", "popover", "popovertarget", "data-all", "data-variant", "data-scenario",
-    "data-chart", "data-reference", "data-of", "data-better", "data-sort",
+    "data-chart", "data-reference", "data-of", "data-better", "data-sort", "data-slot", "data-measure", "data-words",
+    "for", "value", "min", "max", "step", "hidden",
 }  # fmt: skip
 
 
@@ -80,7 +81,9 @@ def test_hostile_text_makes_no_element(hostile_page: Page) -> None:
 def test_hostile_text_makes_no_attribute(hostile_page: Page) -> None:
     names = {name for name, _ in hostile_page.attributes}
     assert {name for name in names if not name.startswith("aria-")} <= KNOWN_ATTRIBUTES
-    assert {name for name in names if name.startswith("aria-")} <= {"aria-label", "aria-labelledby", "aria-pressed"}
+    assert {name for name in names if name.startswith("aria-")} <= {
+        "aria-label", "aria-labelledby", "aria-pressed", "aria-hidden"
+    }  # fmt: skip
 
 
 def test_hostile_text_can_still_be_read(hostile_page: Page) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
 from llm_bench_fixtures.history.storage import find_storage
-from llm_bench_fixtures.options.table import Option
+from llm_bench_fixtures.options.table import OPTIONS, Option
 
 T = TypeVar("T")
 
@@ -42,6 +42,11 @@ def working_folder() -> Path:
         return Path.cwd()
     except OSError as error:
         raise InvalidSetting("the working folder is gone: change to one that is there") from error
+
+
+def plugin_option(name: str) -> Option[Any]:
+    """The row of the pytest plugin's table of options."""
+    return next(option for option in OPTIONS if option.name == name)
 
 
 def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T], help_text: str = "") -> None:

@@ -18,6 +18,8 @@ from typing import TextIO
 
 from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.paired.display import Display
+from llm_bench_fixtures.progress import ProgressDisplay
 from llm_bench_fixtures.report.comparison import GateReport, gate_lines, gate_markdown
 from llm_bench_fixtures.text import harmless, plainly
 from llm_bench_fixtures.writing import append_text
@@ -104,6 +106,19 @@ def show_report(report: GateReport, summary: Path | None) -> None:
 def tell_passed_over(unreadable: Unreadable) -> None:
     """Say on stderr that a file was not read, and why."""
     warn(f"passed over: {unreadable.reason}")
+
+
+class ConsoleProgress(ProgressDisplay):
+    """One line on stderr that counts the seconds, in a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._display = Display(sys.stderr)
+
+    def running(self, text: str, elapsed_s: float) -> None:
+        self._display.now(lambda: f"{text} ... {elapsed_s:.0f} s")
+
+    def finished(self, text: str, elapsed_s: float) -> None:  # noqa: ARG002  # it says nothing of what is over
+        self._display.clear()
 
 
 def counted(paths: list[Path], doing: str) -> Iterator[Path]:

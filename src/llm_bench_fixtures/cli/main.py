@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, pair, trend
+from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, pair, report, trend
 from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 
 COMMANDS: Mapping[str, ModuleType] = {
+    "report": report,
     "compare": compare,
     "gate": gate,
     "bless": bless,

@@ -122,7 +122,7 @@ class _Comparer:
             if metric.name == SPEEDUP:
                 change = self._speedups.tests.get(after.test)
                 rule, obstacle = self._speedup_rule(rule, metric), obstacle or self._reference_obstacle()
-                margin = beyond(rule, change.margin) if change else 0.0
+                margin = change.margin if change else 0.0
                 if bool(before.undisturbed_s) != bool(after.undisturbed_s):
                     obstacle = obstacle or "the two were not measured in the same way"
             values = _Values(base.get(metric.name), head.get(metric.name), slowdown, margin)
@@ -133,9 +133,7 @@ class _Comparer:
         metric = self._metrics[SPEEDUP]
         for variant, change in self._speedups.variants.items():
             judged = [
-                self._judged(
-                    variant, "", metric, rule, _Values(change.base, change.head, 1.0, beyond(rule, change.margin))
-                )
+                self._judged(variant, "", metric, rule, _Values(change.base, change.head, 1.0, change.margin))
                 for rule in self._variant_rules(metric, variant)
             ]
             yield max(judged, key=_severity)
@@ -212,7 +210,8 @@ class _Comparer:
             verdict = Verdict.NOT_MEASURED
         else:
             level = at_base_speed(values.head, metric, values.slowdown)
-            verdict = judge(metric.direction, rule, values.base, level, values.margin)
+            margin = beyond(rule, values.margin) if metric.name == SPEEDUP else values.margin
+            verdict = judge(metric.direction, rule, values.base, level, margin)
         slowdown = values.slowdown if metric.unit in CLOCKED else 1.0
         return Judgement(
             subject, scenario, metric, rule, verdict, values.base, values.head, slowdown, values.margin, reason

@@ -51,6 +51,13 @@ class Judgement:
         """Head / base, both at the baseline's speed of the machine: the change that is judged."""
         return _ratio(self.base, None if self.head is None else at_base_speed(self.head, self.metric, self.slowdown))
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where `ratio` lies for all that the two runs tell; None where it wasn't judged, or is exact."""
+        if self.ratio is None or self.verdict is Verdict.NOT_MEASURED or not 0 < self.margin < math.inf:
+            return None
+        return self.ratio * math.exp(-self.margin), self.ratio * math.exp(self.margin)
+
 
 def _ratio(base: float | None, head: float | None) -> float | None:
     if base is None or head is None:

@@ -110,6 +110,25 @@ def read_saved_run(path: Path) -> JudgedRun:
     return run
 
 
+def read_whole_run(path: Path) -> Run:
+    """The run with all that the file kept of it. `has_raw_data` tells whether that is everything.
+
+    Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
+    """
+    saved = read_run_of(path, Record)
+    for record in saved.records:
+        given = {**record.metrics, **record.extra}
+        refuse(path, chain(faults_of_record(record), faults_of_metrics(record.test, given)))
+    return Run(**{one.name: getattr(saved, one.name) for one in fields(Run)})
+
+
+def has_raw_data(run: Run) -> bool:
+    """Whether the run has the times of batches and tokens and the generated texts, which pytest-benchmark's storage
+    keeps only where it is asked to; also where nothing was measured."""
+    measured = run.measured()
+    return not measured or any(record.batches_s for record in measured)
+
+
 def read_run_of(path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
     """The run, with as much of each record as the type has fields for; the rest of it is skipped unread.
 

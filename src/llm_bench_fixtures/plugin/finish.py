@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from llm_bench_fixtures.errors import UnwritableFile, first_line
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.plugin.gating import BASELINE, finish_gate, gate_run, is_gated
+from llm_bench_fixtures.plugin.gating import BASELINE, changes_of_run, finish_gate, gate_run, is_gated
 from llm_bench_fixtures.plugin.stash import (
     RUN,
     SESSION,
@@ -24,6 +25,7 @@ from llm_bench_fixtures.plugin.stash import (
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.report.files import Published
     from llm_bench_fixtures.results.record import Run
 
@@ -91,12 +93,23 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
     config.stash[RUN] = run
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
-        published = publish(run, metrics_of(config), settings.report, settings.quality_limit)
+        changes = _changes(config, run)
+        published = publish(run, metrics_of(config), settings.report, settings.quality_limit, changes)
     config.stash[PUBLISHED] = published
     if published.was_interrupted:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
     else:
         _call_hooks(config, run, published.folder or settings.report)
+
+
+def _changes(config: pytest.Config, run: Run) -> Changes | None:
+    """What the run changed against another, which costs no more than itself where it can't be found out."""
+    try:
+        return changes_of_run(config, run)
+    except Exception as error:  # a bug of ours
+        text = f"the report has no changes against another run: {type(error).__name__}: {first_line(error)}"
+        warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+        return None
 
 
 def _call_hooks(config: pytest.Config, run: Run, report: Path) -> None:

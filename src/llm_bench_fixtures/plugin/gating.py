@@ -13,7 +13,14 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.plugin.internals import compare_with, compared_run, junit_log, name_in_storage, storage_option
+from llm_bench_fixtures.plugin.internals import (
+    compare_with,
+    compared_run,
+    is_compared,
+    junit_log,
+    name_in_storage,
+    storage_option,
+)
 from llm_bench_fixtures.plugin.stash import (
     TURNS,
     is_timing,
@@ -25,9 +32,11 @@ from llm_bench_fixtures.plugin.stash import (
 )
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.gate.comparison import Comparison
     from llm_bench_fixtures.gate.decision import Decision
     from llm_bench_fixtures.gate.rules import Rules
     from llm_bench_fixtures.history.baseline import Baseline
+    from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.results.record import Run
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
@@ -114,6 +123,38 @@ def _decide(config: pytest.Config, run: Run) -> Decision:
 
     allowed = settings_of(config).of(options.MISSING)
     return decide_run(judged_run(run), config.stash[BASELINE], rules_of(config), metrics_of(config), allowed)
+
+
+def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
+    """What the run changed against the gate's baseline or the run of --benchmark-compare; None without either."""
+    from llm_bench_fixtures.report.against import changes_against
+
+    comparison = _gated_comparison(config) if DECISION in config.stash else _asked_comparison(config, run)
+    if comparison is None:
+        return None
+    return changes_against(comparison, settings_of(config).quality_limit)
+
+
+def _gated_comparison(config: pytest.Config) -> Comparison | None:
+    return config.stash[DECISION].comparison
+
+
+def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
+    """With the run of --benchmark-compare. A run that can't be found or read is told; this one is reported all the
+    same."""
+    from llm_bench_fixtures.gate.comparison import compare_runs
+    from llm_bench_fixtures.history.saved import judged_run
+
+    if not is_compared(config):
+        return None
+    try:
+        baseline = _find_baseline(config)
+    except LlmBenchError as error:
+        warnings.warn(pytest.PytestWarning(f"--benchmark-compare: not in the report: {error}"), stacklevel=2)
+        return None
+    if baseline.run is None:
+        return None
+    return compare_runs(baseline.run, judged_run(run), rules_of(config), metrics_of(config))
 
 
 def finish_gate(session: pytest.Session) -> None:

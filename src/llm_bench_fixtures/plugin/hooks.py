@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -264,7 +265,10 @@ def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> 
         def paint(text: str, tone: Tone) -> str:
             return coloured(terminalreporter, text, COLOURS[tone])
 
-        tell(terminalreporter, summary_lines(published.findings, published.folder, width, paint))
+        findings = published.findings
+        if DECISION in config.stash:
+            findings = replace(findings, changes=None)  # the gate tells them below
+        tell(terminalreporter, summary_lines(findings, published.folder, width, paint))
     tell(terminalreporter, trouble_lines(config))
     if DECISION in config.stash:
         tell(terminalreporter, gate_summary(config, width))

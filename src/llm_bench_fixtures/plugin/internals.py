@@ -133,6 +133,11 @@ def compared_run(config: pytest.Config) -> str:
     return named if isinstance(named, str) else ""
 
 
+def is_compared(config: pytest.Config) -> bool:
+    """Whether --benchmark-compare was given."""
+    return bool(config.getoption("benchmark_compare", None))
+
+
 def compare_with(config: pytest.Config, name: str) -> None:
     """Have --benchmark-compare compare with this run, where it was given at all. Before pytest-benchmark configures."""
     if config.getoption("benchmark_compare", None):

@@ -14,7 +14,7 @@ from llm_bench_fixtures.results.formatting import (
     three_digits,
 )
 from llm_bench_fixtures.results.metrics import METRICS, Metric
-from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
 from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.results.spread import interval
 
@@ -103,3 +103,8 @@ def added_metrics(run: Run, metrics: Mapping[str, Metric]) -> list[Metric]:
     present = {name for record in run.records for name in record.extra}
     present |= {name for variant in run.variants for name in variant.quality}
     return [metric for metric in metrics.values() if metric.name in present - OWN_METRICS]
+
+
+def title_of(scenario: Scenario) -> str:
+    """As its marker says, else made of its name."""
+    return scenario.title or scenario.name.replace("_", " ").capitalize()

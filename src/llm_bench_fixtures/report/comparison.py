@@ -25,6 +25,7 @@ from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, with_unit
 from llm_bench_fixtures.results.metrics import Force, Kind
+from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.text import harmless, printable, without_commands
 
 MOST_ROWS = 30  # of one list
@@ -54,7 +55,7 @@ def gate_report(decision: Decision) -> GateReport:
         return GateReport(title, tuple(filter(None, (reason, decision.advice))), (), ())
     return GateReport(
         title,
-        tuple(filter(None, (reason, _baseline(comparison.base), _counts(comparison), decision.advice))),
+        tuple(filter(None, (reason, baseline_sentence(comparison.base), _counts(comparison), decision.advice))),
         tuple(_lists(comparison)),
         tuple(footnotes(comparison)),
     )
@@ -64,13 +65,14 @@ def comparison_report(comparison: Comparison) -> GateReport:
     """The report of a comparison without a decision."""
     return GateReport(
         "llm-bench compare",
-        (_baseline(comparison.base), f"Compared: {_describe(comparison.head)}", _counts(comparison)),
+        (baseline_sentence(comparison.base), f"Compared: {_describe(comparison.head)}", _counts(comparison)),
         tuple(_lists(comparison)),
         tuple(footnotes(comparison)),
     )
 
 
-def _baseline(run: JudgedRun) -> str:
+def baseline_sentence(run: JudgedRun) -> str:
+    """Which run is compared with."""
     if run.blessing:
         return f"Baseline: {_describe(run)} Accepted as a baseline: {printable(run.blessing.reason)}."
     return f"Baseline: {_describe(run)}{'' if run.is_baseline else f' It is none by itself: {run.state}.'}"
@@ -81,7 +83,9 @@ def _describe(run: JudgedRun) -> str:
     commit = f" of commit {provenance.commit[:12]}" if provenance.commit else ""
     branch = f" on {provenance.branch}" if provenance.branch else ""
     dirty = ", with uncommitted changes" if provenance.dirty else ""
-    return printable(f"{Path(run.source).name}, {provenance.started}{commit}{branch}{dirty}.")
+    path = Path(run.source)
+    name = path.name if path.name != RESULTS_FILE else f"{path.absolute().parent.name}/{path.name}"
+    return printable(f"{name}, {provenance.started}{commit}{branch}{dirty}.")
 
 
 def _counts(comparison: Comparison) -> str:
@@ -113,7 +117,7 @@ def _lists(comparison: Comparison) -> Iterator[Section]:
         ("Better, advisory", comparison.with_verdict(Verdict.IMPROVED, Force.ADVISORY)),
     ):
         if found:
-            rows = tuple(_row(*group) for group in _grouped(found))
+            rows = tuple(_row(*group) for group in grouped(found))
             most = MOST_ADVISORY if found[0].rule.force is Force.ADVISORY else MOST_ROWS
             yield Section(f"{title} ({len(found)})", _cut(HEADER, rows, most, frozenset({2, 3, 4})))
     named = [one for one in comparison.uncovered if one.coverage is not Coverage.NOT_SELECTED]
@@ -132,7 +136,7 @@ def _cut(
     return Table(header, tuple(rows), numeric)
 
 
-def _grouped(found: Sequence[Judgement]) -> Iterator[tuple[Judgement, int]]:
+def grouped(found: Sequence[Judgement]) -> Iterator[tuple[Judgement, int]]:
     """Each judgement to be shown, with the number of others that it stands for.
 
     Timings of a test move together, so that the first in the registry stands for all of them. The test whose timings

@@ -30,6 +30,7 @@ from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 from llm_bench_fixtures.writing import new_folder, replacing, unwritable, write_whole
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
 
@@ -51,27 +52,36 @@ class Published:
 
 
 def write_report(
-    run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT
+    run: Run,
+    metrics: Mapping[str, Metric],
+    folder: Path,
+    quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT,
+    changes: Changes | None = None,
+    *,
+    has_results: bool = False,
 ) -> Findings:
     """Claim the folder and write results.json, results.csv, report.md, results.tex, plots/*.png and report.html; the
     data first, so that it is kept whatever happens to the rest. Returns what the report says of the run.
 
-    metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep. Raises
+    metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
+    changes: what the run changed against another. has_results: its results.json was read from there, and stays. Raises
     UnwritableFile where a part of it could not be written, or the folder isn't ours.
     """
     claim(folder)
-    report = _Report(run, metrics, folder, quality_limit)
+    report = _Report(run, metrics, folder, quality_limit, changes, has_results)
     report.write()
     if report.findings is None or report.problems:
         raise UnwritableFile("\n".join(report.problems))
     return report.findings
 
 
-def publish(run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit) -> Published:
+def publish(
+    run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit, changes: Changes | None = None
+) -> Published:
     """Write the report into the claimed folder as far as it can be written. What fails leaves the rest alone; if the
     folder can't be written to, the whole report is written into a new one among the temporary folders. Once it is
     whole, the one that was set aside is removed."""
-    report = _Report(run, metrics, folder, quality_limit)
+    report = _Report(run, metrics, folder, quality_limit, changes)
     report.write()
     if not report.problems:
         forget_earlier(folder)
@@ -100,6 +110,8 @@ class _Report:
     metrics: Mapping[str, Metric]
     folder: Path
     quality_limit: QualityLimit
+    changes: Changes | None = None
+    has_results: bool = False
     findings: Findings | None = None
     page_folder: Path | None = None
     problems: list[str] = field(default_factory=list)
@@ -108,7 +120,8 @@ class _Report:
 
     def write(self) -> None:
         run = self.run
-        self._attempt(RESULTS_FILE, lambda: write_run(run, self.folder / RESULTS_FILE, follows=False))
+        if not self.has_results:
+            self._attempt(RESULTS_FILE, lambda: write_run(run, self.folder / RESULTS_FILE, follows=False))
         self._attempt(TABLE_FILE, self._write_table)
         found = self.findings = self.findings or self._find()
         if found is None:
@@ -121,7 +134,7 @@ class _Report:
     def _find(self) -> Findings | None:
         """After Ctrl-C too: the terminal shows them."""
         try:
-            return findings_of(self.run, self.metrics, self.quality_limit)
+            return findings_of(self.run, self.metrics, self.quality_limit, self.changes)
         except Exception as error:  # a bug of ours, which may cost the report but not the run
             self.problems.append(f"There is no report but {RESULTS_FILE}: {type(error).__name__}: {first_line(error)}")
             return None

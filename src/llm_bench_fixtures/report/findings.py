@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.answers import Answer, answer_of
 from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
+from llm_bench_fixtures.report.changes import Changes
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.flags import flags, variant_flags
 from llm_bench_fixtures.report.takeaways import decode_sentence, takeaways
@@ -17,6 +19,11 @@ from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.noise import noise_floor
 from llm_bench_fixtures.results.record import Run, Status
 from llm_bench_fixtures.results.table import best_batch, common_workload
+
+NO_RAW_DATA = (
+    "The generated texts and the times of single tokens were not saved with this run: what needs them is left out. "
+    "--benchmark-save-data keeps them."
+)
 
 
 @dataclass(frozen=True)
@@ -54,13 +61,19 @@ class Findings(Evidence):
     skipped_or_failed: tuple[SkippedOrFailed, ...]
     instrumentation: tuple[str, ...]
     """What taking the tokens' times costs, a sentence a variant."""
+    changes: Changes | None = None
+    """What the run changed against another; None where it stands alone."""
 
 
 def findings_of(
-    run: Run, metrics: Mapping[str, Metric], quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT
+    run: Run,
+    metrics: Mapping[str, Metric],
+    quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT,
+    changes: Changes | None = None,
 ) -> Findings:
-    """metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep."""
-    evidence = _evidence(run)
+    """metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
+    changes: what the run changed against another."""
+    evidence = evidence_of(run)
     return Findings(
         **vars(evidence),
         metrics=metrics,
@@ -73,10 +86,12 @@ def findings_of(
         variant_flags={variant.id: tuple(variant_flags(variant)) for variant in run.variants},
         skipped_or_failed=tuple(_skipped_or_failed(run)),
         instrumentation=tuple(instrumentation_sentences(run)),
+        changes=changes,
     )
 
 
-def _evidence(run: Run) -> Evidence:
+def evidence_of(run: Run) -> Evidence:
+    """What the answer and the takeaways rest on."""
     common = {record.variant: record for record in common_workload(run)}
     reference = common.get(run.reference)
     decode = decode_sentence(reference, run.variant(run.reference)) if reference else ""
@@ -93,6 +108,8 @@ def _header(run: Run) -> str:
 
 
 def _warnings(run: Run) -> Iterator[str]:
+    if not has_raw_data(run):
+        yield NO_RAW_DATA
     if run.interrupted:
         yield "The run was interrupted: what had finished by then is here."
     for candidate in run.provenance.passed_over:

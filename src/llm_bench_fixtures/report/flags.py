@@ -63,7 +63,7 @@ def _other_text(run: Run, record: Record) -> Iterator[str]:
     same_prompts = [
         other
         for other in _siblings(run, record)
-        if other.workload and other.workload.prompts_digest == record.workload.prompts_digest
+        if other.outputs and other.workload and other.workload.prompts_digest == record.workload.prompts_digest
     ]
     plainest = min(same_prompts, key=_plainness, default=record)
     different = sum(a != b for a, b in zip(record.outputs, plainest.outputs, strict=True))

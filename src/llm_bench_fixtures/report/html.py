@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 from llm_bench_fixtures.report.page.embed import content_policy, embedded_json, page_scripts
+from llm_bench_fixtures.report.page.runs import RunsPage
 from llm_bench_fixtures.report.page.values import Page
 from llm_bench_fixtures.text import readable
 
@@ -14,6 +15,12 @@ def render_html(page: Page) -> str:
     """report.html. The scripts are in it only where there is a table or a chart for them."""
     scripts = page_scripts() if page.figures or page.summary.rows else ()
     return render_page("report.html", page=page, scripts=scripts, policy=content_policy(scripts))
+
+
+def render_runs(page: RunsPage) -> str:
+    """The page of several runs."""
+    scripts = page_scripts(has_charts=bool(page.charts))
+    return render_page("runs.html", page=page, scripts=scripts, policy=content_policy(scripts))
 
 
 def render_page(template: str, **values: Any) -> str:

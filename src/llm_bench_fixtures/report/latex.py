@@ -37,11 +37,16 @@ def render_latex(findings: Findings) -> str:
 
 
 def _lines(findings: Findings) -> Iterator[str]:
-    table, some = short_table(findings), next(iter(findings.common.values()), None)
+    some = next(iter(findings.common.values()), None)
     workload = describe_workload(some) if some else "nothing was timed"
+    yield from latex_table(short_table(findings), f"Text generation of {findings.run.provenance.model}: {workload}.")
+
+
+def latex_table(table: Table, caption: str) -> Iterator[str]:
+    """The lines of the environment; a comment says what it needs."""
     yield r"% \usepackage{booktabs}"
     yield r"\begin{table}"
-    yield rf"  \caption{{Text generation of {latex(findings.run.provenance.model)}: {latex(workload)}.}}"
+    yield rf"  \caption{{{latex(caption)}}}"
     yield r"  \label{tab:llm-bench}"
     yield rf"  \begin{{tabular}}{{{_alignment(table)}}}"
     yield r"    \toprule"

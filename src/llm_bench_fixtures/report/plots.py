@@ -170,9 +170,10 @@ def _draw_sweep(
 
 def _error(record: Record, name: str, value: float) -> tuple[float, float]:
     """Distances from `value`, the median, down and up to the quartiles of the rounds."""
-    if name != "ttft_s":
+    ttfts_s = prefill_decode.per_round(record, prefill_decode.ttft_s) if name == "ttft_s" else []
+    if not ttfts_s:
         return _relative_error(record, value)
-    low, median, high = quartiles(prefill_decode.per_round(record, prefill_decode.ttft_s))
+    low, median, high = quartiles(ttfts_s)
     return value * (1 - low / median), value * (high / median - 1)
 
 

@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.report.answers import Answer
 from llm_bench_fixtures.report.blocks import speedup_footnotes
-from llm_bench_fixtures.report.cells import describe_workload
+from llm_bench_fixtures.report.cells import describe_workload, title_of
+from llm_bench_fixtures.report.changes import Change, Changes
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.markdown import bullets, escape, folded, markdown_table, named
-from llm_bench_fixtures.report.scenarios import title_of
 from llm_bench_fixtures.report.sections import facts, noise_footnote
 from llm_bench_fixtures.report.short_table import BATCHED, BATCHED_MEANS, short_table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
+
+MOST_CHANGES, MOST_ADVISORY, MOST_NOTES = 10, 3, 4  # that a comment has room for
 
 
 def render_markdown(findings: Findings) -> str:
@@ -31,12 +33,17 @@ def _lines(findings: Findings) -> Iterator[str]:
     yield from (f"## Text generation of {escape(findings.run.provenance.model)}", "")
     yield from (escape(findings.header).replace("\\|", "|"), "")
     yield from (f"**{escape(findings.answer.sentence)}**", "")
+    if findings.changes is not None:
+        yield from (f"**{escape(findings.changes.sentence)}**", "")
     for warning in findings.warnings:
         yield from (f"> **{escape(warning)}**", "")
     yield from _summary(findings)
+    if findings.changes is not None:
+        yield from folded(f"What changed against {findings.changes.name}", _changes(findings.changes))
     yield from folded("The answer for each reader, with its cost", _answer(findings.answer))
     yield from folded("More that follows from this run", bullets(findings.takeaways))
-    yield from folded("Every case: the reference's latency, and the others' speed-ups", _cases(findings))
+    if findings.changes is None:  # for both there is no room
+        yield from folded("Every case: the reference's latency, and the others' speed-ups", _cases(findings))
     yield from folded("Skipped and failed", _skipped(findings))
     yield from folded("About this run", _about(findings))
 
@@ -49,6 +56,24 @@ def _summary(findings: Findings) -> Iterator[str]:
     yield from (escape(f"{where[:1].upper()}{where[1:]}{means}."), "")
     if table.rows:
         yield from (*markdown_table(table), "")
+
+
+def _changes(changes: Changes) -> Iterator[str]:
+    """The first values that changed, which are those that a gate goes by; the page has them all."""
+    header = ("variant", "benchmark", "metric", "before", "now", "change", "verdict")
+    advice = [one for one in changes.moved if one.is_advisory]
+    shown = [one for one in changes.moved if not one.is_advisory][:MOST_CHANGES] + advice[:MOST_ADVISORY]
+    if shown:
+        yield from (*markdown_table(Table(header, tuple(map(_change_row, shown)), frozenset({3, 4, 5}))), "")
+    if len(changes.moved) > len(shown):
+        yield from (f"... and {len(changes.moved) - len(shown)} more, which report.html has.", "")
+    yield from bullets([changes.against, *changes.notes[:MOST_NOTES]])
+
+
+def _change_row(one: Change) -> tuple[str, ...]:
+    change = f"{one.text} ({one.interval})" if one.interval else one.text
+    verdict = f"{one.judgement.verdict}{', advisory' if one.is_advisory else ''}"
+    return one.variant, one.benchmark, one.metric, one.before, one.after, change, verdict
 
 
 def _answer(answer: Answer) -> Iterator[str]:

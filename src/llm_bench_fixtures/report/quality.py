@@ -46,7 +46,7 @@ class QualityStandings:
 
     def of(self, variant: VariantResult) -> Standing:
         """The reference, and what ran the same as it, is within every limit."""
-        if variant.id == self.run.reference or self._ran_the_reference(variant):
+        if self._is_reference(variant):
             return Standing.WITHIN
         found = interval_of(variant, self.limit.measure)
         if found is None:
@@ -56,13 +56,22 @@ class QualityStandings:
             low, high, bound = -high, -low, -bound
         return Standing.WITHIN if high <= bound else Standing.BEYOND if low > bound else Standing.UNCLEAR
 
+    def strictest(self, variant: VariantResult) -> float | None:
+        """The strictest bound that the variant keeps; None where it keeps every one, or none at all."""
+        found = None if self._is_reference(variant) else interval_of(variant, self.limit.measure)
+        if found is None:
+            return None
+        return found.low if self.limit.measure is QualityMeasure.TOP1_AGREEMENT else found.high
+
     def admits(self, variant: VariantResult) -> bool:
         """Whether the run shows that the variant keeps the limit, or no quality is there to judge by."""
         return not self.is_applied or self.of(variant) is Standing.WITHIN
 
-    def _ran_the_reference(self, variant: VariantResult) -> bool:
+    def _is_reference(self, variant: VariantResult) -> bool:
+        """Whether it is the reference, or ran the same as it."""
         reference = self.run.variant(self.run.reference)
-        return bool(reference and variant.configuration and variant.configuration == reference.configuration)
+        is_same = bool(reference and variant.configuration and variant.configuration == reference.configuration)
+        return variant.id == self.run.reference or is_same
 
 
 def interval_of(variant: VariantResult, measure: QualityMeasure) -> Interval | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.report.cells import latency_cell, metric_cell, speedup_cell
+from llm_bench_fixtures.report.cells import latency_cell, metric_cell, speedup_cell, title_of
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
@@ -23,11 +23,6 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
             yield Section(
                 title_of(scenario), _table(findings, records, _columns_of(scenario, findings)), scenario=scenario.name
             )
-
-
-def title_of(scenario: Scenario) -> str:
-    """As its marker says, else made of its name."""
-    return scenario.title or scenario.name.replace("_", " ").capitalize()
 
 
 def _columns_of(scenario: Scenario, findings: Findings) -> list[Metric]:

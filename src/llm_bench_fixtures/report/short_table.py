@@ -57,7 +57,7 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
 
     names: of the columns of figures, to show only these.
     """
-    shown = [one for one in _columns(findings) if one.has_values and (not names or one.name in names)]
+    shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.name in names)]
     rows = []
     tones: dict[tuple[int, int], Tone] = {}
     for index, variant in enumerate(variants):
@@ -84,8 +84,8 @@ def what_ran(findings: Findings, variant: VariantResult) -> str:
     return f"{variant.status}: {first_line(variant.reason)}"
 
 
-def _columns(findings: Findings) -> Iterator[Column]:
-    """From the left to the right."""
+def figure_columns(findings: Findings) -> Iterator[Column]:
+    """Every column of figures, from the left to the right."""
     speeds = _speed_tones(findings, findings.common)
     yield _seconds("TTFT", "ttft_s", findings)
     yield _seconds("TPOT", "tpot_s", findings)

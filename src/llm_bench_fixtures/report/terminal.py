@@ -34,6 +34,8 @@ def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) ->
     yield from _paragraphs([findings.header, *findings.warnings], width)
     yield ""
     yield from _paragraphs([findings.answer.sentence], width)
+    if findings.changes is not None:
+        yield from ("", *_paragraphs([findings.changes.sentence], width))
     yield ""
     yield from _table(findings, width, paint)
     yield from _list(_answer(findings), width)

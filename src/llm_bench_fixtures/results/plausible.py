@@ -89,8 +89,9 @@ def _raw_fits(record: Record) -> bool:
     rounds, batches = len(record.rounds_s), len(record.batch_rows)
     lengths = {len(one) for one in (record.batches_s, record.tokens_s)}
     whole = all(len(one) == batches for one in chain(record.batches_s, record.tokens_s))
-    tokens = chain.from_iterable(record.tokens_s)
-    return whole and lengths <= {0, rounds} and len(record.energy_j) <= rounds and all(map(len, tokens))
+    took_time = all(tokens and min(tokens) > 0 for tokens in chain.from_iterable(record.tokens_s))
+    has_rows = min(record.batch_rows, default=1) > 0
+    return whole and lengths <= {0, rounds} and len(record.energy_j) <= rounds and took_time and has_rows
 
 
 def _all_within(times_s: Iterable[float], least: float) -> bool:

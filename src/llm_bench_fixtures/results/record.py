@@ -135,6 +135,8 @@ class Record(TimedRecord):
     """The generated text of each prompt."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further metrics by name, such as a project's own."""
+    metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """As they were saved with a record that was read: for want of the times of its batches and tokens."""
 
 
 @dataclass(frozen=True)

@@ -2,67 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from page_browser import HOSTILE, NEEDS_A_BROWSER
 from page_runs import chart_run
 
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FOUND = next(filter(None, map(shutil.which, BROWSERS)), None)
-HOSTILE = (
-    "</script><img src=x onerror=alert(1)><b>bold</b> <a href='javascript:alert(1)'>x</a> \"'&amp; %{y} \0\u202e $x^2$"
-)
-pytestmark = [
-    pytest.mark.slow("starts a browser"),
-    pytest.mark.skipif(FOUND is None, reason=f"no browser: none of {', '.join(BROWSERS)} is installed"),
-    pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="playwright is not installed"),
-]
-
-
-@dataclass
-class Opened:
-    """A page in the browser, and what it complained of or asked the network for."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def ask(self, script: str, *arguments: Any) -> Any:
-        return self.page.evaluate(script, *arguments)
-
-    def visible(self, selector: str) -> list[str]:
-        """The texts of the visible elements."""
-        found = self.page.locator(selector)
-        return [found.nth(index).inner_text() for index in range(found.count()) if found.nth(index).is_visible()]
-
-    def chart(self, name: str) -> list[dict[str, Any]]:
-        """The variants' traces of a chart, as plotly has them."""
-        script = "name => document.querySelector(`[data-chart='${name}'] > .canvas`).data.filter(trace => trace.meta)"
-        traces: list[dict[str, Any]] = self.ask(script, name)
-        return traces
-
-    def widest(self) -> int:
-        """Pixels by which the page is wider than the window."""
-        wider: int = self.ask("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        return wider
+pytestmark = NEEDS_A_BROWSER
 
 
 def written(run: Run, folder: Path) -> Path:
@@ -85,34 +37,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = [replace(one, scenario=HOSTILE, case=HOSTILE, test=f"{one.test} again") for one in records]
     hostile_run = replace(run, variants=tuple(variants), records=(*records, *own))
     return written(hostile_run, tmp_path_factory.mktemp("hostile"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=FOUND, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[Any]:
-    contexts = []
-
-    def open_it(path: Path, **options: Any) -> Opened:
-        context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
-        contexts.append(context)
-        opened = Opened(context.new_page())
-        opened.page.goto(path.as_uri())
-        if options.get("java_script_enabled", True):
-            opened.page.wait_for_selector("[data-chart]:not([data-drawn])", state="detached")
-        return opened
-
-    yield open_it
-    for context in contexts:
-        context.close()
 
 
 def test_it_draws_every_chart_without_a_complaint_and_without_the_network(report: Path, open_page: Any) -> None:

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 from llm_bench_fixtures.report.document import Document, Section
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.limits import limit_scales
 from llm_bench_fixtures.report.page.absences import absences
+from llm_bench_fixtures.report.page.changes import changes_part
 from llm_bench_fixtures.report.page.glossary import glossary
 from llm_bench_fixtures.report.page.looks import looks_of
 from llm_bench_fixtures.report.page.phases import phases_chart
@@ -38,6 +40,8 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         subtitle=f"{run.provenance.hardware} · {_when(run.provenance.started)}",
         warnings=document.warnings,
         answer=findings.answer,
+        limits=limit_scales(findings, findings.answer),
+        changes=changes_part(findings, terms),
         takeaways=findings.takeaways,
         chips=tuple(_chips(run)),
         tradeoff=tradeoff,

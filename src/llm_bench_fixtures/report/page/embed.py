@@ -27,13 +27,20 @@ def embedded_json(value: object) -> Markup:
     return Markup(text.translate(SAFE_IN_SCRIPT))  # noqa: S704  # nothing in it can end the element
 
 
-def page_scripts() -> tuple[Markup, ...]:
-    """Plotly, then the page's own script. Both are code of installed packages; neither holds an end tag."""
+def page_scripts(*, has_charts: bool = True) -> tuple[Markup, ...]:
+    """Plotly, if there are charts, then the page's own script. Both are code of installed packages; neither holds an
+    end tag."""
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
     own = files("llm_bench_fixtures.report").joinpath("templates", "report.js").read_text(encoding="utf-8")
-    return tuple(Markup(script.replace("\r\n", "\n")) for script in (get_plotlyjs(), own))  # noqa: S704
+    scripts = [*([_plotly()] if has_charts else []), own]
+    return tuple(Markup(script.replace("\r\n", "\n")) for script in scripts)  # noqa: S704
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
 
 
 def content_policy(scripts: Iterable[str]) -> str:

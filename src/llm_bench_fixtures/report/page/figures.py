@@ -19,8 +19,8 @@ HEIGHT = 340  # pixels
 
 
 def escaped(text: str) -> str:
-    """For plotly: the text itself, whatever is in it."""
-    return html.escape(printable(text), quote=False)
+    """For plotly: the text itself, whatever is in it; what stands between two $ would be a formula."""
+    return html.escape(printable(text), quote=False).replace("$", "&#36;")
 
 
 def short(text: str) -> str:

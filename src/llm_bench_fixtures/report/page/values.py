@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from llm_bench_fixtures.report.answers import Answer
+from llm_bench_fixtures.report.limits import LimitScale
 from llm_bench_fixtures.report.plots import Plot
 
 Json: TypeAlias = "dict[str, object]"
@@ -52,7 +53,8 @@ class Cell:
     detail: str = ""
     """A second line, in small."""
     tone: str = ""
-    """Whether it is better or worse than the reference's, as Tone says it; empty where no difference is shown."""
+    """Whether it is better or worse than what it is compared with, as Tone says it, or "same"; empty where it is
+    compared with nothing, or no difference is shown."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,32 @@ class Absence:
 
 
 @dataclass(frozen=True)
+class ChangesPart:
+    """The run beside another one."""
+
+    name: str
+    """Of the other run."""
+    sentence: str
+    answer_before: str
+    """The other run's answer; empty where it isn't known."""
+    against: str
+    overview: PageTable
+    moved: PageTable
+    """What changed of all that a gate goes by."""
+    told: PageTable
+    """What changed of all that fails no gate; folded."""
+    still: PageTable
+    """What did not change, or can't be told; folded."""
+    values: int
+    """How many values `still` stands for."""
+    tests: PageTable
+    """What only one of the runs measured, and why."""
+    notes: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    """Of the other run."""
+
+
+@dataclass(frozen=True)
 class Page:
     """Everything that report.html shows, from top to bottom."""
 
@@ -154,6 +182,10 @@ class Page:
     """The machine, and when."""
     warnings: tuple[str, ...]
     answer: Answer
+    limits: tuple[LimitScale, ...]
+    """The answers under other quality limits."""
+    changes: ChangesPart | None
+    """None where the run stands alone."""
     takeaways: tuple[str, ...]
     chips: tuple[Chip, ...]
     tradeoff: Chart | None

@@ -137,7 +137,7 @@
     for (const text of document.querySelectorAll(".text:not([data-reference])")) {
       text.hidden = ![...text.querySelectorAll("[data-of]")].some((tag) => isShown(tag.dataset.of));
     }
-    for (const part of document.querySelectorAll(".fold, figure[data-scenario]")) {
+    for (const part of document.querySelectorAll("#tables .fold, figure[data-scenario]")) {
       const chosen = shownScenarios.has(part.dataset.scenario);
       part.hidden = shownScenarios.size > 0 && !chosen;
       if (chosen && part.tagName === "DETAILS") part.open = true;
@@ -224,7 +224,47 @@
     });
   }
 
+  // The quality limit: the answer under each limit that changes it is in the page; one of them is shown.
+
+  function limits() {
+    const range = document.getElementById("limit");
+    if (!range) return;
+    const steps = [...document.querySelectorAll("template.limit")];
+    const measure = document.getElementById("limit-measure");
+    const words = document.getElementById("limit-words");
+    const back = document.getElementById("limit-back");
+    const given = { measure: steps[0].dataset.measure, place: Number(range.value) };
+    const shown = () => {
+      const own = steps.filter((step) => step.dataset.measure === (measure?.value ?? given.measure));
+      range.max = String(own.length - 1);
+      return own[Number(range.value)];
+    };
+    const show = () => {
+      const step = shown();
+      for (const part of step.content.cloneNode(true).children) {
+        document.querySelector(`#answer > [data-slot=${part.dataset.slot}]`).replaceChildren(...part.childNodes);
+      }
+      words.textContent = step.dataset.words;
+      range.setAttribute("aria-valuetext", step.dataset.words);
+      back.hidden = step.dataset.measure === given.measure && Number(range.value) === given.place;
+    };
+    range.addEventListener("input", show);
+    measure?.addEventListener("change", () => {
+      range.value = measure.value === given.measure ? String(given.place) : "0";
+      show();
+    });
+    back.addEventListener("click", () => {
+      if (measure) measure.value = given.measure;
+      shown();
+      range.value = String(given.place);
+      show();
+      range.focus();
+    });
+    range.setAttribute("aria-valuetext", words.textContent);
+  }
+
   function start() {
+    limits();
     document.querySelectorAll("table").forEach(sortable);
     document.addEventListener("click", besideItsHead);
     const variants = document.getElementById("variants");
@@ -240,7 +280,7 @@
     });
     darkOutside.addEventListener("change", () => { nameTheme(); drawAll(); });
     nameTheme();
-    document.getElementById("copy").addEventListener("click", (event) => {
+    document.getElementById("copy")?.addEventListener("click", (event) => {
       const done = () => { event.target.textContent = "Copied"; };
       navigator.clipboard?.writeText(document.getElementById("command").textContent).then(done, () => {});
     });

@@ -1,0 +1,77 @@
+"""The page of several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.page.glossary import glossary
+from llm_bench_fixtures.report.page.looks import looks_of
+from llm_bench_fixtures.report.page.runs_charts import runs_charts
+from llm_bench_fixtures.report.page.tables import page_table
+from llm_bench_fixtures.report.page.values import Chart, Chip, Json, PageTable, Row, Term
+from llm_bench_fixtures.report.picks import Reader
+from llm_bench_fixtures.report.runs import ReadersRow, Runs
+from llm_bench_fixtures.results.formatting import count
+
+
+@dataclass(frozen=True)
+class RunsPage:
+    """Everything that the page of several runs shows, from top to bottom."""
+
+    title: str
+    sentence: str
+    readers: tuple[tuple[Reader, tuple[ReadersRow, ...]], ...]
+    chips: tuple[Chip, ...]
+    charts: tuple[Chart, ...]
+    table: PageTable
+    incomparable: tuple[str, ...]
+    answers: tuple[tuple[str, str], ...]
+    """By the run's label, its answer in one sentence."""
+    about: PageTable
+    footnotes: tuple[str, ...]
+    glossary: tuple[Term, ...]
+    figures: Mapping[str, Json]
+    """By the charts' names: what the page's script draws."""
+
+
+def build_runs_page(runs: Runs) -> RunsPage:
+    charts = tuple(runs_charts(runs.runs))
+    terms = glossary([head.partition(", ")[0] for head in runs.table.header], runs.runs[0].findings.metrics)
+    return RunsPage(
+        title=f"Text generation in {count(len(runs.runs), 'run')}",
+        sentence=runs.sentence,
+        readers=runs.readers,
+        chips=_chips(runs),
+        charts=charts,
+        table=_main_table(runs.table, terms),
+        incomparable=runs.incomparable,
+        answers=tuple((run.label, run.findings.answer.sentence) for run in runs.runs),
+        about=page_table(runs.about, "Where the runs come from", {}),
+        footnotes=runs.notes,
+        glossary=tuple(terms.values()),
+        figures={chart.name: chart.figure for chart in charts},
+    )
+
+
+def _chips(runs: Runs) -> tuple[Chip, ...]:
+    """The variants that ran in any of the runs."""
+    found: dict[str, Chip] = {}
+    for run in runs.runs:
+        looks = looks_of(run.findings.run)
+        ran = (variant for variant in run.findings.run.variants if variant.label)
+        found |= {one.id: Chip(one.id, looks[one.id].colour, one.label) for one in ran if one.id not in found}
+    return tuple(found.values())
+
+
+def _main_table(table: Table, terms: Mapping[str, Term]) -> PageTable:
+    """The run's label below the variant's id, so that the table fits a narrow screen."""
+    found = page_table(table, "The variants by machine and model", terms)
+    first, _, *others = found.heads
+    return PageTable(found.caption, (first, *others), tuple(map(_with_run, found.rows)))
+
+
+def _with_run(row: Row) -> Row:
+    variant, run, *others = row.cells
+    return replace(row, cells=(replace(variant, detail=run.text), *others))

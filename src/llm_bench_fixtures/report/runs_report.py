@@ -1,0 +1,60 @@
+"""The report of several runs: one page, its Markdown, the table for a paper, and the data of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.report.html import render_runs
+from llm_bench_fixtures.report.latex import latex_table
+from llm_bench_fixtures.report.markdown import bullets, escape, folded, markdown_table
+from llm_bench_fixtures.report.page.runs import build_runs_page
+from llm_bench_fixtures.report.runs import RUN, Runs
+from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, claim
+from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
+from llm_bench_fixtures.writing import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CAPTION = "Text generation by machine and model."
+
+
+def write_runs_report(runs: Runs, folder: Path) -> None:
+    """Claim the folder and write report.html, report.md, results.tex and results.csv. Raises UnwritableFile."""
+    claim(folder)
+    texts = {
+        TABLE_FILE: _data(runs).to_csv(index=False),
+        MARKDOWN_FILE: render_runs_markdown(runs),
+        LATEX_FILE: "\n".join(latex_table(runs.table, CAPTION)) + "\n",
+        PAGE_FILE: render_runs(build_runs_page(runs)),
+    }
+    for name, text in texts.items():
+        write_whole(folder / name, text, follows=False)
+
+
+def _data(runs: Runs) -> pd.DataFrame:
+    """The runs' tables below each other, with the run's label in the first column."""
+    import pandas as pd
+
+    tables = [run_table(run.findings.run) for run in runs.runs]
+    for run, table in zip(runs.runs, tables, strict=True):
+        table.insert(0, RUN, run.label)
+    return for_csv(pd.concat(tables, ignore_index=True), (RUN, *IDENTITY))
+
+
+def render_runs_markdown(runs: Runs) -> str:
+    """The whole file. Every text from outside is escaped: it can't become markup."""
+    return "\n".join(_lines(runs)) + "\n"
+
+
+def _lines(runs: Runs) -> Iterator[str]:
+    yield from ("## Text generation by machine and model", "", f"**{escape(runs.sentence)}**", "")
+    if runs.table.rows:
+        yield from (*markdown_table(runs.table), "")
+    if runs.incomparable:
+        yield from ("Not compared:", "", *bullets(runs.incomparable), "")
+    answers = (f"{run.label}: {run.findings.answer.sentence}" for run in runs.runs)
+    yield from folded("The answer of each run", bullets(answers))
+    yield from folded("About the runs", [*markdown_table(runs.about), "", *bullets(runs.notes)])

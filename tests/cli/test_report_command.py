@@ -1,0 +1,173 @@
+"""`llm-bench report` on saved runs: everything is made again, and what a run lacks or can't be compared is said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from run_factory import full_run, make_provenance, make_record, make_run, make_variant
+from shell import HOSTILE, Shell
+
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.storage import read_run, write_run
+
+FILES = {"report.html", "report.md", "results.csv", "results.json", "results.tex"}
+
+
+def kept(run: Run, folder: Path) -> str:
+    folder.mkdir(parents=True)
+    write_run(run, folder / "results.json")
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def storage(shell: Shell) -> None:
+    """One that is there, though it may be empty."""
+    shell.storage.mkdir()
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_whole_report_is_made_again(shell: Shell, tmp_path: Path) -> None:
+    output = shell("report", kept(full_run(), tmp_path / "saved"), "-o", str(tmp_path / "again"))
+    assert (output.status, output.err) == (0, "")
+    again = tmp_path / "again"
+    assert {path.name for path in again.iterdir() if path.is_file()} == FILES
+    assert list((again / "plots").glob("*.png"))
+    assert read_run(again / "results.json") == full_run()
+    assert output.lines[-1] == f"Report: {again / 'report.html'}"
+    assert "Keep fp32: no other variant that keeps ppl_ratio ≤ 1.01" in " ".join(output.out.split())
+
+
+def test_another_quality_limit_is_asked(shell: Shell, tmp_path: Path) -> None:
+    saved = kept(full_run(), tmp_path / "saved")
+    output = shell("report", saved, "-o", str(tmp_path / "again"), "--quality-limit", "ppl_ratio:1.02")
+    assert "Use bf16 for the lowest latency" in output.out
+    assert "Use bf16 for the lowest latency" in text(tmp_path / "again" / "report.md")
+
+
+def test_a_report_is_made_anew_in_its_own_folder_and_the_blessing_of_its_results_stays(
+    shell: Shell, tmp_path: Path
+) -> None:
+    saved = kept(full_run(), tmp_path / "saved")
+    assert shell("bless", saved, "--reason", "meant").status == 0
+    before = text(tmp_path / "saved" / "results.json")
+    assert shell("report", saved, "-o", saved).status == 0
+    assert text(tmp_path / "saved" / "results.json") == before
+    assert (tmp_path / "saved" / "report.html").is_file()
+
+
+def test_a_run_of_pytest_benchmarks_storage_says_what_it_lacks(shell: Shell, tmp_path: Path) -> None:
+    """Its times to the first token were saved as figures."""
+    shell.keep(1, full_run().records, full_run().variants, changes={"scenarios": full_run().scenarios})
+    output = shell("report", "1", "-o", str(tmp_path / "again"))
+    assert output.status == 0
+    assert "texts and the times of single tokens were not saved with this run" in " ".join(output.out.split())
+    page = text(tmp_path / "again" / "report.html")
+    assert "were not saved with this run" in page
+    assert 'id="texts"' not in page
+    assert "TTFT" in page
+    results = json.loads(text(tmp_path / "again" / "results.json"))
+    assert results["records"][0]["metrics"]["ttft_s"] > 0
+
+
+def test_it_is_compared_with_another_run(shell: Shell, tmp_path: Path) -> None:
+    shell.keep(1)
+    shell.keep(2, variants=[make_variant(weight_bytes=5_000_000)])
+    output = shell("report", "2", "--against", "1", "-o", str(tmp_path / "out"))
+    assert output.status == 0
+    sentence = "1 value got worse (weights of fp32 by +25.0 %)"
+    assert sentence in " ".join(output.out.split())
+    assert sentence in text(tmp_path / "out" / "report.html")
+    assert sentence in text(tmp_path / "out" / "report.md")
+    loose = shell("report", "2", "--against", "1", "-o", str(tmp_path / "out"), "--rules", "weight_bytes:30%")
+    assert sentence not in " ".join(loose.out.split())
+
+
+def test_several_runs_are_one_page(shell: Shell, tmp_path: Path) -> None:
+    machines = [
+        kept(full_run(provenance=make_provenance(hardware=name)), tmp_path / name) for name in ("laptop", "server")
+    ]
+    old = tmp_path / "old.json"
+    old.write_text('{"schema": "llm-bench-fixtures/run", "version": 2}', encoding="utf-8")
+    output = shell("report", *machines, str(old), "-o", str(tmp_path / "out"))
+    assert output.status == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES - {"results.json"}
+    assert "is of schema version 2; this reads 3" in " ".join(output.out.split())
+    assert "schema version 2" in text(tmp_path / "out" / "report.html")
+    table = text(tmp_path / "out" / "results.csv").splitlines()
+    assert table[0].startswith("run,test,")
+    assert {line.split(",")[0] for line in table[1:]} == {"laptop", "server"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("9",), "no run '9'"),
+        (("1", "1"), "a run is named twice"),
+        (("1", "2", "--against", "1"), "--against compares one run with another"),
+        (("1", "--against", "1"), "is the run itself"),
+        (("1", "--against", "9"), "no run '9'"),
+        (("1", "--rules", "speed:5%"), "unknown metric"),
+    ],
+)
+def test_what_can_not_be_done_is_said(shell: Shell, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    shell.keep(1)
+    shell.keep(2)
+    output = shell("report", *arguments, "-o", str(tmp_path / "out"))
+    assert output.status == ExitStatus.USAGE
+    assert message in output.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT"), ((), "are required: RUN")],
+)
+def test_what_can_not_be_read_as_an_argument_is_said(
+    shell: Shell, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        shell("report", *arguments)
+    assert ended.value.code == ExitStatus.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_damaged_run_is_named(shell: Shell, tmp_path: Path) -> None:
+    shell.keep(1)
+    broken = str(shell.damage())
+    for arguments in ((broken,), ("1", "--against", broken)):
+        output = shell("report", *arguments, "-o", str(tmp_path / "out"))
+        assert output.status == ExitStatus.USAGE
+        assert broken in output.err
+
+
+def test_where_no_run_can_be_read_there_is_no_page(shell: Shell, tmp_path: Path) -> None:
+    broken = [str(shell.damage(name)) for name in ("0098_cut.json", "0099_cut.json")]
+    output = shell("report", *broken, "-o", str(tmp_path / "out"))
+    assert output.status == ExitStatus.USAGE
+    assert all(path in output.err for path in broken)
+
+
+def test_metrics_of_the_project_are_said_to_be_in_the_data_only(shell: Shell, tmp_path: Path) -> None:
+    run = make_run([make_record(extra={"mine": 7.0})])
+    output = shell("report", kept(run, tmp_path / "saved"), "-o", str(tmp_path / "out"))
+    assert "Only in results.csv, because only the project itself knows what they are: mine." in output.out
+    assert "mine" in text(tmp_path / "out" / "results.csv").splitlines()[0].split(",")
+
+
+def test_nothing_in_a_saved_run_is_obeyed(shell: Shell, tmp_path: Path) -> None:
+    run = full_run(provenance=make_provenance(model=HOSTILE, hardware=HOSTILE))
+    saved = kept(replace(run, records=tuple(replace(one, case=HOSTILE) for one in run.records)), tmp_path / "a")
+    other = kept(full_run(), tmp_path / "b")
+    for arguments in ((saved, "--against", other), (saved, other)):
+        output = shell("report", *arguments, "-o", str(tmp_path / "out"))
+        assert output.status == 0
+        assert "\x1b" not in output.out
+        assert "\u202e" not in output.out
+        assert "<img src=x" not in text(tmp_path / "out" / "report.html")

@@ -1,0 +1,41 @@
+"""One browser for the tests of a module, and pages in it. Puts this folder's helpers on sys.path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from page_browser import FOUND, Opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=FOUND, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Any]:
+    contexts = []
+
+    def open_it(path: Path, **options: Any) -> Opened:
+        context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        contexts.append(context)
+        opened = Opened(context.new_page())
+        opened.page.goto(path.as_uri())
+        if options.get("java_script_enabled", True):
+            opened.page.wait_for_selector("[data-chart]:not([data-drawn])", state="detached")
+        return opened
+
+    yield open_it
+    for context in contexts:
+        context.close()

@@ -1,0 +1,165 @@
+"""Several runs beside each other: what can stand in one column does, and what can't says why, by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, make_workload
+
+from llm_bench_fixtures.report.comparable import Aspect, obstacles
+from llm_bench_fixtures.report.document import Tone
+from llm_bench_fixtures.report.findings import Findings, findings_of
+from llm_bench_fixtures.report.picks import Reader
+from llm_bench_fixtures.report.runs import Runs, labels_of, runs_of
+from llm_bench_fixtures.report.runs_report import render_runs_markdown
+from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.record import MemoryFacts, Run
+
+WORK = "one prompt, {} prompt tokens, 16 new tokens, batch 1, cache dynamic"
+HOSTILE = "<script>alert(1)</script> | `x` [a](b) \x1b[31m\u202e"
+
+
+def pair(fp32_s: float = 1.0, bf16_s: float = 0.5, **provenance: Any) -> Run:
+    records = [make_record("fp32", fp32_s), make_record("bf16", bf16_s)]
+    variants = [make_variant(), make_variant("bf16", quality={"perplexity": 20.1, "ppl_ratio": 1.005})]
+    return make_run(records, variants, provenance=make_provenance(**provenance))
+
+
+def of(run: Run) -> Findings:
+    return findings_of(run, registry())
+
+
+def beside(*found: Run, unreadable: tuple[str, ...] = ()) -> Runs:
+    return runs_of([(f"/runs/{at}/results.json", of(run)) for at, run in enumerate(found, 1)], unreadable)
+
+
+def test_there_is_a_row_for_each_variant_and_machine_the_machines_of_each_variant_together() -> None:
+    found = beside(pair(hardware="laptop"), pair(0.1, 0.2, hardware="server")).table
+    assert [row[:2] for row in found.rows] == [
+        ("fp32", "laptop"), ("fp32", "server"), ("bf16", "laptop"), ("bf16", "server"),
+    ]  # fmt: skip
+    speedup = found.header.index("speed-up")
+    assert [row[speedup] for row in found.rows[2:]] == ["2.00×", "0.500×"]
+    assert [found.tones[row, speedup] for row in (2, 3)] == [Tone.BETTER, Tone.WORSE]
+
+
+def test_columns_have_one_unit_or_each_cell_its_own() -> None:
+    same = beside(pair(hardware="a"), pair(hardware="b")).table
+    assert "latency, ms" in same.header
+    mixed = beside(pair(hardware="a"), pair(1e-4, 1e-4, hardware="b")).table
+    latency = mixed.header.index("latency")
+    assert [row[latency] for row in mixed.rows] == ["1,000 ms", "100 µs", "500 ms", "100 µs"]
+
+
+def test_the_sentence_names_for_each_reader_what_to_use_where() -> None:
+    found = beside(pair(hardware="laptop"), pair(0.5, 1.0, hardware="server"))
+    assert found.sentence == "Lowest latency: bf16 on laptop, fp32 on server; least memory: fp32 on all of them."
+    (reader, rows), _ = found.readers
+    assert reader is Reader.LATENCY
+    assert [(row.label, row.variant, row.beside) for row in rows] == [
+        ("laptop", "bf16", "2.00× as fast as fp32"),
+        ("server", "fp32", "nothing is shown to beat it"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("origins", "labels"),
+    [
+        ([{"hardware": "a"}, {"hardware": "b"}], ["a", "b"]),
+        ([{"model": "x"}, {"model": "y"}], ["x", "y"]),
+        ([{"model": "x", "hardware": "a"}, {"model": "x", "hardware": "b"}, {"model": "y", "hardware": "b"}],
+         ["x · a", "x · b", "y · b"]),
+        ([{"random_weights": True}, {}], ["tiny (random weights)", "tiny"]),
+        ([{"device": "cpu"}, {"device": "cuda"}], ["cpu", "cuda"]),
+        ([{"commit": "a" * 40}, {"commit": "b" * 40}], ["a" * 12, "b" * 12]),
+        ([{"hardware": "Intel(R) Xeon(R) CPU, 2 cores"}, {"hardware": "M3, 8 cores"}], ["Intel Xeon", "M3"]),
+        ([{"hardware": "M3, 8 cores"}, {"hardware": "M3, 16 cores"}], ["M3, 8 cores", "M3, 16 cores"]),
+        ([{}, {}], ["tiny · run 1", "tiny · run 2"]),
+        ([{"hardware": "a", "commit": "c"}, {"hardware": "b", "commit": "d"}], ["a", "b"]),
+    ],
+)  # fmt: skip
+def test_a_label_is_what_tells_the_runs_apart(origins: list[dict[str, Any]], labels: list[str]) -> None:
+    assert labels_of([make_provenance(**origin) for origin in origins]) == labels
+
+
+def other(**changes: Any) -> Run:
+    run = pair()
+    return replace(run, **{name: change(run) if callable(change) else change for name, change in changes.items()})
+
+
+def on_longer_prompts(run: Run) -> tuple[Any, ...]:
+    return tuple(replace(record, workload=make_workload("long", prompt_tokens=128)) for record in run.records)
+
+
+@pytest.mark.parametrize(
+    ("run", "aspects", "reason"),
+    [
+        (pair(), [], ""),
+        (pair(hardware="another", python="3.13"), [], ""),
+        (pair(corpus="mine"), [Aspect.QUALITY], "another corpus: mine; the first run's: embedded corpus"),
+        (
+            other(records=on_longer_prompts),
+            [Aspect.LATENCY, Aspect.SPEEDUP, Aspect.PEAK],
+            f"another workload: {WORK.format(128)}; the first run's: {WORK.format(64)}",
+        ),
+        (other(reference="bf16"), [Aspect.SPEEDUP, Aspect.QUALITY],
+         "another reference: bf16, float32; the first run's: fp32, float32"),
+        (pair(isolated=True), [], ""),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_compared_says_why(run: Run, aspects: list[Aspect], reason: str) -> None:
+    found = obstacles(of(pair()), of(run))
+    assert list(found) == aspects
+    assert set(found.values()) == ({reason} if reason else set())
+
+
+def test_peaks_of_processes_apart_are_not_those_of_one_process() -> None:
+    records = tuple(replace(record, memory=MemoryFacts(10**8)) for record in pair().records)
+    found = obstacles(of(other(records=records)), of(other(records=records, provenance=make_provenance(isolated=True))))
+    assert found == {
+        Aspect.PEAK: (
+            "another kind of peak: Peak memory, each variant apart; the first run's: Peak memory, all in one process"
+        )
+    }
+
+
+def test_what_is_left_out_is_absent_from_the_table_and_named() -> None:
+    found = beside(pair(hardware="a"), other(provenance=make_provenance(hardware="b", corpus="mine")))
+    perplexity = found.table.header.index("perplexity")
+    cells = {row[:2]: row[perplexity] for row in found.table.rows}
+    assert cells["bf16", "a"] == "+0.5 %"
+    assert cells["bf16", "b"] == "–"
+    assert found.incomparable == ("b: no quality: another corpus: mine; the first run's: embedded corpus.",)
+
+
+def test_a_run_that_timed_nothing_and_a_file_that_is_none_are_named() -> None:
+    empty = make_run(provenance=make_provenance(hardware="b"))
+    found = beside(pair(hardware="a"), empty, unreadable=("x.json is of schema version 2; this reads 3",))
+    assert found.incomparable == (
+        "Not here: x.json is of schema version 2; this reads 3.",
+        "b: nothing was timed in it.",
+    )
+
+
+def test_what_did_not_run_somewhere_is_noted_with_the_reason() -> None:
+    run = pair(hardware="b")
+    lacking = replace(run, variants=(*run.variants, absent_variant("bnb-nf4", "bitsandbytes is not installed")))
+    notes = beside(pair(hardware="a"), lacking).notes
+    assert "b: not measured: bnb-nf4 (skipped: bitsandbytes is not installed)." in notes
+
+
+def test_perplexities_of_two_models_are_said_to_be_over_other_tokens() -> None:
+    assert any("over other tokens" in note for note in beside(pair(model="a"), pair(model="b")).notes)
+    assert not any("over other tokens" in note for note in beside(pair(), pair()).notes)
+
+
+def test_nothing_in_the_runs_becomes_markup() -> None:
+    text = render_runs_markdown(
+        beside(pair(hardware=HOSTILE), pair(model=HOSTILE, corpus=HOSTILE), unreadable=(HOSTILE,))
+    )
+    assert "<script" not in text
+    assert not set("\x1b\u202e") & set(text)
+    assert "](b)" not in text.replace("\\]", "")
+    assert len(text.encode()) < 10_000
