@@ -52,7 +52,7 @@ class ScriptedModel:
         self.plain = plain
         self.scripts = scripts
         text_config = SimpleNamespace(vocab_size=3, max_position_embeddings=context)
-        self.config = SimpleNamespace(get_text_config=lambda: text_config)
+        self.config = SimpleNamespace(get_text_config=lambda: text_config, model_type="scripted")
 
     def generate(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **how: Any) -> SimpleNamespace:
         script = self.scripts.get(self.mode(attention_mask, **how), self.plain)
@@ -163,7 +163,7 @@ def test_right_padding_is_compared_by_the_next_token(model_around: ModelAround) 
 def test_the_token_that_would_end_the_text_is_not_the_next_one(model_around: ModelAround) -> None:
     """Bug: a model that would rather end the text was said to change its answer; `generate` was told not to end."""
     model = model_around(ScriptedModel(Script((1,), ((2.0, 1.0, -1.0),))))
-    model = replace(model, tokenizer=cast(Any, SimpleNamespace(pad_token_id=0, eos_token_id=0)))
+    model = replace(model, tokenizer=cast(Any, SimpleNamespace(pad_token_id=0, bos_token_id=0, eos_token_id=0)))
     assert EquivalenceCheck(model, PROMPTS, 1).check(ExecutionMode.RIGHT_PADDING).verdict is EquivalenceVerdict.EQUAL
 
 
@@ -249,6 +249,36 @@ def test_sentences_count_from_one() -> None:
 def test_a_tie_says_so() -> None:
     found = Equivalence(ExecutionMode.BATCH, EquivalenceVerdict.TIE, prompt=0, token=0, gap=0.0002, tolerance=0.001)
     assert found.sentence == "batch changes token 1 of prompt 1 by 0.0002 nats (tolerance 0.001), a tie"
+
+
+class Alibi(ScriptedModel):
+    """Has no way to run with a static cache, and says so only when it is asked to."""
+
+    def generate(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **how: Any) -> SimpleNamespace:
+        if how.get("cache_implementation") == "static":
+            raise ValueError("no alibi for a static cache\nsorry")
+        return super().generate(input_ids, attention_mask, **how)
+
+
+def test_a_mode_that_raises_costs_the_others_nothing(model_around: ModelAround) -> None:
+    """Bug: one mode's error was all five modes' error."""
+    found = {item.mode: item for item in check_equivalence(model_around(Alibi()), PROMPTS, 3)}
+    failed = found.pop(ExecutionMode.STATIC_CACHE)
+    assert failed.verdict is EquivalenceVerdict.FAILED
+    assert failed.sentence == "static cache failed: ValueError: no alibi for a static cache"
+    assert {item.verdict for item in found.values()} == {EquivalenceVerdict.EQUAL}
+
+
+@pytest.mark.parametrize(("name", "mode"), [("left", ExecutionMode.LEFT_PADDING), ("batch", ExecutionMode.BATCH)])
+def test_a_divergence_under_padding_has_its_known_cause(
+    name: str, mode: ExecutionMode, model_around: ModelAround
+) -> None:
+    model = model_around(ScriptedModel(**{name: OTHER}))
+    known = replace(model, facts=replace(model.facts, padding_note="its states see no mask"))
+    found = {item.mode: item for item in check_equivalence(known, PROMPTS, 3)}
+    assert found[mode].short.endswith(" (its states see no mask)")
+    assert found[mode].sentence.endswith(" (its states see no mask)")
+    assert [item.reason for item in found.values() if item.mode is not mode] == [""] * 4
 
 
 def test_no_change_says_so() -> None:

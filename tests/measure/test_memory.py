@@ -1,19 +1,17 @@
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import DynamicCache, StaticCache
 
 from llm_bench_fixtures.measure import memory
-from llm_bench_fixtures.measure.memory import MemoryMethod, MemoryPeak, PeakMemory, cache_bytes
+from llm_bench_fixtures.measure.memory import MemoryMethod, MemoryPeak, PeakMemory
 from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
-from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.workloads import Prompts, Side, pad_batch
+from llm_bench_fixtures.processes import status
 
 MIB = 1 << 20
 SLACK = 8 * MIB  # what the interpreter and torch take meanwhile
@@ -111,52 +109,35 @@ def test_the_peaks_of_cuda_are_reset_first_and_read_when_the_device_is_idle(monk
     ]
 
 
+def test_a_kernel_without_a_high_water_mark_is_sampled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cpu: Device
+) -> None:
+    """A sandbox's, say: once it ended the test that was measured."""
+    (tmp_path / "status").write_text("Name:\tpytest\nVmRSS:\t     128 kB\n")
+    (tmp_path / "clear_refs").touch()
+    monkeypatch.setattr(status, "STATUS", tmp_path / "status")
+    monkeypatch.setattr(memory, "CLEAR_REFS", tmp_path / "clear_refs")
+    with PeakMemory(cpu) as watched:
+        pass
+    assert watched.peak.method is MemoryMethod.SAMPLED
+    assert watched.peak.mapped_bytes is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mapped pages are told apart on Linux")
+def test_pages_of_a_mapped_file_are_told_from_the_others(tmp_path: Path, cpu: Device) -> None:
+    """32 MiB of a file, each page of which is read, and as much that is of no file."""
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(32 * MIB))
+    before = settled_bytes(cpu), status.mapped_bytes() or 0
+    with PeakMemory(cpu) as watched:
+        mapped = torch.from_file(str(path), size=32 * MIB, dtype=torch.uint8)
+        assert not mapped[::1024].any()
+        held = touched(32)
+    assert abs(watched.peak.rise_over(before[0]) - 64 * MIB) < SLACK
+    assert abs((watched.peak.mapped_bytes or 0) - before[1] - 32 * MIB) < SLACK
+    assert held.nbytes == mapped.nbytes
+
+
 def test_a_rise_is_never_negative() -> None:
     peak = MemoryPeak(100, None, None, MemoryMethod.SAMPLED)
     assert (peak.rise_over(70), peak.rise_over(130)) == (30, 0)
-
-
-def test_no_cache_has_no_bytes() -> None:
-    assert cache_bytes(None) == 0
-
-
-def test_tuples_of_keys_and_values_are_summed_and_a_shared_storage_counted_once() -> None:
-    """As Optimum returns them: a pair a layer. 2 x 3 float32 have 24 bytes."""
-    keys, values = torch.zeros(2, 3), torch.zeros(2, 3)
-    assert cache_bytes(((keys, values), (keys, values.T))) == 48
-
-
-def test_a_layer_that_holds_nothing_yet_has_no_bytes() -> None:
-    assert cache_bytes(SimpleNamespace(layers=[SimpleNamespace(keys=None, values=None)])) == 0
-
-
-def test_a_layer_with_another_state_than_keys_has_the_bytes_of_its_tensors() -> None:
-    layer = SimpleNamespace(conv=torch.zeros(4), states=[torch.zeros(2), None], more={0: torch.zeros(1)}, seen=7)
-    assert cache_bytes(SimpleNamespace(layers=[layer])) == 28
-
-
-def test_a_cache_without_layers_has_the_bytes_of_its_tensors() -> None:
-    assert cache_bytes(SimpleNamespace(key_cache=[torch.zeros(4)], dtype=torch.float32)) == 16
-
-
-# The embedded model keeps, for each position, a key and a value of 256 float32 in each of four layers.
-POSITION = 4 * 2 * 256 * 4
-
-
-def test_the_dynamic_cache_of_generate_holds_every_position_but_the_last_token(
-    tiny_fp32: TransformersModel, prompts: Prompts
-) -> None:
-    batch = pad_batch([prompts.exact(10)] * 3, 10, Side.LEFT, 0, "cpu")
-    done = tiny_fp32.module.generate(
-        batch.input_ids, attention_mask=batch.attention_mask, max_new_tokens=4, return_dict_in_generate=True
-    )
-    assert isinstance(done.past_key_values, DynamicCache)
-    assert cache_bytes(done.past_key_values) == 3 * (10 + 4 - 1) * POSITION
-
-
-def test_a_static_cache_has_the_bytes_of_its_whole_buffer(tiny_fp32: TransformersModel) -> None:
-    cache = StaticCache(config=tiny_fp32.module.config, max_cache_len=32)
-    assert cache_bytes(cache) == 0
-    with torch.inference_mode():
-        tiny_fp32.module(torch.tensor([[1, 2]]), past_key_values=cache, cache_position=torch.arange(2))
-    assert cache_bytes(cache) == 32 * POSITION

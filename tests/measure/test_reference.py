@@ -132,6 +132,29 @@ def test_logits_far_from_zero_lose_no_digits(tmp_path: Path) -> None:
     assert compare(tmp_path, q - 100)["kld_mean"] == pytest.approx(float(divergences(p, q).mean()), rel=1e-5)
 
 
+@pytest.mark.parametrize("kept", [(VOCABULARY, 0), (40, 40)], ids=["whole", "sampled"])
+@pytest.mark.parametrize("distance", [1e-3, 1e-4, 3e-5])
+def test_a_divergence_far_below_the_steps_of_float32_entropies(
+    distance: float, kept: tuple[int, int], tmp_path: Path
+) -> None:
+    """Of 5e-7 down to 5e-10 nats, where cross entropy less entropy comes in steps of 5e-7 nats."""
+    p = random_logits(1, peakedness=1.0)
+    q = p + distance * random_logits(2, peakedness=1.0)
+    keep(tmp_path, layout_of(*kept), p)
+    metrics, expected = compare(tmp_path, q), divergences(p, q).numpy()
+    assert expected.mean() == pytest.approx(distance**2 / 2, rel=0.1)
+    assert metrics["kld_mean"] == pytest.approx(expected.mean(), rel=0.02, abs=2 * metrics["kld_error"])
+    assert metrics["kld_p50"] == pytest.approx(np.median(expected), rel=0.02, abs=metrics.get("kld_p50_error", 0.0))
+
+
+@pytest.mark.parametrize("kept", [(VOCABULARY, 0), (40, 40), (VOCABULARY, 2)], ids=["whole", "sampled", "all on top"])
+def test_equal_distributions_diverge_by_exactly_nothing(kept: tuple[int, int], tmp_path: Path) -> None:
+    p = random_logits(1, peakedness=30.0)  # some tokens' probabilities vanish in float32
+    keep(tmp_path, layout_of(*kept), p)
+    metrics = compare(tmp_path, p)
+    assert (metrics["kld_mean"], metrics["kld_max"]) == (0.0, 0.0)
+
+
 @pytest.mark.parametrize("distance", [0.01, 0.3])
 def test_with_every_token_among_the_top_ones_the_sampled_form_is_exact(distance: float, tmp_path: Path) -> None:
     p = random_logits(1)

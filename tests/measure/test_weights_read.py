@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from transformers import AutoModelForCausalLM, LlamaConfig
+import torch
+from families import BY_NAME
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
-from llm_bench_fixtures.models.transformers import TransformersModel, bytes_read_by_forward
+from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.weights import bytes_read_by_forward, fault_in, storage_bytes, unmap, weight_tensors
+from llm_bench_fixtures.processes.status import mapped_bytes
 
 MakeRequest = Callable[..., LoadRequest]
 
@@ -28,11 +33,52 @@ def test_bfloat16_reads_half(make_request: MakeRequest, tiny_fp32: TransformersM
 def test_quantized_weights_are_read_with_their_scales(
     variant: str, make_request: MakeRequest, tiny_fp32: TransformersModel
 ) -> None:
-    """The tables stay float32; buffers (masks) are in weight_bytes only."""
+    """The tables stay float32."""
     pytest.importorskip("bitsandbytes")
     model = load_variant(make_request(variant)).model
-    buffers = sum(buffer.nbytes for buffer in tiny_fp32.module.buffers())
-    assert model.facts.weight_bytes_read == model.facts.weight_bytes - buffers - 4 * POSITION_TABLE
+    assert model.facts.weight_bytes_read == model.facts.weight_bytes - 4 * POSITION_TABLE
+
+
+def test_causal_masks_are_no_weights(tiny_fp32: TransformersModel) -> None:
+    """GPT-2 makes one of context x context in each layer: of a small model of a long context, 4.2 of what were called
+    10 MB of weights, so that int8 seemed to save 17 % instead of 30 %."""
+    assert sum(buffer.nbytes for buffer in tiny_fp32.module.buffers()) >= 4 * 512 * 512
+    assert tiny_fp32.facts.weight_bytes == 4 * TINY_WEIGHTS
+
+
+def test_a_buffer_is_a_weight_if_a_checkpoint_holds_it_and_it_is_no_mask() -> None:
+    module = torch.nn.Module()
+    module.register_buffer("scales", torch.zeros(3))
+    module.register_buffer("angles", torch.zeros(5), persistent=False)
+    module.register_buffer("mask", torch.zeros(7, dtype=torch.bool))
+    module.weight = torch.nn.Parameter(torch.zeros(2))
+    assert sum(tensor.numel() for tensor in weight_tensors(module)) == 2 + 3
+
+
+def test_a_tower_for_pictures_is_not_read_by_text() -> None:
+    """Gemma 3 of both media: its decoder's layers and norm, and its output layer, which is the table of tokens."""
+    family = BY_NAME["gemma3"]
+    module = AutoModelForCausalLM.from_config(AutoConfig.for_model(**family.config))
+    read = sum(weight.numel() for weight in module.get_decoder().parameters())
+    assert bytes_read_by_forward(module) == 4 * read
+    assert sum(weight.numel() for weight in module.parameters()) > read
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mapped pages are told apart on Linux")
+def test_what_is_mapped_comes_into_memory_or_moves_out_of_its_file(tmp_path: Path) -> None:
+    """A load that maps a file takes no time, and the first pass takes the load's."""
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(32 << 20))
+    before = mapped_bytes() or 0
+    weight = torch.from_file(str(path), size=8 << 20)
+    half = weight[: 4 << 20]
+    assert (mapped_bytes() or 0) - before < 1 << 20
+    fault_in([weight])
+    assert (mapped_bytes() or 0) - before > 31 << 20
+    unmap([weight, half])
+    assert (mapped_bytes() or 0) - before < 1 << 20
+    assert storage_bytes([weight, half]) == 32 << 20
+    assert (weight.numel(), half.numel(), float(half.sum())) == (8 << 20, 4 << 20, 0.0)
 
 
 def test_a_token_table_of_its_own_is_only_looked_up() -> None:
@@ -50,7 +96,7 @@ def test_an_onnx_graph_is_read_but_for_what_is_only_looked_up(tmp_path: Path) ->
     onnx = pytest.importorskip("onnx")
     from onnx import TensorProto, helper
 
-    from llm_bench_fixtures.models.backends.onnxruntime import weight_bytes_read
+    from llm_bench_fixtures.models.backends.onnx_graphs import quantized_share, weight_bytes_read
 
     weights = [
         helper.make_tensor("looked_up", TensorProto.FLOAT, [5, 4], bytes(5 * 4 * 4), raw=True),
@@ -71,3 +117,4 @@ def test_an_onnx_graph_is_read_but_for_what_is_only_looked_up(tmp_path: Path) ->
     onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
     (tmp_path / "weights").unlink()
     assert weight_bytes_read(path) == 4 * 7 * 4 + 4 * 3
+    assert quantized_share(model.graph) == 4 * 3 / (5 * 4 + 7 * 4 + 4 * 3)

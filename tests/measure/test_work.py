@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from families import BY_NAME
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     CompileConfig,
     GPT2Config,
@@ -19,6 +21,7 @@ from transformers import (
     T5Config,
 )
 
+from llm_bench_fixtures.measure.caches import CacheBytes
 from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
 from llm_bench_fixtures.measure.passes import watch_forward_passes
 from llm_bench_fixtures.measure.work import Observed, Passes, Work, count_work, observe_round, roofline_s
@@ -236,7 +239,7 @@ def test_forgetting_the_caches_makes_the_next_one_fit(tiny_fp32: TransformersMod
     def bytes_of_cache(new_tokens: int) -> int:
         with watch_forward_passes(tiny_fp32.module) as held:
             tiny_fp32.generate(ids, torch.ones_like(ids), new_tokens, CacheKind.STATIC)
-        return held[-1]
+        return held[-1].keys_and_values
 
     tiny_fp32.forget_caches()
     assert bytes_of_cache(9) == bytes_of_cache(3) == 10 * POSITION
@@ -267,6 +270,14 @@ def test_the_digest_is_of_the_new_tokens_not_of_batching_or_padding(
     assert measure_work(tiny_fp32, fewer, tiny_flops).output_digest not in digests
 
 
+def test_a_model_that_hands_on_no_cache_has_no_flops_and_a_reason() -> None:
+    """Bamba makes its cache in generate only: without one a decode step would be counted as if it read nothing."""
+    config = AutoConfig.for_model(**BY_NAME["bamba"].config)
+    flops = FlopCounter(config)
+    assert flops.round(Workload(((1, 2),), 3, 1)) is None
+    assert flops.reason.startswith("the FLOPs of bamba can't be counted: ")
+
+
 def test_work_without_flops_has_the_reason(tiny_fp32: TransformersModel) -> None:
     flops = FlopCounter(T5Config())
     work = count_work(PAIR, Observed("", Passes(5, 0, 0)), flops, tiny_fp32.facts)
@@ -290,7 +301,7 @@ def test_watching_leaves_another_object_as_it_was() -> None:
     model = Model()
     with watch_forward_passes(model) as held:
         assert (model.forward(), model.forward()) == ("output", "output")
-    assert (held, vars(model)) == ([0, 0], {})
+    assert (held, vars(model)) == ([CacheBytes(), CacheBytes()], {})
 
 
 def test_watching_gives_back_a_forward_of_the_objects_own() -> None:
@@ -298,6 +309,31 @@ def test_watching_gives_back_a_forward_of_the_objects_own() -> None:
     with watch_forward_passes(model):
         assert model.forward is not len
     assert model.forward is len
+
+
+class Unwatchable:
+    """A module that refuses to be watched, as one whose attributes can't be set does; its rounds are fine."""
+
+    __slots__ = ("generation_config", "model")
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def forward(self) -> None: ...
+
+    def generate(self, *arguments: Any, **named: Any) -> Any:
+        return self.model.generate(*arguments, **named)
+
+
+def test_a_model_that_can_not_be_watched_has_a_reason_and_its_digest(
+    tiny_fp32: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is observed must not cost the round that is measured."""
+    monkeypatch.setattr(TransformersModel, "forget_caches", lambda _: None)
+    observed = observe_round(replace(tiny_fp32, module=Unwatchable(tiny_fp32.module)), PAIR)
+    assert observed.passes is None
+    assert observed.reason.startswith("float32 can't be watched: ")
+    assert observed.output_digest == observe_round(tiny_fp32, PAIR).output_digest
 
 
 def test_a_model_without_forward_is_not_seen_to_do_anything() -> None:

@@ -19,7 +19,8 @@ from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.dummy import PRESETS
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.transformers import TransformersModel, storage_bytes
+from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.weights import storage_bytes
 from llm_bench_fixtures.options.settings import parse_settings
 
 Find = Callable[..., ModelSource]

@@ -111,6 +111,19 @@ def test_a_cache_that_does_not_help() -> None:
     assert sentence.startswith("The KV cache made no difference beyond the noise for fp32")
 
 
+def test_a_cache_that_is_not_there_is_not_spoken_of() -> None:
+    """Bug: "the KV cache" of a model that keeps nothing but the states of recurrent layers."""
+    off = make_workload("off", cache="off")
+    states = replace(DECODE, cache_bytes=None, cache_bytes_read=None, state_bytes=500)
+    run = make_run(
+        [
+            make_record(scenario="cache", case="dynamic", work=states),
+            make_record(scenario="cache", case="off", workload=off, rounds_s=around(2.0)),
+        ]
+    )
+    assert not [sentence for sentence in takeaways(run) if "KV cache" in sentence]
+
+
 def test_cases_of_one_variant_keep_to_the_noise_floor() -> None:
     """Each was measured in blocks, but minutes apart. 10 % are less than the 15 % that are assumed."""
     off = make_workload("off", cache="off")

@@ -53,7 +53,7 @@ RECORD = make_record(
         cache_bytes_read=8000,
         output_digest="",
     ),
-    memory=MemoryFacts(peak_resident_bytes=700, cuda_allocated_bytes=50, cuda_reserved_bytes=60),
+    memory=MemoryFacts(peak_resident_bytes=700, cuda_allocated_bytes=50, cuda_reserved_bytes=60, mapped_bytes=400),
     extra={"first_divergent_token": 2.5, "divergent_share": 0.125},
 )
 QUALITY = {
@@ -93,6 +93,7 @@ VARIANT = make_variant(
     load_s=2.5,
     first_generate_s=1.5,
     weight_bytes=4096,
+    quantized_share=0.75,
     resident_before_load_bytes=300,
     read_bytes_per_s=20_000.0,
     matmul_flops_per_s=4000.0,
@@ -145,13 +146,16 @@ VARIANT = make_variant(
         ("weight_bytes_read", 4000),
         ("cache_bytes_read", 8000),
         ("cache_bytes", 500),
+        ("state_bytes", None),
         ("libraries_bytes", 300),
         ("peak_rss_bytes", 700),
+        ("mapped_bytes", 400),
         ("cuda_max_allocated_bytes", 50),
         ("cuda_max_reserved_bytes", 60),
         ("first_generate_s", 1.5),
         ("load_s", 2.5),
         ("weight_bytes", 4096),
+        ("quantized_share", 0.75),
         *((name, value) for name, value in QUALITY.items() if name != "scored_tokens"),
         ("first_divergent_token", 2.5),
         ("divergent_share", 0.125),
@@ -161,6 +165,17 @@ VARIANT = make_variant(
 )
 def test_value(name: str, expected: float | None) -> None:
     assert BY_NAME[name].of(RECORD, VARIANT) == pytest.approx(expected, rel=None if expected is None else 1e-4)
+
+
+def test_states_are_read_whole_by_each_decode_step() -> None:
+    """Of a model without keys and values: 4 steps that read 4000 bytes of weights and 100 of states."""
+    work = replace(RECORD.work, cache_bytes=None, cache_bytes_read=None, state_bytes=100)
+    recurrent = replace(RECORD, work=work)
+    assert BY_NAME["state_bytes"].of(recurrent, VARIANT) == 100
+    assert BY_NAME["cache_bytes"].of(recurrent, VARIANT) is None
+    only_weights = replace(RECORD, work=replace(work, state_bytes=None, cache_bytes_read=1))
+    ratio = BY_NAME["mbu"].of(recurrent, VARIANT) / BY_NAME["mbu"].of(only_weights, VARIANT)
+    assert ratio == pytest.approx(4 * 4100 / (4 * 4000 + 1))
 
 
 def test_every_metric_is_tested_above() -> None:
@@ -309,8 +324,9 @@ def test_directions_that_readers_rely_on() -> None:
         (
             ReportTable.MEMORY,
             (
-                "libraries_bytes weight_bytes weight_bytes_read cache_bytes cache_bytes_read peak_rss_bytes "
-                "cuda_max_allocated_bytes cuda_max_reserved_bytes forward_passes prefill_flops decode_flops"
+                "libraries_bytes weight_bytes quantized_share weight_bytes_read cache_bytes state_bytes "
+                "cache_bytes_read peak_rss_bytes mapped_bytes cuda_max_allocated_bytes cuda_max_reserved_bytes "
+                "forward_passes prefill_flops decode_flops"
             ),
         ),
         (ReportTable.SCENARIO, "ttft_s tpot_s output_tokens_per_s prompt_tokens new_tokens"),

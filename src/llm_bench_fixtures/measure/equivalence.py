@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.errors import WorkloadUnsupported, first_line
 from llm_bench_fixtures.measure.divergence import first_divergence
 from llm_bench_fixtures.measure.support import check_cache, check_fits
 from llm_bench_fixtures.models.model import ShowsLogits
@@ -51,6 +52,7 @@ class EquivalenceVerdict(StrEnum):
     TIE = "tie"  # the text differs, within float error
     DIVERGES = "diverges"
     NOT_SUPPORTED = "not supported"
+    FAILED = "failed"  # the model's code raised an error
 
 
 class Equivalence(msgspec.Struct, frozen=True):
@@ -72,27 +74,32 @@ class Equivalence(msgspec.Struct, frozen=True):
     """What is float error there, in nats. None: the logits are not finite."""
 
     reason: str = ""
-    """Why the mode is not supported."""
+    """Why the mode is not supported or failed; of one that diverges, what is known to be its cause."""
 
     @property
     def short(self) -> str:
         """The verdict, and by how much a mode changes what it changes."""
-        return self.verdict.value if self.prompt is None else f"{self.verdict}: {self._amount}"
+        return self.verdict.value if self.prompt is None else f"{self.verdict}: {self._amount}{self._cause}"
 
     @property
     def sentence(self) -> str:
         """For people, who count from 1."""
         if self.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             return f"{self.mode} is not supported: {self.reason}"
+        if self.verdict is EquivalenceVerdict.FAILED:
+            return f"{self.mode} failed: {self.reason}"
         if self.prompt is None:
             return f"{self.mode} changes nothing"
         if self.token is None:
             what = f"the probabilities of prompt {self.prompt + 1}, though not its text,"
         else:
             what = f"token {self.token + 1} of prompt {self.prompt + 1}"
-        return f"{self.mode} changes {what} by {self._amount}" + (
-            ", a tie" if self.verdict is EquivalenceVerdict.TIE else ""
-        )
+        tie = ", a tie" if self.verdict is EquivalenceVerdict.TIE else ""
+        return f"{self.mode} changes {what} by {self._amount}{tie}{self._cause}"
+
+    @property
+    def _cause(self) -> str:
+        return f" ({self.reason})" if self.reason else ""
 
     @property
     def _amount(self) -> str:
@@ -153,11 +160,18 @@ class EquivalenceCheck:
         self._new_tokens = new_tokens
 
     def check(self, mode: ExecutionMode) -> Equivalence:
-        """Compare one mode."""
+        """Compare one mode. What it raises is its own result, so that the others have theirs."""
         try:
-            return equivalence_of(mode, self.changes(mode), self._model.facts.tolerance)
+            found = equivalence_of(mode, self.changes(mode), self._model.facts.tolerance)
         except WorkloadUnsupported as error:
             return Equivalence(mode, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
+        except Exception as error:  # whatever a model's code raises in a mode that it can't run
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            return Equivalence(mode, EquivalenceVerdict.FAILED, reason=reason)
+        is_padded = mode in (ExecutionMode.LEFT_PADDING, ExecutionMode.BATCH)
+        if is_padded and found.verdict is EquivalenceVerdict.DIVERGES:
+            return replace(found, reason=self._model.facts.padding_note)
+        return found
 
     def changes(self, mode: ExecutionMode) -> list[Change]:
         """What the mode does to each prompt. Raises WorkloadUnsupported where the model can't run so."""

@@ -127,12 +127,17 @@ class FlopCounter:
         from torch.utils.flop_counter import FlopCounterMode
 
         with torch.no_grad(), self._fake_mode:
-            past = None
-            if shape.cached:
-                past = self._run(_Shape(shape.rows, shape.cached, 0), None).past_key_values
+            past = self._past(shape) if shape.cached else None
             with FlopCounterMode(display=False) as counter:
                 self._run(shape, past)
         return int(counter.get_total_flops())
+
+    def _past(self, shape: _Shape) -> object:
+        """The cache that `shape` finds. Raises LookupError where the model hands on none by itself."""
+        past = getattr(self._run(_Shape(shape.rows, shape.cached, 0), None), "past_key_values", None)
+        if past is None:
+            raise LookupError("outside of generate it hands on no cache, so that no decode step can be told from it")
+        return past
 
     def _run(self, shape: _Shape, past: object) -> Any:
         import torch

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
-from llm_bench_fixtures.models.transformers import storage_bytes
+from llm_bench_fixtures.processes.status import mapped_bytes, status_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import torch
-
     from llm_bench_fixtures.models.device import Device
 
 CLEAR_REFS = Path("/proc/self/clear_refs")
-STATUS = Path("/proc/self/status")
 SAMPLE_EVERY_S = 0.002
 
 
@@ -46,6 +42,9 @@ class MemoryPeak:
 
     method: MemoryMethod
     """How resident_bytes was found."""
+
+    mapped_bytes: int | None = None
+    """Of the process, pages of mapped files, at the end. None where the system doesn't tell."""
 
     def rise_over(self, before_bytes: int) -> int:
         """The part of the resident peak above `before_bytes`; 0 where it stayed below."""
@@ -80,7 +79,7 @@ class PeakMemory:
         self._device.synchronize()
         resident = self._watch.stop()
         allocated, reserved = self._cuda_peaks()
-        self.peak = MemoryPeak(resident, allocated, reserved, self._watch.method)
+        self.peak = MemoryPeak(resident, allocated, reserved, self._watch.method, mapped_bytes())
 
     def _cuda_peaks(self) -> tuple[int | None, int | None]:
         if self._device.kind is not DeviceKind.CUDA:
@@ -103,17 +102,16 @@ def _reset_high_water_mark() -> bool:
     """Set the kernel's mark to what is resident now. False where there is none (not Linux) or it can't be set."""
     try:
         CLEAR_REFS.write_text("5")  # proc(5): "reset the peak resident set size"
+        return "VmHWM" in status_bytes()  # a sandbox's kernel may show none
     except OSError:
         return False
-    return True
 
 
 class _HighWaterMark:
     method = MemoryMethod.HIGH_WATER_MARK
 
     def stop(self) -> int:
-        (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
+        return status_bytes()["VmHWM"]
 
 
 class _Sampler:
@@ -135,34 +133,3 @@ class _Sampler:
         self._over.set()
         self._thread.join()
         return max(self._most, resident_bytes())
-
-
-def cache_bytes(cache: object) -> int:
-    """Bytes of the keys and values in what a forward pass or `generate` returns as `past_key_values`.
-
-    That is one of transformers' caches, a tuple of tensors or of tuples of them (Optimum's ONNX Runtime models), or
-    None where there is no cache: 0. A storage that tensors share is counted once.
-    """
-    return storage_bytes(list(_tensors(cache)))
-
-
-def _tensors(cache: object) -> Iterator[torch.Tensor]:
-    import torch
-
-    if isinstance(cache, torch.Tensor):
-        yield cache
-    elif isinstance(cache, list | tuple | dict):
-        for part in cache.values() if isinstance(cache, dict) else cache:
-            yield from _tensors(part)
-    elif hasattr(cache, "layers"):
-        for layer in cache.layers:
-            yield from _tensors([layer.keys, layer.values] if hasattr(layer, "keys") else _attributes(layer))
-    elif cache is not None:
-        yield from _tensors(_attributes(cache))
-
-
-def _attributes(state: object) -> list[object]:
-    """Tensors and lists of them that an object holds: the state of layers that keep something else than keys."""
-    import torch
-
-    return [value for value in vars(state).values() if isinstance(value, torch.Tensor | list | tuple | dict)]

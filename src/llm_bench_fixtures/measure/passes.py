@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from llm_bench_fixtures.measure.memory import cache_bytes
+from llm_bench_fixtures.measure.caches import CacheBytes, bytes_after
 
 
 @contextmanager
-def watch_forward_passes(module: Any) -> Iterator[list[int]]:
-    """A list that gets the bytes of keys and values that each forward pass in the block attended to and left behind.
+def watch_forward_passes(module: Any) -> Iterator[list[CacheBytes]]:
+    """A list that gets the bytes of the cache that each forward pass in the block attended to and left behind.
 
     Works for torch modules and for Optimum's models; for anything without `forward` it stays empty.
     """
     import torch
 
-    held: list[int] = []
+    held: list[CacheBytes] = []
     with ExitStack() as watching:
         if isinstance(module, torch.nn.Module):
             _watch_torch(module, held, watching)
@@ -28,13 +28,13 @@ def watch_forward_passes(module: Any) -> Iterator[list[int]]:
         yield held
 
 
-def _watch_torch(module: Any, held: list[int], watching: ExitStack) -> None:
+def _watch_torch(module: Any, held: list[CacheBytes], watching: ExitStack) -> None:
     """By a hook; and the compiled pass, which goes past hooks, where `generate` gets it."""
     import torch
 
     def after(_module: object, _inputs: object, output: object) -> None:
         if not torch.compiler.is_compiling():
-            held.append(_bytes_after(output))
+            held.append(bytes_after(output))
 
     watching.callback(module.register_forward_hook(after).remove)
     if hasattr(module, "get_compiled_call"):
@@ -44,21 +44,17 @@ def _watch_torch(module: Any, held: list[int], watching: ExitStack) -> None:
         )
 
 
-def _noting(call: Callable[..., Any], held: list[int]) -> Callable[..., Any]:
+def _noting(call: Callable[..., Any], held: list[CacheBytes]) -> Callable[..., Any]:
     """The same function, which notes one forward pass a call, whatever was noted meanwhile."""
 
     @functools.wraps(call)  # `generate` reads the signature
     def noting(*arguments: Any, **named: Any) -> Any:
         before = len(held)
         output = call(*arguments, **named)
-        held[before:] = [_bytes_after(output)]
+        held[before:] = [bytes_after(output)]
         return output
 
     return noting
-
-
-def _bytes_after(output: object) -> int:
-    return cache_bytes(getattr(output, "past_key_values", None))
 
 
 @contextmanager

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.quality import Chunk
 
 NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
+NEAR_NATS = 1e-3  # a divergence below it is computed token by token, in float64
+NEAR_ELEMENTS = 1 << 20  # of which so many at once
 PERCENTILES = {"kld_p50": 0.5, "kld_p99": 0.99, "kld_p999": 0.999}
 
 
@@ -58,7 +60,7 @@ class ReferenceComparison:
         at_top = chunk.shifted.gather(-1, kept["argmax"].long().unsqueeze(-1)).squeeze(-1)
         self._same_top[here] = (at_top == 0).cpu().numpy()
         if self._layout.is_exact:
-            kld = cross_entropy(kept["probabilities"], chunk, chunk.weights) - kept["entropy"]
+            kld = _whole_divergence(kept["probabilities"], kept["entropy"], chunk)
         else:
             kld, tail = _sampled_divergence(kept, chunk)
             self._tail[here] = tail.cpu().numpy()
@@ -104,7 +106,7 @@ class TailSums:
     """
 
     part: NDArray[np.float64]
-    """P x mean of log(p/q), the estimate by itself."""
+    """P x mean of log(p/q) + q/p - 1, the estimate by itself."""
 
     excess: NDArray[np.float64]
     """P x mean of q/p, less the tail's mass under the model, which is known exactly; so its expectation is 0."""
@@ -116,8 +118,8 @@ class TailSums:
     def added_to(self, kld: NDArray[np.float32], samples: int) -> Divergences:
         """The divergences of which `kld` is all but the tail's part, from so many samples each.
 
-        `excess` is a control variate: of like distributions, where log(p/q) is about 1 - q/p, it takes away nearly all
-        of the noise. Its weight is the one that leaves the least variance over all positions together.
+        `excess` is a control variate: of distributions that aren't alike, it takes away part of the noise. Its weight
+        is the one that leaves the least variance over all positions together.
         """
         import numpy as np
 
@@ -129,25 +131,71 @@ class TailSums:
         return Divergences(kld + self.part + weight * self.excess, noise, samples)
 
 
+def _whole_divergence(probabilities: torch.Tensor, entropy: torch.Tensor, chunk: Chunk) -> torch.Tensor:
+    """From every probability of the reference, (n, V), and its entropy: (n,) nats.
+
+    Of like distributions, cross entropy less entropy is nothing but the rounding of both, in steps of 1e-6 nats; there
+    each token's term is computed by itself.
+    """
+    import torch
+
+    found = cross_entropy(probabilities, chunk, torch.empty_like(probabilities)) - entropy
+    near = (found < NEAR_NATS).nonzero().squeeze(-1)
+    for rows in torch.split(near, max(NEAR_ELEMENTS // probabilities.shape[-1], 1)):
+        found[rows] = _near_divergence(probabilities[rows], chunk, rows).to(found.dtype)
+    return found
+
+
+def _near_divergence(p: torch.Tensor, chunk: Chunk, rows: torch.Tensor) -> torch.Tensor:
+    """Of those rows of the chunk, (n,) nats; p: (n, V). Exactly 0 where the distributions are the same."""
+    import torch
+
+    q = (chunk.weights[rows] / chunk.norm[rows]).to(_fine(p))  # as the reference's were computed
+    log_q = q.log()
+    vanished = q == 0  # in float32; its logarithm is known all the same
+    log_q[vanished] = (chunk.shifted[rows] - chunk.norm[rows].log()).to(q.dtype)[vanished]
+    p = p.to(q.dtype)
+    return torch.where(p > 0, p * _excess(p.log() - log_q), q).sum(-1)
+
+
+def _excess(gap: torch.Tensor) -> torch.Tensor:
+    """What a token adds to the divergence for each unit of its probability p; gap: log p/q.
+
+    p (log p/q) - p + q: over all tokens these add up to the divergence as p (log p/q) do, as both probabilities add up
+    to 1. But each is positive, and of second order in the gap, so that a rounded probability does no harm.
+    """
+    return gap + (-gap).expm1()
+
+
+def _fine(values: torch.Tensor) -> torch.dtype:
+    """The finest dtype of the tensor's device: Apple's has no float64."""
+    import torch
+
+    return torch.float32 if values.device.type == "mps" else torch.float64
+
+
 def _sampled_divergence(kept: Mapping[str, torch.Tensor], chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
     """The top tokens' part of the divergence, (n,), and the columns of TailSums, (n, 5)."""
     import torch
 
-    log_norm = chunk.norm.log()
-    of_top = chunk.shifted.gather(-1, kept["top_ids"].long()) - log_norm
-    top = kept["top_log_probs"].exp()
-    gap = (kept["top_log_probs"] - of_top).masked_fill(top == 0, 0.0)
-    of_tail = chunk.shifted.gather(-1, kept["tail_ids"].long()) - log_norm
-    mass = kept["tail_mass"].unsqueeze(-1)
-    parts = torch.where(mass > 0, mass * (kept["tail_log_probs"] - of_tail), 0.0)
-    shares = torch.where(mass > 0, mass * (of_tail - kept["tail_log_probs"]).exp(), 0.0)
+    fine, log_norm = _fine(chunk.shifted), chunk.norm.log()
+    of_top = (chunk.shifted.gather(-1, kept["top_ids"].long()) - log_norm).to(fine)
+    log_top = kept["top_log_probs"].to(fine)
+    top = log_top.exp()
+    gap = (log_top - of_top).masked_fill(top == 0, 0.0)
+    tail_gap = kept["tail_log_probs"].to(fine) - (chunk.shifted.gather(-1, kept["tail_ids"].long()) - log_norm)
+    mass = kept["tail_mass"].to(fine).unsqueeze(-1)
+    has_tail = mass > 0  # else the top ones are all, and nothing was drawn
+    of_one = torch.where(has_tail, _excess(gap), gap)
+    parts = torch.where(has_tail, mass * _excess(tail_gap), 0.0)
+    shares = torch.where(has_tail, mass * (-tail_gap).exp(), 0.0)
     part, share = parts.mean(-1), shares.mean(-1)
     samples = parts.shape[-1]
     parts, shares = parts - part.unsqueeze(-1), shares - share.unsqueeze(-1)
     scale = samples * (samples - 1)
     moments = [(left * right).sum(-1) / scale for left, right in ((parts, parts), (shares, shares), (parts, shares))]
-    tail_mass = 1 - of_top.exp().sum(-1)
-    return (top * gap).sum(-1), torch.stack([part, share - tail_mass, *moments], dim=-1)
+    unexpected = torch.where(has_tail.squeeze(-1), share - (1 - of_top.exp().sum(-1)), 0.0)
+    return (top * of_one).sum(-1), torch.stack([part, unexpected, *moments], dim=-1)
 
 
 def ratio_metrics(nll: NDArray[np.float32], reference: NDArray[np.float32]) -> dict[str, float]:

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.passes import watch_forward_passes
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from llm_bench_fixtures.measure.caches import CacheBytes
     from llm_bench_fixtures.measure.flops import FlopCounter
     from llm_bench_fixtures.models.model import Model, ModelFacts
     from llm_bench_fixtures.workloads import TokenIds, Workload
@@ -28,11 +34,18 @@ class Passes:
 
     count: int
 
-    cache_bytes: int
-    """Of the keys and values, the most that one batch held."""
+    cache_bytes: int | None = None
+    """Of the keys and values, the most that one batch held. None where they can't be counted, and where the model keeps
+    none: `reason` says which."""
 
-    cache_bytes_read: int
-    """Of the keys and values, summed over the decode steps."""
+    cache_bytes_read: int | None = None
+    """Of the keys and values, summed over the decode steps. None where cache_bytes is."""
+
+    state_bytes: int | None = None
+    """Of recurrent layers' states, the most that one batch held. None where they can't be counted."""
+
+    reason: str = ""
+    """Why one of these is None."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,8 @@ class Work:
     """By each forward pass; None where the backend doesn't tell."""
 
     cache_bytes: int | None
-    """Of the keys and values, the most that one batch held."""
+    """Of the keys and values, the most that one batch held. None where the model keeps none, and where they can't be
+    counted: cache_reason says which."""
 
     cache_bytes_read: int | None
     """Of the keys and values, summed over the decode steps."""
@@ -84,6 +98,13 @@ class Work:
     """Of the new tokens of each prompt in order; batching and padding aren't in it."""
 
     passes_reason: str = ""
+
+    state_bytes: int | None = None
+    """Of recurrent layers' states, the most that one batch held; each decode step reads them whole. None where they
+    can't be counted."""
+
+    cache_reason: str = ""
+    """Why the bytes of the cache are None where passes were seen."""
 
     @property
     def decode_passes(self) -> int | None:
@@ -109,27 +130,57 @@ def count_work(workload: Workload, observed: Observed, flops: FlopCounter, facts
         passes.cache_bytes_read if passes else None,
         observed.output_digest,
         observed.reason,
+        passes.state_bytes if passes else None,
+        passes.reason if passes else "",
     )
 
 
 def observe_round(model: Model, workload: Workload) -> Observed:
-    """Generate each batch once and watch its forward passes, each batch with a cache of its own."""
+    """Generate each batch once and watch its forward passes, each batch with a cache of its own.
+
+    What can't be seen is None, with the reason; only what `generate` itself raises is raised.
+    """
     rows: list[TokenIds] = []
-    batches: list[list[int]] = []
+    batches: list[Sequence[CacheBytes]] = []
+    reasons: list[str] = []
     for group in workload.groups:
         model.forget_caches()
-        with watch_forward_passes(model.module if isinstance(model, TransformersModel) else None) as held:
+        with ExitStack() as watching:
+            held, reason = _watch(model, watching)
             rows += run_round(model, replace(workload, prompts=group, batch_size=len(group))).continuations
         batches.append(held)
+        reasons.append(reason)
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
     if not all(batches):
-        return Observed(digest, None, f"{model.facts.label} doesn't run through transformers")
-    return Observed(digest, _passes(batches))
+        unseen = next(filter(None, reasons), f"{model.facts.label} doesn't run through transformers")
+        return Observed(digest, None, unseen)
+    return Observed(digest, passes_of(batches, keeps_cache=workload.cache is not CacheKind.OFF))
 
 
-def _passes(batches: list[list[int]]) -> Passes:
-    """batches: of each, the bytes of keys and values after each of its passes."""
-    return Passes(sum(map(len, batches)), max(map(max, batches)), sum(held for batch in batches for held in batch[1:]))
+def _watch(model: Model, watching: ExitStack) -> tuple[Sequence[CacheBytes], str]:
+    """What fills with the bytes after each forward pass, and why it stays empty where the model can't be watched."""
+    module = model.module if isinstance(model, TransformersModel) else None
+    try:
+        return watching.enter_context(watch_forward_passes(module)), ""
+    except Exception as error:  # what a model's code refuses; its round can be measured all the same
+        return (), f"{model.facts.label} can't be watched: {type(error).__name__}: {first_line(error)}"
+
+
+def passes_of(batches: Sequence[Sequence[CacheBytes]], *, keeps_cache: bool) -> Passes:
+    """batches: of each, what was kept after each of its passes. keeps_cache: whether it was told to keep something."""
+    count = sum(map(len, batches))
+    held = [kept for batch in batches for kept in batch]
+    keys, states = max(kept.keys_and_values for kept in held), max(kept.states for kept in held)
+    reason = next((kept.reason for kept in held if kept.reason), "")
+    if keeps_cache and not reason and not keys and not states:
+        reason = "the model keeps its cache where it can't be seen"
+    if reason:
+        return Passes(count, reason=reason)
+    if keeps_cache and not keys:
+        reason = "the model keeps states of recurrent layers, and no keys and values"
+        return Passes(count, state_bytes=states, reason=reason)
+    read = sum(kept.keys_and_values for batch in batches for kept in batch[1:])
+    return Passes(count, keys, read, states)
 
 
 def roofline_s(flops: float, moved_bytes: float, flops_per_s: float, bytes_per_s: float) -> float:

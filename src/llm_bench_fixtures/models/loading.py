@@ -15,6 +15,7 @@ from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.processes.status import mapped_bytes
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         backend.prepare(request)
         request.device.synchronize()  # sets an accelerator up
     request.device.release_cached_memory()
-    before_bytes = resident_bytes()
+    before_bytes, mapped_before_bytes = resident_bytes(), mapped_bytes()
     loading_before_s = progress.phase_s[Phase.LOADING]
     with (
         progress.activity(Phase.LOADING, f"loading {request.variant.id}"),
@@ -79,6 +80,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         model.facts,
         configuration=model.facts.configuration or request.variant.id,
         resident_before_load_bytes=model.facts.resident_before_load_bytes or before_bytes,
+        mapped_before_load_bytes=mapped_before_bytes,
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
     )
     return LocalModel(model, request.source, facts)

@@ -59,11 +59,20 @@ class ModelFacts:
     model's tokenizer and FLOPs are counted from its config. If not, prompts are encoded with `Model.tokenizer`, and
     FLOPs are not known."""
 
+    padding_note: str = ""
+    """How the model's own code lets padding into its answers, where it is known to."""
+
+    quantized_share: float | None = None
+    """Of all weights, how many are stored in fewer bits. None: not told."""
+
     notes: tuple[str, ...] = ()
     """What else the report should say of the variant, a sentence each."""
 
     resident_before_load_bytes: int = 0
     """Resident memory of the process before the load. 0: `load_variant` measures it."""
+
+    mapped_before_load_bytes: int | None = None
+    """Of these, pages of mapped files. None where the system doesn't tell. `load_variant` measures it."""
 
     load_s: float = 0.0
     """Seconds from the call to a model that is ready, imports and the making of artifacts not counted. Measured by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig
 
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Tokenizer
 
 DEFAULT_CONTEXT = 2048  # of models whose config names no limit
-EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # in configs of mixtures of experts
+_ALONE = "transformers masks padding in its recurrent states only where two or more rows run together"
+PADDING_NOTES = {
+    **dict.fromkeys(("bamba", "falcon_h1", "granitemoehybrid", "mamba2", "qwen3_next"), _ALONE),
+    "lfm2": "transformers doesn't mask padding in its convolutions",
+    "recurrent_gemma": "transformers masks padding in its attention, not in its recurrent states",
+    "rwkv": "transformers' code for it takes no attention mask: padding goes through its states",
+}
+"""By the config's model_type, of architectures whose code in transformers lets padding change what follows it."""
 
 
 @dataclass(eq=False)
@@ -37,6 +44,11 @@ class TransformersModel(Model):
     facts: ModelFacts
     running: Callable[[], AbstractContextManager[object]] = nullcontext
     """Makes the context that each call runs in: autocast's."""
+
+    def __post_init__(self) -> None:
+        """Whatever module comes, what was published with it (sampling, penalties) is no setting of a measurement."""
+        if self.module is not None:
+            prepare_for_greedy(self.module, self.tokenizer)
 
     def generate(
         self,
@@ -113,7 +125,7 @@ def _calling(on_token: Callable[[], None]) -> Any:
     return StoppingCriteriaList([never])
 
 
-def prepare_for_greedy(module: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
     """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search."""
     from transformers import GenerationConfig
 
@@ -124,7 +136,6 @@ def prepare_for_greedy(module: Any, tokenizer: PreTrainedTokenizerBase) -> PreTr
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return tokenizer
 
 
 def source_facts(
@@ -144,42 +155,18 @@ def source_facts(
         # a plain model in float32 is the same one, whatever dtype was asked for
         configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}",
         runs_source=True,
+        padding_note=PADDING_NOTES.get(getattr(config, "model_type", ""), ""),
     )
 
 
 def greedy_model(request: LoadRequest, module: Any, facts: ModelFacts) -> TransformersModel:
     """The model of a loaded module, which is told to search greedily."""
-    tokenizer = prepare_for_greedy(module, request.source.load_tokenizer())
-    return TransformersModel(request.variant, request.device, module, tokenizer, facts)
+    return TransformersModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 
 def supported_caches(module: torch.nn.Module) -> frozenset[CacheKind]:
-    """A static cache needs a model whose forward pass doesn't depend on the cache's length."""
+    """A static cache needs a model whose forward pass doesn't depend on the cache's length, as Falcon's ALiBi does."""
+    if getattr(module.config, "alibi", False):
+        return frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
     static = getattr(module, "_can_compile_fullgraph", False) or getattr(module, "_supports_static_cache", False)
     return frozenset(CacheKind) if static else frozenset({CacheKind.DYNAMIC, CacheKind.OFF})
-
-
-def bytes_read_by_forward(module: torch.nn.Module, scales: Sequence[torch.Tensor] = ()) -> int | None:
-    """Bytes of the weights that each forward pass reads: of all parameters but the tables that are only looked up.
-
-    A table that is the output layer's matrix too is read whole. scales: what is stored beside quantized weights.
-    None for a mixture of experts, which reads those that it chooses.
-    """
-    from torch import nn
-
-    config = getattr(module, "config", None)
-    if any(getattr(config, name, None) for name in EXPERT_COUNTS):
-        return None
-    read = [
-        parameter
-        for part in module.modules()
-        if not isinstance(part, nn.Embedding)
-        for parameter in part.parameters(recurse=False)
-    ]
-    return storage_bytes([*read, *scales])
-
-
-def storage_bytes(tensors: Sequence[torch.Tensor]) -> int:
-    """Bytes of the storages behind the tensors, a shared one counted once."""
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
-    return sum(storages.values())

@@ -186,12 +186,14 @@ class LlmBenchmark:
     def _memory_facts(self, observation: Observation) -> MemoryFacts:
         from llm_bench_fixtures.results.record import MemoryFacts
 
-        peak = observation.peak
+        peak, mapped_before = observation.peak, self._model.facts.mapped_before_load_bytes
+        mapped = None if peak.mapped_bytes is None or mapped_before is None else peak.mapped_bytes - mapped_before
         return MemoryFacts(
             peak_resident_bytes=peak.rise_over(self._model.facts.resident_before_load_bytes),
             cuda_allocated_bytes=peak.cuda_allocated_bytes,
             cuda_reserved_bytes=peak.cuda_reserved_bytes,
             method=peak.method.value,
+            mapped_bytes=None if mapped is None else max(mapped, 0),
         )
 
     def _add(self, record: Record) -> Record:

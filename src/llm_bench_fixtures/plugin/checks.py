@@ -36,7 +36,7 @@ class LlmEquivalence:
         self._session.results.add_equivalence(self._model.variant.id, found)
         if found.verdict is EquivalenceVerdict.NOT_SUPPORTED:
             pytest.skip(found.sentence)
-        if found.verdict is EquivalenceVerdict.DIVERGES:
+        if found.verdict in (EquivalenceVerdict.DIVERGES, EquivalenceVerdict.FAILED):
             pytest.fail(found.sentence, pytrace=False)
         return found
 

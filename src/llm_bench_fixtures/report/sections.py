@@ -151,6 +151,9 @@ def footnotes(findings: Findings) -> Iterator[str]:
     for reason in dict.fromkeys(record.work.passes_reason for record in run.records if record.work):
         if reason:
             yield f"Forward passes and the cache's bytes are not counted: {reason}."
+    for reason in dict.fromkeys(record.work.cache_reason for record in run.records if record.work):
+        if reason:
+            yield f"The KV cache's bytes are not counted: {reason}."
     for variant in run.variants:
         notes = [*variant.notes, *([variant.quality_note] if variant.quality_note and variant.quality else [])]
         if notes:

@@ -52,6 +52,8 @@ def _cache(seen: Evidence) -> Iterator[str]:
     if "dynamic" not in by_cache or "off" not in by_cache:
         return
     dynamic, off = by_cache["dynamic"], by_cache["off"]
+    if dynamic.work and dynamic.work.forward_passes and not dynamic.work.cache_bytes:
+        return  # its passes were seen, and they kept no keys and values
     gain = seen.gain(dynamic, off)
     facts = f"{describe_prompts(dynamic)}, {_workload(dynamic).new_tokens} new"
     if gain.is_faster:

@@ -65,6 +65,9 @@ class MemoryFacts:
     """torch's peak of reserved memory; None without CUDA."""
     method: str = ""
     """How the resident peak was found."""
+    mapped_bytes: int | None = None
+    """Of the resident peak, pages of mapped files, as a rise over what the process had before the load. None where the
+    system doesn't tell."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,8 @@ class VariantResult:
     first_generate_s: float | None = None
     """Seconds of the first `generate` of a fresh process; None where the variant had no process of its own."""
     weight_bytes: int | None = None
+    quantized_share: float | None = None
+    """Of all weights, how many are stored in fewer bits; None where none are, or where it isn't told."""
     resident_before_load_bytes: int | None = None
     """Resident memory of the variant's own process before it loaded the model: mostly libraries. None where the variant
     had no process of its own."""

@@ -54,7 +54,7 @@ def decode_work(record: Record) -> PhaseWork | None:
 def mbu(record: Record, variant: VariantResult) -> float | None:
     """Share of the memory bandwidth that the decode uses. None without a cache, where the decode doesn't stream."""
     seconds, bytes_read = _decode_s(record), _decode_bytes(record)
-    if not record.work or not record.work.cache_bytes_read:
+    if not record.work or not (record.work.cache_bytes_read or record.work.state_bytes):
         return None
     if not bytes_read or not seconds or not variant.read_bytes_per_s:
         return None
@@ -92,8 +92,9 @@ def roofline_tpot_s(record: Record, variant: VariantResult) -> float | None:
 
 
 def _decode_bytes(record: Record) -> int | None:
-    """Bytes of weights and cache that the decode's forward passes of a round read."""
+    """Bytes of weights, cache and recurrent states that the decode's forward passes of a round read."""
     work = record.work
     if not work or not work.weight_bytes_read or not work.decode_passes:
         return None
-    return work.weight_bytes_read * work.decode_passes + (work.cache_bytes_read or 0)
+    states = (work.state_bytes or 0) * work.decode_passes
+    return work.weight_bytes_read * work.decode_passes + (work.cache_bytes_read or 0) + states

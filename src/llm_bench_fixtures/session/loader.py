@@ -211,6 +211,7 @@ class VariantLoader:
             load_s=facts.load_s,
             first_generate_s=first_generate_s,
             weight_bytes=facts.weight_bytes,
+            quantized_share=facts.quantized_share,
             resident_before_load_bytes=None if setup.settings.in_process else facts.resident_before_load_bytes,
             read_bytes_per_s=limits.read_bytes_per_s if limits else None,
             matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,

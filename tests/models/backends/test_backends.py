@@ -53,7 +53,7 @@ def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(
     make_request: MakeRequest,
     model_around: Callable[[object], TransformersModel],
 ) -> None:
-    model = model_around(object())
+    model = model_around(SimpleNamespace())
     install(lambda request: model)
     assert load_variant(make_request(FAKE)).model is model
 
@@ -106,7 +106,7 @@ def test_load_s_is_the_load_without_the_making_of_artifacts(
         for phase, seconds in ((Phase.EXPORTING, 5), (Phase.CALIBRATING, 7), (Phase.QUANTIZING, 11)):
             with request.progress.activity(phase, "making"):
                 clock.advance(seconds)
-        return model_around(object())
+        return model_around(SimpleNamespace())
 
     install(load)
     assert load_variant(make_request(FAKE, progress=progress)).facts.load_s == 2

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
@@ -35,9 +37,8 @@ def generate(model: TransformersModel, ids: tuple[int, ...], new_tokens: int) ->
     return list(output[0, len(ids) :].tolist())
 
 
-def test_a_float32_model_has_four_bytes_a_weight_and_its_buffers(tiny_fp32: TransformersModel) -> None:
-    buffers = sum(buffer.nbytes for buffer in tiny_fp32.module.buffers())
-    assert tiny_fp32.facts.weight_bytes == 4 * TINY_WEIGHTS + buffers
+def test_a_float32_model_has_four_bytes_a_weight(tiny_fp32: TransformersModel) -> None:
+    assert tiny_fp32.facts.weight_bytes == 4 * TINY_WEIGHTS
 
 
 def test_a_float32_model_says_float32(tiny_fp32: TransformersModel) -> None:
@@ -171,6 +172,14 @@ def test_an_end_token_that_is_always_the_likeliest_ends_nothing_early(
     row = torch.tensor([[5, 6]])
     assert model.logits(row, torch.ones_like(row))[0, -1].argmax() == model.tokenizer.eos_token_id == 0
     assert len(generate(model, (5, 6), 7)) == 7
+
+
+def test_a_module_that_is_put_in_place_generates_greedily_too(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
+    """Bug: a backend that starts from the package's own, as the docs show, kept its checkpoint's sampling."""
+    sampling = copy.copy(tiny_fp32.module)
+    sampling.generation_config = GenerationConfig(do_sample=True, temperature=9.0, repetition_penalty=3.0, num_beams=2)
+    own = replace(tiny_fp32, module=sampling)
+    assert generate(own, prompts.exact(12), 6) == generate(tiny_fp32, prompts.exact(12), 6)
 
 
 def test_under_autocast_there_is_no_static_cache(make_request: MakeRequest) -> None:

@@ -60,6 +60,9 @@ DOUBLE_QUANT = Option(
 )
 
 
+MOST = 0.5  # of the weights: a label that names a quantization speaks of at least so many
+
+
 def check(variant: Variant, device: Device) -> None:
     from llm_bench_fixtures.models.device import DeviceKind
 
@@ -76,33 +79,37 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
-    from llm_bench_fixtures.models.transformers import (
-        bytes_read_by_forward,
-        greedy_model,
-        source_facts,
-        storage_bytes,
-        supported_caches,
-    )
+    from llm_bench_fixtures.models.backends.bnb_layers import find_left_out, other_weights, quantized_share
+    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
+    from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, unmap, weight_tensors
 
     precision = _asked_precision(request)
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
+    repacks = compute is not None and _repacks(request)
+    left_out = find_left_out(request.source, repacks=repacks)
     module = request.source.load_model(
         dtype=precision.torch_dtype,
-        quantization_config=_quantization_config(request, precision),
+        quantization_config=_quantization_config(request, precision, left_out.names),
         device_map={"": request.device.name},
     )
-    if _repacks(request):
+    share = quantized_share(module)
+    if not share:
+        raise BackendUnavailable(f"bitsandbytes finds no layer to quantize in {request.source.name}")
+    if repacks:
         _repack(module)
+    unmap(other_weights(module))
     scales = _scales(module)
-    weight_bytes = storage_bytes([*module.parameters(), *module.buffers(), *scales])
-    label = _label(request, precision, compute)
+    weight_bytes = storage_bytes([*weight_tensors(module), *scales])
+    label = _label(request, precision, compute, share)
     facts = replace(
         source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
         weight_bytes_read=bytes_read_by_forward(module, scales),
         compute=compute.actual if compute else None,
         tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
         cache_kinds=supported_caches(module),
+        quantized_share=share,
+        notes=left_out.notes,
     )
     return greedy_model(request, module, facts)
 
@@ -134,22 +141,29 @@ def _repacks(request: LoadRequest) -> bool:
 
 
 def _repack(module: torch.nn.Module) -> None:
-    """Run each 4-bit layer once, so that its weights are what they will be in every later pass."""
+    """Run each 4-bit layer once, so that its weights are what they will be in every later pass.
+
+    First the whole model, which may change weights before it uses them: RWKV's are scaled in its first pass, and would
+    be taken for what they were before they were packed. Then the experts that it passed over.
+    """
     import torch
     from bitsandbytes.nn import Linear4bit
 
+    one = torch.ones(1, 1, dtype=torch.int64)
     with torch.inference_mode():
+        module(input_ids=one, attention_mask=one, use_cache=False)
         for layer in module.modules():
-            if isinstance(layer, Linear4bit):
+            if isinstance(layer, Linear4bit) and not getattr(layer.weight.quant_state, "packing_format_for_cpu", False):
                 layer(torch.zeros(1, layer.in_features, dtype=layer.compute_dtype))
 
 
-def _quantization_config(request: LoadRequest, precision: ResolvedPrecision) -> Any:
+def _quantization_config(request: LoadRequest, precision: ResolvedPrecision, left_out: list[str] | None) -> Any:
     from transformers import BitsAndBytesConfig
 
     if request.variant.quantization == Quantization.INT8:
-        return BitsAndBytesConfig(load_in_8bit=True)
+        return BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=left_out)
     return BitsAndBytesConfig(
+        llm_int8_skip_modules=left_out,
         load_in_4bit=True,
         bnb_4bit_quant_type=str(request.variant.quantization),
         bnb_4bit_compute_dtype=precision.torch_dtype,
@@ -157,11 +171,13 @@ def _quantization_config(request: LoadRequest, precision: ResolvedPrecision) -> 
     )
 
 
-def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None) -> str:
+def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None, share: float) -> str:
+    """With the share of the weights that is quantized, where it is the lesser one."""
+    part = f" of {share:.0%} of the weights" if share < MOST else ""
     if compute is None:
-        return f"bitsandbytes int8, {precision.label} elsewhere"
+        return f"bitsandbytes int8{part}, {precision.label} elsewhere"
     double = ", double quantization" if request.settings.of(DOUBLE_QUANT) else ""
-    return f"bitsandbytes {request.variant.quantization}, computes in {compute.label}{double}"
+    return f"bitsandbytes {request.variant.quantization}{part}, computes in {compute.label}{double}"
 
 
 def _scales(module: torch.nn.Module) -> list[torch.Tensor]:

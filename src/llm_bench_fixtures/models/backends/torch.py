@@ -45,18 +45,14 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
     """The model of --llm-model in the variant's dtype, run by transformers on torch. Raises OutOfMemory."""
     from llm_bench_fixtures.models.arithmetic import tolerance_of
     from llm_bench_fixtures.models.device import resolve_precision
-    from llm_bench_fixtures.models.transformers import (
-        bytes_read_by_forward,
-        greedy_model,
-        source_facts,
-        storage_bytes,
-        supported_caches,
-    )
+    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
+    from llm_bench_fixtures.models.weights import bytes_read_by_forward, fault_in, storage_bytes, weight_tensors
 
     precision = resolve_precision(request.variant.precision, request.device)
     check_memory(request, precision.torch_dtype.itemsize)
     module = request.source.load_model(dtype=precision.torch_dtype).to(request.device.name)
-    weight_bytes = storage_bytes([*module.parameters(), *module.buffers()])
+    fault_in(weight_tensors(module))
+    weight_bytes = storage_bytes(weight_tensors(module))
     facts = replace(
         source_facts(request.variant, module.config, precision, label=precision.label, weight_bytes=weight_bytes),
         weight_bytes_read=bytes_read_by_forward(module),

@@ -123,7 +123,7 @@ EXACT: tuple[Metric, ...] = (
         unit=Unit.BYTES,
         direction=Direction.LOWER_IS_BETTER,
         kind=Kind.EXACT,
-        formula="bytes of keys and values that the decode's forward passes read",
+        formula="bytes of keys and values that the decode's forward passes read; none where the model keeps none",
         value=_of_work(lambda work: work.cache_bytes_read),
         tables={ReportTable.MEMORY: 40},
     ),
@@ -134,8 +134,25 @@ EXACT: tuple[Metric, ...] = (
         unit=Unit.BYTES,
         direction=Direction.LOWER_IS_BETTER,
         kind=Kind.EXACT,
-        formula="bytes of the keys and values at the end of the largest batch",
+        formula=(
+            "most bytes of keys and values that a batch keeps for its next step; a sliding window's are those in the "
+            "window; none where the model keeps none"
+        ),
         value=_of_work(lambda work: work.cache_bytes),
         tables={ReportTable.MEMORY: 30},
+    ),
+    Metric(
+        name="state_bytes",
+        title="Recurrent state",
+        column="state",
+        unit=Unit.BYTES,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.EXACT,
+        formula=(
+            "most bytes of recurrent layers' states (state spaces, convolutions) that a batch keeps for its next step, "
+            "which reads them whole; as many however long the text is; none where the model has no such layers"
+        ),
+        value=_of_work(lambda work: work.state_bytes or None),
+        tables={ReportTable.MEMORY: 35},
     ),
 )

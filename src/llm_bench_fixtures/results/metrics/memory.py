@@ -53,6 +53,22 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.SUMMARY: 60, ReportTable.REFERENCE: 100, ReportTable.MEMORY: 50},
     ),
     Metric(
+        name="mapped_bytes",
+        title="Mapped files in the peak",
+        column="of it mapped",
+        unit=Unit.BYTES,
+        direction=Direction.NEITHER,
+        kind=Kind.MEMORY,
+        formula=(
+            "the part of the peak memory that is pages of mapped files, such as weights that are used where the "
+            "checkpoint is mapped; processes share them, and the system can drop them. The rest is anonymous"
+        ),
+        source="RssFile of proc(5)",
+        value=_of_memory(lambda memory: memory.mapped_bytes),
+        tables={ReportTable.MEMORY: 55},
+        tolerance=NEVER_JUDGED,  # which libraries' pages were touched before the fork decides
+    ),
+    Metric(
         name="cuda_max_allocated_bytes",
         title="Peak of CUDA memory, allocated",
         column="CUDA allocated",
@@ -94,7 +110,10 @@ MEMORY: tuple[Metric, ...] = (
         unit=Unit.SECONDS,
         direction=Direction.LOWER_IS_BETTER,
         kind=Kind.TIMING,
-        formula="from files on disk to a model that can run; exporting and quantizing to a cache not counted",
+        formula=(
+            "from files on disk to a model that can run, its weights read into memory; exporting and quantizing to a "
+            "cache not counted"
+        ),
         source="optimum-benchmark",
         value=lambda _, variant: variant.load_s,
         tables={ReportTable.REFERENCE: 80, ReportTable.VARIATION: 60},
@@ -107,11 +126,27 @@ MEMORY: tuple[Metric, ...] = (
         direction=Direction.LOWER_IS_BETTER,
         kind=Kind.MEMORY,
         formula=(
-            "bytes of parameters, buffers and quantization scales, shared storage counted once; for ONNX, of its files"
+            "bytes of the parameters, of the buffers that a checkpoint holds, and of quantization scales, shared "
+            "storage counted once; buffers made with the model, such as causal masks and tables of angles, are no "
+            "weights; for ONNX, of its files"
         ),
         source="llama-bench's model_size",
         value=lambda _, variant: variant.weight_bytes,
         tables={ReportTable.SUMMARY: 50, ReportTable.REFERENCE: 90, ReportTable.MEMORY: 10},
         tolerance=Tolerance(),
+    ),
+    Metric(
+        name="quantized_share",
+        title="Share of the weights quantized",
+        column="quantized",
+        unit=Unit.SHARE,
+        direction=Direction.NEITHER,
+        kind=Kind.EXACT,
+        formula=(
+            "weights in quantized layers / all weights, in numbers, not bytes: what the engine leaves as it is (norms, "
+            "most embeddings and output layers, routers, experts that it doesn't know) counts as not quantized"
+        ),
+        value=lambda _, variant: variant.quantized_share,
+        tables={ReportTable.MEMORY: 15},
     ),
 )

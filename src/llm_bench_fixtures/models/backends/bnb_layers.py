@@ -1,0 +1,121 @@
+"""Which layers bitsandbytes leaves as they are, and how many of the weights it quantizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models.source import ModelSource
+
+# Names of layers, in transformers' code, that nobody quantizes: they are small, and much hangs on them.
+ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
+STATE_SPACE = frozenset({"x_proj", "dt_proj", "in_proj_ba"})
+# What bitsandbytes' kernel for AVX512-BF16 takes: rows that are packed together, and columns that share a scale.
+PACKED_ROWS, SCALED_COLUMNS = 32, 64
+NAMED = 3  # layers, of those that the report tells of
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Names of layers that are not quantized, though they are linear."""
+
+    head: tuple[str, ...]
+    """The output layer, which bitsandbytes never quantizes."""
+
+    routers: tuple[str, ...]
+    """Of mixtures of experts."""
+
+    state_space: tuple[str, ...]
+    """Projections to the parameters of a state space."""
+
+    unfit: tuple[str, ...]
+    """Of a shape that the kernel doesn't take."""
+
+    @property
+    def names(self) -> list[str] | None:
+        """All of them, for transformers; None where it finds the output layer by itself."""
+        ours = [*self.routers, *self.state_space, *self.unfit]
+        return [*self.head, *ours] if ours else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the report says of them."""
+        kinds = {
+            "the routers of its experts": self.routers,
+            "projections to state-space parameters": self.state_space,
+            f"layers that don't have a multiple of {PACKED_ROWS} rows and of {SCALED_COLUMNS} columns, as the "
+            "processor's kernel needs": self.unfit,
+        }
+        return tuple(f"not quantized: {kind} ({_listed(names)})" for kind, names in kinds.items() if names)
+
+
+def find_left_out(source: ModelSource, *, repacks: bool) -> LeftOut:
+    """By the shape of the model, without its weights. repacks: whether its 4-bit weights are packed for AVX512-BF16."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = source.load_config()
+    with torch.device("meta"):
+        module = AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
+    return left_out_of(module, repacks=repacks)
+
+
+def left_out_of(module: Any, *, repacks: bool) -> LeftOut:
+    """module: a transformers model, with or without weights."""
+    from llm_bench_fixtures.models.weights import expert_count
+
+    experts = expert_count(module.config)
+    output = module.get_output_embeddings()
+    head, routers, state_space, unfit = [], [], [], []
+    for name, part, rows, columns in _linear_layers(module):
+        if part is output:
+            head.append(name)
+        elif experts and rows in (1, experts) and ROUTERS & set(name.split(".")[-2:]):
+            routers.append(name)
+        elif name.rpartition(".")[2] in STATE_SPACE:
+            state_space.append(name)
+        elif repacks and (rows % PACKED_ROWS or columns % SCALED_COLUMNS):
+            unfit.append(name)
+    return LeftOut(tuple(head), tuple(routers), tuple(state_space), tuple(unfit))
+
+
+def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, int, int]]:
+    """Each layer that bitsandbytes would quantize, with its name, rows (outputs) and columns (inputs)."""
+    from torch import nn
+    from transformers.pytorch_utils import Conv1D
+
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear):
+            yield name, part, part.out_features, part.in_features
+        elif isinstance(part, Conv1D):  # GPT-2's, whose matrix lies the other way round
+            columns, rows = part.weight.shape
+            yield name, part, rows, columns
+
+
+def quantized_share(module: torch.nn.Module) -> float:
+    """Of all weights of the loaded model, how many are in quantized layers."""
+    quantized = sum(int(layer.in_features) * int(layer.out_features) for layer in _quantized_layers(module))
+    return quantized / (quantized + sum(weight.numel() for weight in other_weights(module)))
+
+
+def other_weights(module: torch.nn.Module) -> list[torch.Tensor]:
+    """All weights that aren't quantized."""
+    from llm_bench_fixtures.models.weights import weight_tensors
+
+    packed = {id(layer.weight) for layer in _quantized_layers(module)}
+    return [weight for weight in weight_tensors(module) if id(weight) not in packed]
+
+
+def _quantized_layers(module: torch.nn.Module) -> list[Any]:
+    from bitsandbytes.nn import Linear4bit, Linear8bitLt
+
+    return [part for part in module.modules() if isinstance(part, Linear4bit | Linear8bitLt)]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"

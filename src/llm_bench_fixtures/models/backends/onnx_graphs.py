@@ -1,0 +1,151 @@
+"""An ONNX graph in a folder: opened, tried, and its weights counted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.models.transformers import TransformersModel, prepare_for_greedy
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.workloads import Tokenizer
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
+ERRORS, FATAL_ERRORS = 3, 4  # of ONNX Runtime's logging
+FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
+FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
+
+
+class OnnxModel(TransformersModel):
+    """One of Optimum's models, whose session keeps the memory that its runs took."""
+
+    _has_run = False
+
+    def _generate(self, *arguments: Any, **named: Any) -> Any:
+        self._has_run = True
+        return super()._generate(*arguments, **named)
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        self._has_run = True
+        return super().logits(input_ids, attention_mask)
+
+    def forget_caches(self) -> None:
+        """As `Model.forget_caches`, with what the session keeps."""
+        super().forget_caches()
+        if self._has_run and self.device.kind == "cpu":
+            shrink_arena(self.module)
+        self._has_run = False
+
+
+def open_model(folder: Path, device: Device, *, log_severity: int = ERRORS) -> Any:
+    """Optimum's generation model over the ONNX file in the folder, with as many threads as torch uses."""
+    import torch
+    from onnxruntime import SessionOptions
+    from optimum.onnxruntime import ORTModelForCausalLM
+
+    place = {"device_id": device.index} if device.kind == "cuda" else None
+    options = SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = log_severity
+    module = ORTModelForCausalLM.from_pretrained(
+        folder,
+        file_name=only_graph(folder).name,
+        provider=PROVIDERS[device.kind],
+        provider_options=place,
+        session_options=options,
+        local_files_only=True,
+    )
+    _take_heads_from_graph(module)
+    return module
+
+
+def _take_heads_from_graph(module: Any) -> None:
+    """Optimum takes some architectures' key-value heads to be as many and as wide as those of their queries."""
+    shape = module.input_shapes.get("past_key_values.0.key", ())
+    if len(shape) == 4 and isinstance(shape[1], int) and isinstance(shape[3], int):
+        module.num_key_value_heads, module.embed_size_per_head = shape[1], shape[3]
+
+
+def try_generating(folder: Path, device: Device, tokenizer: Tokenizer) -> None:
+    """Generate two tokens for two rows with the graph in the folder. Raises what the libraries raise."""
+    import torch
+
+    module = open_model(folder, device, log_severity=FATAL_ERRORS)  # what is raised says it all
+    prepare_for_greedy(module, tokenizer)
+    ids = torch.ones(2, 3, dtype=torch.int64, device=device.name)
+    module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
+
+
+def shrink_arena(module: Any) -> None:
+    """Give back what the session on a CPU kept of earlier, larger runs: a run of one token, which is told to."""
+    import onnxruntime
+    import torch
+
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    session, one = module.session, torch.ones(1, 1, dtype=torch.int64)
+    module.session = SimpleNamespace(run=lambda outputs, feed: session.run(outputs, feed, options))
+    try:
+        module(input_ids=one, attention_mask=one, use_cache=False)
+    finally:
+        module.session = session
+
+
+def write_facts(folder: Path) -> None:
+    """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
+    import onnx
+
+    path = only_graph(folder)
+    share = quantized_share(onnx.load(path, load_external_data=False).graph)
+    facts = dict(zip(FACTS, (weight_bytes_read(path), share), strict=True))
+    (folder / FACTS_FILE).write_text(json.dumps(facts))
+
+
+def weight_bytes_read(graph_file: Path) -> int:
+    """Bytes of the weights that each run of the graph reads: of all but the tables that are only looked up.
+
+    Counted from shapes and types, so that weights in a file of their own aren't loaded.
+    """
+    import math
+
+    import onnx
+
+    graph = onnx.load(graph_file, load_external_data=False).graph
+    uses: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for node in graph.node:
+        for position, name in enumerate(node.input):
+            uses[name].add((node.op_type, position))
+    return sum(
+        math.prod(weight.dims) * onnx.helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
+        for weight in graph.initializer
+        if uses[weight.name] != {("Gather", 0)}
+    )
+
+
+def quantized_share(graph: onnx.GraphProto) -> float:
+    """Of all weights of the graph, how many are matrices in 8 bits."""
+    import math
+
+    from onnx import TensorProto
+
+    eight_bits = (TensorProto.INT8, TensorProto.UINT8)
+    counts = {True: 0, False: 0}
+    for weight in graph.initializer:
+        if weight.data_type in (*eight_bits, TensorProto.FLOAT):
+            counts[weight.data_type in eight_bits and len(weight.dims) > 1] += math.prod(weight.dims)
+    return counts[True] / max(sum(counts.values()), 1)
+
+
+def only_graph(folder: Path) -> Path:
+    (graph,) = folder.glob("*.onnx")
+    return graph

@@ -1,0 +1,185 @@
+"""Exports to ONNX and quantized graphs, made once and kept in the artifact store."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, first_line
+from llm_bench_fixtures.models.backends.onnx_graphs import (
+    FACTS,
+    only_graph,
+    open_model,
+    try_generating,
+    write_facts,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.loading import LoadRequest
+
+STATIC_OPERATORS = ["MatMul", "Gemm"]
+ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
+TASK = "text-generation-with-past"
+OUT_OF_MEMORY = re.compile("alloc|out of memory", re.IGNORECASE)
+
+
+def check_exportable(model_type: str) -> None:
+    """Raise BackendUnavailable for an architecture that Optimum has no export for."""
+    import importlib
+
+    from optimum.exporters.tasks import TasksManager
+
+    importlib.import_module("optimum.exporters.onnx.model_configs")  # which registers them
+    try:
+        tasks = TasksManager.get_supported_tasks_for_model_type(model_type, "onnx", library_name="transformers")
+    except KeyError:
+        tasks = {}
+    if TASK not in tasks:
+        raise BackendUnavailable(f"Optimum has no ONNX export for {model_type} models")
+
+
+@contextmanager
+def _unavailable_where_it_fails(what: str) -> Iterator[None]:
+    """What the libraries can't do with an architecture is no fault of the run; a full disk or memory is."""
+    try:
+        yield
+    except (LlmBenchError, OSError, MemoryError):
+        raise
+    except Exception as error:  # exporters trace the model's own code, which raises anything
+        if OUT_OF_MEMORY.search(str(error)):
+            raise
+        reason = first_line(error).partition(" Status Message:")[0]  # after it a path of the library's own source
+        raise BackendUnavailable(f"{what}: {type(error).__name__}: {reason}") from error
+
+
+def _key(request: LoadRequest) -> dict[str, Any]:
+    """What every artifact of this backend depends on."""
+    from llm_bench_fixtures.models.versions import installed_versions
+    from llm_bench_fixtures.progress import Phase
+
+    names = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
+    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
+        digest = request.source.digest
+    return {"model": digest, "holds": ", ".join(FACTS), **installed_versions(names)}
+
+
+def export(request: LoadRequest) -> Artifact:
+    """The source's model as a graph with its cache. Raises BackendUnavailable where that can't be made or run."""
+    from llm_bench_fixtures.progress import Phase
+
+    def build(folder: Path) -> None:
+        from optimum.exporters.onnx import main_export
+
+        from llm_bench_fixtures.models.trust import check_trusted
+
+        check_trusted(request.source.folder, request.source.trust_remote_code)
+        exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
+        with exporting, _unavailable_where_it_fails(f"Optimum can't export {_architecture(request)} models to ONNX"):
+            main_export(
+                str(request.source.folder),
+                folder,
+                task=TASK,
+                library_name="transformers",  # else a file of the folder chooses the library, and with it what runs
+                dtype="fp32",
+                do_validation=False,
+                local_files_only=True,
+                trust_remote_code=request.source.trust_remote_code,
+            )
+            write_facts(folder)
+        _try(request, folder)
+
+    return request.store.get("onnx-export", _key(request), build)
+
+
+def _architecture(request: LoadRequest) -> str:
+    return str(request.source.load_config().model_type)
+
+
+def _try(request: LoadRequest, folder: Path) -> None:
+    """Raise BackendUnavailable for a graph that doesn't run, so that it isn't kept."""
+    with _unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):
+        try_generating(folder, request.device, request.source.load_tokenizer())
+
+
+def instruction_set() -> str:
+    """The instruction set that Optimum's quantization presets are named after, and that this processor has."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return "arm64"
+    from llm_bench_fixtures.models.device import processor_flags
+
+    flags = processor_flags()
+    if flags & {"avx512_vnni", "avx512vnni"}:
+        return "avx512_vnni"
+    return "avx512" if "avx512f" in flags else "avx2"
+
+
+def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
+    """The exported graph with weights in int8, whose activations are quantized as they come."""
+    from optimum.onnxruntime import AutoQuantizationConfig
+
+    from llm_bench_fixtures.progress import Phase
+
+    config = getattr(AutoQuantizationConfig, instruction_set())(is_static=False, per_channel=True)
+    key: Key = {**_key(request), "config": str(config)}
+
+    def build(folder: Path) -> None:
+        with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to int8, dynamic"):
+            _quantize(request, exported.folder, folder, config, ranges=None)
+
+    return request.store.get("onnx-int8-dynamic", key, build)
+
+
+def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
+    """The exported graph in int8, with ranges of its activations that are calibrated beforehand."""
+    from optimum.onnxruntime import AutoQuantizationConfig
+
+    from llm_bench_fixtures.models.backends import onnx_calibration as calibration
+    from llm_bench_fixtures.models.transformers import prepare_for_greedy
+    from llm_bench_fixtures.progress import Phase
+    from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, read_corpus
+
+    preset = getattr(AutoQuantizationConfig, instruction_set())
+    config = preset(is_static=True, per_channel=False, operators_to_quantize=STATIC_OPERATORS)
+    texts = read_corpus(CALIBRATION_FOLDER).texts
+    key: Key = {
+        **_key(request),
+        "config": f"{config} {STATIC_OPERATORS}",
+        "calibration": calibration.recipe(texts),
+    }
+    name = request.source.name
+
+    def build(folder: Path) -> None:
+        with request.progress.activity(Phase.CALIBRATING, f"calibrating {name} on generated text"):
+            float_model = open_model(exported.folder, request.device)
+            tokenizer = request.source.load_tokenizer()
+            prepare_for_greedy(float_model, tokenizer)
+            feeds = calibration.record_feeds(float_model, tokenizer, texts)
+            ranges = calibration.tensor_ranges(only_graph(exported.folder), feeds, folder, STATIC_OPERATORS)
+        with request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to int8, static"):
+            _quantize(request, exported.folder, folder, config, ranges)
+        with request.progress.activity(Phase.CALIBRATING, f"checking {name} in int8 against float32"):
+            calibration.check_close(float_model.session, open_model(folder, request.device).session, feeds)
+
+    return request.store.get("onnx-int8-static", key, build)
+
+
+def _quantize(request: LoadRequest, source: Path, target: Path, config: Any, ranges: Any) -> None:
+    """Raises BackendUnavailable where the quantized graph can't be made or run."""
+    from optimum.onnxruntime import ORTQuantizer
+
+    size = sum(path.stat().st_size for path in source.glob("*.onnx*"))
+    with _unavailable_where_it_fails(f"ONNX Runtime can't quantize {_architecture(request)} models"):
+        ORTQuantizer.from_pretrained(source).quantize(
+            config,
+            target,
+            calibration_tensors_range=ranges,
+            use_external_data_format=size > ONE_FILE_LIMIT_BYTES,
+        )
+        write_facts(target)
+    _try(request, target)

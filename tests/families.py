@@ -1,0 +1,296 @@
+"""The families of models, a row each, as small folders with random weights: what is measured of one stands in its row.
+
+A new family is one more row of FAMILIES.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from llm_bench_fixtures.measure.equivalence import ExecutionMode
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+
+SEED = 0
+ALONE = (ExecutionMode.LEFT_PADDING,)
+PADDED = (ExecutionMode.LEFT_PADDING, ExecutionMode.BATCH)
+
+
+class Keeps(Enum):
+    """What a model keeps from one step to the next."""
+
+    KEYS = "keys and values"
+    STATES = "recurrent states"
+    BOTH = "both"
+    UNSEEN = "states in itself, where nobody sees them"
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture of transformers', in sizes that load in no time."""
+
+    name: str
+    config: Mapping[str, Any]
+    """Of AutoConfig.for_model, `model_type` among them."""
+
+    keeps: Keeps = Keeps.KEYS
+    diverges: tuple[ExecutionMode, ...] = ()
+    """Execution modes that change its answers, by transformers' own doing."""
+
+    fails: tuple[ExecutionMode, ...] = ()
+    """Execution modes in which its own code raises an error."""
+
+    dtype: str = "float32"
+    """Of its files."""
+
+    shard_size: str = "5GB"
+    """That its files have at most."""
+
+    chat_template: str = ""
+    quantized_by: Mapping[str, Any] = field(default_factory=dict)
+    """What its config.json tells of how its weights were quantized."""
+
+    refused: str = ""
+    """Why it can't be a run's model; empty where it can."""
+
+    def build(self, folder: Path) -> ModelSource:
+        """Its files, with the embedded model's tokenizer, in the folder."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
+        config = self.make_config(tokenizer)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            module = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, self.dtype))
+            module.get_input_embeddings().weight.data[tokenizer.pad_token_id].normal_()  # zeros would hide padding
+        module.save_pretrained(folder, max_shard_size=self.shard_size)
+        if self.chat_template:
+            tokenizer.chat_template = self.chat_template
+        tokenizer.save_pretrained(folder)
+        if self.quantized_by:
+            path = folder / "config.json"
+            saved = {**json.loads(path.read_text("utf-8")), "quantization_config": self.quantized_by}
+            path.write_text(json.dumps(saved), encoding="utf-8")
+        return ModelSource(self.name, folder)
+
+    def make_config(self, tokenizer: Any) -> Any:
+        """The config, with the tokenizer's special tokens."""
+        from transformers import AutoConfig
+
+        special = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        return AutoConfig.for_model(**self.config, **special)
+
+
+VOCABULARY = 4096
+WIDTH = {"vocab_size": VOCABULARY, "hidden_size": 64}
+DEEP = {**WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512}
+WIDE = {**DEEP, "intermediate_size": 128, "initializer_range": 0.1}
+GROUPED = {**WIDE, "num_key_value_heads": 2}
+GPT = {"vocab_size": VOCABULARY, "n_positions": 512, "n_embd": 64, "n_layer": 2, "n_head": 4}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 64}
+LATENT = {  # DeepSeek's attention
+    "kv_lora_rank": 16,
+    "q_lora_rank": None,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    **EXPERTS,
+}
+STATE_SPACE = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+    "mamba_expand": 2,
+    "mamba_chunk_size": 16,
+}
+PICTURES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+FAMILIES = (
+    Family("gpt2", {"model_type": "gpt2", **GPT}),
+    Family("gpt_neox", {"model_type": "gpt_neox", **WIDE}),
+    Family("gptj", {"model_type": "gptj", **GPT, "rotary_dim": 8}),
+    Family("opt", {"model_type": "opt", **DEEP, "ffn_dim": 128, "word_embed_proj_dim": 64}),
+    Family("bloom", {"model_type": "bloom", **WIDTH, "n_layer": 2, "n_head": 4}),
+    Family(
+        "mpt",
+        {"model_type": "mpt", "vocab_size": VOCABULARY, "d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 512},
+    ),
+    Family("falcon", {"model_type": "falcon", **DEEP}),
+    Family("falcon-alibi", {"model_type": "falcon", **DEEP, "alibi": True}),
+    Family("llama", {"model_type": "llama", **GROUPED}),
+    Family("llama-tied", {"model_type": "llama", **GROUPED, "tie_word_embeddings": True}),
+    Family("llama-bfloat16", {"model_type": "llama", **GROUPED}, dtype="bfloat16"),
+    Family("llama-sharded", {"model_type": "llama", **GROUPED}, shard_size="1MB"),
+    Family("llama-chat", {"model_type": "llama", **GROUPED}, chat_template="{{ messages[0].content }}"),
+    Family(
+        "llama-nf4",
+        {"model_type": "llama", **GROUPED},
+        quantized_by={"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
+        refused="its weights are quantized already; give the model that they were made from",
+    ),
+    Family("mistral", {"model_type": "mistral", **GROUPED, "sliding_window": 24}),
+    Family("mixtral", {"model_type": "mixtral", **GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    Family("qwen2", {"model_type": "qwen2", **GROUPED}),
+    Family("qwen3", {"model_type": "qwen3", **GROUPED, "head_dim": 16}),
+    Family("qwen3_moe", {"model_type": "qwen3_moe", **GROUPED, "head_dim": 16, "num_experts": 4, **EXPERTS}),
+    Family(
+        "qwen3_next",
+        {
+            "model_type": "qwen3_next",
+            **GROUPED,
+            "head_dim": 16,
+            "layer_types": ["linear_attention", "full_attention"],
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            "shared_expert_intermediate_size": 64,
+            "num_experts": 4,
+            **EXPERTS,
+        },
+        Keeps.BOTH,
+        diverges=ALONE,
+    ),
+    Family("gemma2", {"model_type": "gemma2", **GROUPED, "head_dim": 32, "sliding_window": 24}),
+    Family("gemma3_text", {"model_type": "gemma3_text", **GROUPED, "head_dim": 32, "sliding_window": 24}),
+    Family(
+        "gemma3",
+        {
+            "model_type": "gemma3",
+            "text_config": {**GROUPED, "head_dim": 32, "sliding_window": 24},
+            "vision_config": {**PICTURES, "image_size": 32, "patch_size": 16},
+            "mm_tokens_per_image": 4,
+        },
+    ),
+    Family("phi3", {"model_type": "phi3", **GROUPED}),
+    Family("olmo2", {"model_type": "olmo2", **GROUPED}),
+    Family("glm4", {"model_type": "glm4", **GROUPED, "head_dim": 16}),
+    Family("cohere2", {"model_type": "cohere2", **GROUPED, "sliding_window": 24}),
+    Family("granite", {"model_type": "granite", **GROUPED}),
+    Family(
+        "granitemoehybrid",
+        {
+            "model_type": "granitemoehybrid",
+            **GROUPED,
+            **STATE_SPACE,
+            "layer_types": ["mamba", "attention"],
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 64,
+        },
+        Keeps.BOTH,
+        diverges=ALONE,
+    ),
+    Family("smollm3", {"model_type": "smollm3", **GROUPED}),
+    Family("starcoder2", {"model_type": "starcoder2", **GROUPED}),
+    Family("deepseek_v2", {"model_type": "deepseek_v2", **WIDE, **LATENT, "num_key_value_heads": 4}),
+    Family("deepseek_v3", {"model_type": "deepseek_v3", **WIDE, **LATENT, "num_key_value_heads": 4}),
+    Family(
+        "gpt_oss",
+        {"model_type": "gpt_oss", **GROUPED, "head_dim": 16, "num_local_experts": 4, "sliding_window": 24},
+    ),
+    Family(
+        "llama4_text",
+        {
+            "model_type": "llama4_text",
+            **GROUPED,
+            "head_dim": 16,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 1,
+            "intermediate_size_mlp": 128,
+            "attention_chunk_size": 64,
+        },
+    ),
+    Family(
+        "mamba",
+        {"model_type": "mamba", **WIDTH, "num_hidden_layers": 2, "state_size": 8, "time_step_rank": 4},
+        Keeps.STATES,
+    ),
+    Family(
+        "mamba2",
+        {
+            "model_type": "mamba2",
+            **WIDTH,
+            "num_hidden_layers": 2,
+            "num_heads": 8,
+            "head_dim": 16,
+            "state_size": 16,
+            "n_groups": 1,
+            "chunk_size": 16,
+        },
+        Keeps.STATES,
+        diverges=ALONE,
+    ),
+    Family(
+        "falcon_h1",
+        {"model_type": "falcon_h1", **GROUPED, **STATE_SPACE, "mamba_d_ssm": 128},
+        Keeps.BOTH,
+        diverges=ALONE,
+    ),
+    Family(
+        "bamba",
+        {"model_type": "bamba", **GROUPED, **STATE_SPACE, "attn_layer_indices": [1]},
+        Keeps.BOTH,
+        diverges=ALONE,
+    ),
+    Family(
+        "jamba",
+        {
+            "model_type": "jamba",
+            **GROUPED,
+            "num_experts": 4,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 1,
+            "mamba_d_state": 8,
+            "mamba_dt_rank": 4,
+            "use_mamba_kernels": False,
+        },
+        Keeps.BOTH,
+    ),
+    Family(
+        "lfm2",
+        {"model_type": "lfm2", **GROUPED, "layer_types": ["conv", "full_attention"]},
+        Keeps.BOTH,
+        diverges=PADDED,
+    ),
+    Family(
+        "recurrent_gemma",
+        {
+            "model_type": "recurrent_gemma",
+            **GROUPED,
+            "num_hidden_layers": 3,
+            "lru_width": 64,
+            "attention_window_size": 32,
+            "head_dim": 16,
+        },
+        Keeps.UNSEEN,
+        diverges=PADDED,
+    ),
+    Family(
+        "rwkv",
+        {
+            "model_type": "rwkv",
+            **WIDTH,
+            "attention_hidden_size": 64,
+            "num_hidden_layers": 2,
+            "context_length": 512,
+            "rescale_every": 1,
+        },
+        Keeps.STATES,
+        diverges=PADDED,
+    ),
+)
+BY_NAME = {family.name: family for family in FAMILIES}
