@@ -10,7 +10,7 @@ import glob
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
@@ -51,6 +51,16 @@ def measured_commit(config: pytest.Config) -> Commit:
 def terminal_width(reporter: TerminalReporter) -> int:
     """Columns of the terminal that pytest writes to."""
     return reporter._tw.fullwidth
+
+
+def terminal_file(reporter: TerminalReporter) -> TextIO:
+    """What pytest writes to."""
+    return reporter._tw._file
+
+
+def cursor_column(reporter: TerminalReporter) -> int:
+    """Characters to the left of the cursor, in its row, as far as pytest knows."""
+    return reporter._tw.width_of_current_line % reporter._tw.fullwidth
 
 
 def coloured(reporter: TerminalReporter, text: str, colour: str) -> str:
