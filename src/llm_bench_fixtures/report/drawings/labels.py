@@ -78,7 +78,7 @@ def label_points(figure: Figure, axis: Axes, labels: Sequence[PointLabel], radiu
     bars = [bar for label in labels if (bar := _bar_box(axis, label, scale))]
     placed: list[Box] = []
     notes = []
-    for number, (label, middle) in enumerate(zip(labels, middles, strict=True)):
+    for label, middle in zip(labels, middles, strict=True):
         note = axis.annotate(
             label.text,
             (label.x, label.y),
@@ -89,8 +89,7 @@ def label_points(figure: Figure, axis: Axes, labels: Sequence[PointLabel], radiu
             color=label.colour,
         )
         size = note.get_window_extent()
-        markers = [*taken[:number], *taken[number + 1 :], *bars]
-        offset, box, distance = _best(middle, (size.width, size.height), scale, frame, placed, markers)
+        offset, box, distance = _best(middle, (size.width, size.height), scale, frame, placed, [*taken, *bars])
         note.set_position(offset)
         if distance >= LEADER_FROM:
             _join(axis, label, offset)
