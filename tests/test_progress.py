@@ -5,7 +5,16 @@ from typing import Protocol
 
 import pytest
 
-from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
+from llm_bench_fixtures.progress import (
+    TICK_S,
+    Left,
+    Part,
+    Phase,
+    Progress,
+    ProgressDisplay,
+    Status,
+    tell_share,
+)
 
 NEVER_S = 3600.0
 
@@ -19,13 +28,18 @@ class Clock(Protocol):
 class RecordingDisplay(ProgressDisplay):
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
+        self.statuses: list[Status] = []
         self.was_running = threading.Event()
+        self.was_told = threading.Event()
 
-    def running(self, text: str, elapsed_s: float) -> None:
-        self.calls.append(("running", text))
+    def running(self, status: Status) -> None:
+        self.calls.append(("running", status.text))
+        self.statuses.append(status)
         self.was_running.set()
+        if status.step:
+            self.was_told.set()
 
-    def finished(self, text: str, elapsed_s: float) -> None:
+    def finished(self, text: str) -> None:
         self.calls.append(("finished", text))
 
 
@@ -161,3 +175,82 @@ def test_without_a_display_nothing_is_shown_and_nothing_fails() -> None:
     with Progress(show_after_s=0).activity(Phase.LOADING, "loading"):
         started.set()
     assert started.is_set()
+
+
+def test_what_is_told_of_an_activity_is_shown_with_what_is_left() -> None:
+    """A quarter of it is done, so that the rest takes three times as long."""
+    display = RecordingDisplay()
+    progress = Progress(display, show_after_s=0)
+    with progress.activity(Phase.SCORING, "outer"), progress.activity(Phase.SCORING, "scoring"):
+        tell_share(0.25)
+        assert display.was_told.wait(timeout=30)
+    status = next(status for status in display.statuses if status.step)
+    assert (status.text, status.step) == ("scoring", "25 %")
+    assert status.left == Left(pytest.approx(3 * status.elapsed_s))
+
+
+def test_what_is_told_while_nothing_goes_on_is_lost() -> None:
+    tell_share(0.5)
+    Progress().tell(0.5)
+
+
+def test_steps_are_shown_once_it_takes_long_and_not_too_often(clock: Clock) -> None:
+    display = RecordingDisplay()
+    with Progress(display, show_after_s=2, clock=clock).stepped(Phase.GENERATING, "batch[8]") as step:
+        for number in range(6):
+            clock.advance(TICK_S * 0.9)
+            step(f"round {number}", "bf16", Left(9.0))
+        assert [status.step for status in display.statuses] == ["round 4"]  # after 2.25 s; 0.45 s later is too early
+        clock.advance(TICK_S)
+        step("round 6")
+    assert [status.step for status in display.statuses] == ["round 4", "round 6"]
+    assert display.statuses[0] == Status("batch[8]", pytest.approx(2.25), "", "round 4", "bf16", Left(9.0))
+    assert display.calls[-1] == ("finished", "batch[8]")
+
+
+def test_steps_of_what_is_known_to_take_long_are_shown_at_once(clock: Clock) -> None:
+    display = RecordingDisplay()
+    with Progress(display, show_after_s=2, clock=clock).stepped(Phase.GENERATING, "long", at_once=True) as step:
+        step()
+    assert display.calls == [("running", "long"), ("finished", "long")]
+
+
+def test_the_rest_of_a_run_takes_what_its_parts_took(progress: Progress, clock: Clock) -> None:
+    """Two variants took 10 and 20 s, so that two more take 30; one case took 4 s, so that two more take 8, of which
+    one has passed."""
+    progress.expect(Part.VARIANT, 4)
+    progress.expect(Part.CASE, 3)
+    for seconds in (10, 20):
+        with progress.part(Part.VARIANT):
+            clock.advance(seconds)
+    assert progress.run_left_s is None  # no case is done
+    with progress.part(Part.CASE):
+        assert progress.place == "case 1/3"
+        clock.advance(4)
+    assert progress.run_left_s == 30 + 8
+    with progress.part(Part.CASE):
+        clock.advance(1)
+        assert progress.place == "case 2/3"
+        assert progress.run_left_s == 30 + 7
+
+
+def test_nothing_is_said_of_parts_that_nobody_counted(progress: Progress, clock: Clock) -> None:
+    with progress.part(Part.CASE):
+        clock.advance(1)
+        assert (progress.place, progress.run_left_s) == ("", None)
+
+
+def test_more_parts_than_were_expected_are_not_numbered(progress: Progress) -> None:
+    progress.expect(Part.CASE, 1)
+    for place in ("case 1/1", ""):
+        with progress.part(Part.CASE):
+            assert progress.place == place
+    assert progress.run_left_s is None
+
+
+def test_a_part_that_fails_is_done(progress: Progress) -> None:
+    progress.expect(Part.VARIANT, 2)
+    with pytest.raises(LookupError), progress.part(Part.VARIANT):
+        raise LookupError
+    with progress.part(Part.VARIANT):
+        assert progress.place == "variant 2/2"

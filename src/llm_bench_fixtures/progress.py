@@ -1,4 +1,5 @@
-"""What the session is doing and for how long: shown where it takes over two seconds, and added up by phase."""
+"""What the session is doing, how far it is and for how long: shown where it takes over two seconds, and added up by
+phase."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,14 +31,74 @@ class Phase(StrEnum):
     REPORTING = "reporting"
 
 
+class Part(StrEnum):
+    """What a run consists of, as far as its length can be told from it."""
+
+    VARIANT = "variant"  # loaded and scored
+    CASE = "case"  # measured
+
+
+@dataclass(frozen=True)
+class Left:
+    """Seconds that something still takes."""
+
+    seconds: float
+    is_most: bool = False
+    """Whether it may end sooner; else they are an estimate."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """An activity while it goes on, as a display shows it."""
+
+    text: str
+    elapsed_s: float
+    place: str = ""
+    """Which part of how many it is: "variant 3/11"; empty where that isn't known."""
+    step: str = ""
+    """How far it is: "round 3/5", "40 %"; empty where that isn't known."""
+    detail: str = ""
+    """Who is at it: a variant's id."""
+    left: Left | None = None
+    """Until the activity ends; None where there is nothing to tell it by."""
+    run_left_s: float | None = None
+    """Until all parts of the run are done, by what those took that are; None where one of a kind has yet to be done."""
+
+
 class ProgressDisplay:
     """Where running and finished activities are shown. The base class shows nothing."""
 
-    def running(self, text: str, elapsed_s: float) -> None:
+    def running(self, status: Status) -> None:
         """Called while an activity is the innermost one and has lasted over two seconds, again and again."""
 
-    def finished(self, text: str, elapsed_s: float) -> None:
+    def finished(self, text: str) -> None:
         """Called at the end of an activity for which `running` was called."""
+
+
+@dataclass
+class Planned:
+    """The parts of one kind, and how long those took that are done."""
+
+    total: int = 0
+    """0 where nobody has said."""
+    done: int = 0
+    spent_s: float = 0.0
+    began_s: float | None = None
+    """When the one that goes on began, by the clock."""
+
+    def place(self, part: Part) -> str:
+        is_known = self.began_s is not None and self.done < self.total
+        return f"{part} {self.done + 1}/{self.total}" if is_known else ""
+
+    def left_s(self, now_s: float) -> float | None:
+        """Seconds that the rest takes if each takes what the others took. None before the first is done."""
+        left = max(self.total - self.done, 0)
+        if not left:
+            return 0.0
+        if not self.done:
+            return None
+        going_s = 0.0 if self.began_s is None else now_s - self.began_s
+        return max(left * self.spent_s / self.done - going_s, 0.0)
 
 
 class Progress:
@@ -57,12 +119,13 @@ class Progress:
         self._inner_s: list[float] = []
         self._activities: list[_Activity] = []
         self._lock = threading.Lock()
+        self._planned = {part: Planned() for part in Part}
         self.phase_s: dict[Phase, float] = defaultdict(float)
 
     @contextmanager
     def activity(self, phase: Phase, text: str) -> Iterator[None]:
         """Count the block for `phase`, and show `text` where the block takes long."""
-        with self.counted(phase), self._shown(text):
+        with self.counted(phase), self._shown(text), self.told():
             yield
 
     @contextmanager
@@ -79,15 +142,61 @@ class Progress:
                 self._inner_s[-1] += elapsed
 
     @contextmanager
-    def stepped(self, phase: Phase, text: str) -> Iterator[Step]:
+    def stepped(self, phase: Phase, text: str, *, at_once: bool = False) -> Iterator[Step]:
         """Count the block for `phase`. Each call of what it yields shows `text`, once the block takes long: nothing
-        of this process runs between the calls, so it can stand around a measurement."""
-        step = Step(text, self._display, self._show_after_s, self._clock)
+        of this process runs between the calls, so it can stand around a measurement.
+
+        at_once: show it from the first call on.
+        """
+        step = Step(text, self, self._display, 0.0 if at_once else self._show_after_s, self._clock)
         with self.counted(phase):
             try:
                 yield step
             finally:
                 step.finish()
+
+    def expect(self, part: Part, total: int) -> None:
+        """Say how many parts of a kind the run consists of."""
+        self._planned[part].total = total
+
+    @contextmanager
+    def part(self, part: Part) -> Iterator[None]:
+        """The block is one of the parts."""
+        planned = self._planned[part]
+        planned.began_s = self._clock()
+        try:
+            yield
+        finally:
+            planned.spent_s += self._clock() - planned.began_s
+            planned.done += 1
+            planned.began_s = None
+
+    def tell(self, share: float) -> None:
+        """Say how much of the innermost activity is done, from 0 to 1."""
+        with self._lock:
+            if self._activities:
+                self._activities[-1].share = share
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Within the block `tell_share` tells this one."""
+        token = _TOLD.set(self)
+        try:
+            yield
+        finally:
+            _TOLD.reset(token)
+
+    @property
+    def place(self) -> str:
+        """Which part of how many goes on; empty where that isn't known."""
+        return next(filter(None, (planned.place(part) for part, planned in self._planned.items())), "")
+
+    @property
+    def run_left_s(self) -> float | None:
+        """Seconds until all parts of the run are done; None where that can't be told yet, or nothing is left."""
+        parts = [planned.left_s(self._clock()) for planned in self._planned.values()]
+        known = [seconds for seconds in parts if seconds is not None]
+        return sum(known) or None if len(known) == len(parts) else None
 
     @contextmanager
     def _shown(self, text: str) -> Iterator[None]:
@@ -106,7 +215,7 @@ class Progress:
             with self._lock:
                 self._activities.pop()
                 if activity.is_shown:
-                    self._display.finished(text, time.perf_counter() - activity.started)
+                    self._display.finished(text)
             if watcher is not None:
                 ended.set()
                 watcher.join()
@@ -120,14 +229,27 @@ class Progress:
                 elapsed_s = time.perf_counter() - innermost.started
                 if elapsed_s >= self._show_after_s:
                     innermost.is_shown = True
-                    self._display.running(innermost.text, elapsed_s)
+                    self._display.running(innermost.status(elapsed_s, self.place, self.run_left_s))
+
+
+_TOLD: ContextVar[Progress | None] = ContextVar("llm_bench_progress", default=None)
+
+
+def tell_share(share: float) -> None:
+    """Say how much of what goes on is done, from 0 to 1: to whoever shows it, if anybody does."""
+    progress = _TOLD.get()
+    if progress is not None:
+        progress.tell(share)
 
 
 class Step:
     """Shows an activity each time that it is called, at most every TICK_S seconds."""
 
-    def __init__(self, text: str, display: ProgressDisplay, show_after_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, text: str, progress: Progress, display: ProgressDisplay, show_after_s: float, clock: Callable[[], float]
+    ) -> None:
         self._text = text
+        self._progress = progress
         self._display = display
         self._clock = clock
         self._began_s = clock()
@@ -138,15 +260,18 @@ class Step:
     def elapsed_s(self) -> float:
         return self._clock() - self._began_s
 
-    def __call__(self) -> None:
-        if self.elapsed_s >= self._next_s:
+    def __call__(self, step: str = "", detail: str = "", left: Left | None = None) -> None:
+        """As in `Status`."""
+        elapsed_s = self.elapsed_s
+        if elapsed_s >= self._next_s:
             self._is_shown = True
-            self._display.running(self._text, self.elapsed_s)
-            self._next_s = self.elapsed_s + TICK_S
+            place, run_left_s = self._progress.place, self._progress.run_left_s
+            self._display.running(Status(self._text, elapsed_s, place, step, detail, left, run_left_s))
+            self._next_s = elapsed_s + TICK_S
 
     def finish(self) -> None:
         if self._is_shown:
-            self._display.finished(self._text, self.elapsed_s)
+            self._display.finished(self._text)
 
 
 @dataclass
@@ -154,3 +279,10 @@ class _Activity:
     text: str
     started: float
     is_shown: bool = False
+    share: float = 0.0
+    """How much of it is done."""
+
+    def status(self, elapsed_s: float, place: str, run_left_s: float | None) -> Status:
+        step = f"{self.share * 100:.0f} %" if self.share else ""
+        left = Left(elapsed_s * (1 - self.share) / self.share) if self.share else None
+        return Status(self.text, elapsed_s, place, step, left=left, run_left_s=run_left_s)

@@ -17,7 +17,7 @@ from llm_bench_fixtures.errors import IncompleteWeights, WorkerDied, WorkerFaile
 from llm_bench_fixtures.processes.calls import Caller, answer_calls
 from llm_bench_fixtures.processes.channels import PipeChannel
 from llm_bench_fixtures.processes.worker import WorkerProcess
-from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
+from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay, tell_share
 
 Hold = Callable[[Progress], tuple[object, object]]
 
@@ -41,7 +41,7 @@ class Shown(ProgressDisplay):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def finished(self, text: str, elapsed_s: float) -> None:
+    def finished(self, text: str) -> None:
         self.texts.append(text)
 
 
@@ -209,6 +209,19 @@ def test_activities_are_shown_and_counted_by_the_caller(hold_there: Open) -> Non
     assert scene.progress.phase_s[Phase.EXPORTING] >= 0.1
     assert scene.progress.phase_s[Phase.LOADING] < scene.progress.phase_s[Phase.EXPORTING]
     assert "inner" in scene.display.texts
+
+
+def tell(_: object, *shares: float) -> None:
+    for share in shares:
+        tell_share(share)
+
+
+def test_what_a_call_tells_is_shown_by_the_caller(holding: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as it can be shown: what is told at once after is left out."""
+    told: list[float] = []
+    monkeypatch.setattr(holding.progress, "tell", told.append)
+    holding.caller.call(tell, 0.25, 0.5)
+    assert told == [0.25]
 
 
 def test_everything_runs_in_the_context_that_is_given(hold_there: Open) -> None:

@@ -56,8 +56,9 @@ def test_a_full_runs_answer() -> None:
     """2 MB of 4 MB; 100 ms / 80 ms; the limit is kept with 1.01 + 1.96 x 0.002 = 1.0139."""
     found = answer(full_run(), LOOSE)
     assert found.sentence == (
-        "Use bf16 for the lowest latency and the least memory: 1.25× as fast as fp32 on one prompt of 64 tokens and "
-        "2.00 MB of weights instead of 4.00 MB; perplexity 20.200 against 20.000 (+1.0 % ± 0.2 %)."
+        "Use bf16 for the lowest latency and the least memory of those that keep ppl_ratio ≤ 1.02: 1.25× as fast as "
+        "fp32 on one prompt of 64 tokens and 2.00 MB of weights instead of 4.00 MB; perplexity 20.200 against 20.000 "
+        "(+1.0 % ± 0.2 %), top-1 98.5 %."
     )
     assert [(one.pick.reader, one.pick.variants) for one in found.recommendations] == [
         (Reader.LATENCY, ("bf16",)),
@@ -69,15 +70,16 @@ def test_a_full_runs_answer() -> None:
 def test_the_lowest_latency_with_what_it_costs() -> None:
     assert latency(full_run(), LOOSE) == (
         "bf16 is the fastest on one prompt of 64 tokens: 1.25× as fast as fp32 (80.0 ms against 100 ms, taken apart: "
-        "beyond the noise of 15 %); perplexity 20.200 against 20.000 (+1.0 % ± 0.2 %); weights 2.00 MB against 4.00 MB."
+        "beyond the noise of 15 %); perplexity 20.200 against 20.000 (+1.0 % ± 0.2 %), top-1 98.5 %; weights 2.00 MB "
+        "against 4.00 MB."
     )
 
 
 def test_the_least_memory_with_what_it_costs() -> None:
     found = for_reader(full_run(), Reader.MEMORY, LOOSE)
     assert found.sentence == (
-        "bf16 takes the least memory: 2.00 MB of weights, 50 % of fp32's 4.00 MB; perplexity 20.200 against 20.000 "
-        "(+1.0 % ± 0.2 %); 1.25× as fast as fp32."
+        "bf16 takes the least memory of those that keep ppl_ratio ≤ 1.02: 2.00 MB of weights, 50 % of fp32's 4.00 MB; "
+        "perplexity 20.200 against 20.000 (+1.0 % ± 0.2 %), top-1 98.5 %; 1.25× as fast as fp32."
     )
     assert found.notes == ("bnb-nf4 takes less, but has no quality beside fp32's.",)
 
@@ -105,7 +107,7 @@ def test_a_limit_on_the_agreement() -> None:
     found = answer(full_run(), parse_quality_limit("top1_agreement:99%"))
     assert found.sentence.startswith("Keep fp32: no other variant that keeps top1_agreement ≥ 99 % ")
     assert found.beyond_limit[0].text == "does not keep it (top-1 agreement 98.5 %)"
-    assert found.remarks[1] == (
+    assert found.remarks[2] == (
         "Not recommended under top1_agreement ≥ 99 %: bf16 does not keep it (top-1 agreement 98.5 %); bnb-nf4 has no "
         "quality beside fp32's."
     )
@@ -127,7 +129,7 @@ def test_dummy_models_are_said_to_have_random_weights() -> None:
     assert found.sentence.startswith("Use bf16 for the lowest latency: 1.25× as fast as fp32")
     assert "random weights" in found.sentence
     assert not any("perplexity" in one.sentence for one in found.recommendations)
-    assert (found.near_lossless, found.quality_note) == ((), "")
+    assert found.quality_note == ""
 
 
 def _dummy(variant: VariantResult) -> VariantResult:
@@ -160,8 +162,13 @@ def test_no_win_is_claimed_below_the_floor() -> None:
 
 def test_no_win_is_claimed_with_two_rounds() -> None:
     run = make_run([make_record(rounds_s=(1.0, 1.0)), make_record("bf16", rounds_s=(0.1, 0.1))])
-    assert latency(run).startswith("No variant was faster than fp32")
-    assert answer(run).sentence.startswith("Keep fp32: no other variant is faster or takes less memory here")
+    found = for_reader(run, Reader.LATENCY)
+    assert found.sentence == ("Too few rounds to tell whether a variant is faster than fp32 (one prompt of 64 tokens).")
+    assert found.notes == ("Too few rounds to tell apart in latency: fp32, bf16 (10.0×).",)
+    assert answer(run).sentence == (
+        "Too few rounds to tell what to use: no other variant is shown to be faster than fp32 or to take less memory "
+        "(--llm-rounds runs more)."
+    )
 
 
 def test_a_faster_one_that_scatters_too_widely_is_named_beside_the_winner() -> None:
@@ -363,6 +370,7 @@ def test_what_costs_time_does_not_pay_whatever_it_saves() -> None:
     assert not_worth_it(run) == {
         "v0": "runs at 0.960× (0.933–0.988) fp32's speed and saves 1.00 MB of 4.00 MB of weights"
     }
+    assert "Does not pay on one prompt of 64 tokens, batch 1: v0 runs at 0.960× " in " ".join(answer(run).remarks)
 
 
 def test_quantization_that_costs_time_against_its_base_does_not_pay() -> None:
@@ -378,6 +386,17 @@ def test_what_pays_in_batches_is_not_said_not_to_pay() -> None:
     assert list(not_worth_it(make_run(records[:2]))) == ["v0"]
 
 
+@pytest.mark.parametrize(("in_batches", "words"), [(0.5, ", slower in batches too"), (1.0, ", no gain in batches")])
+def test_what_does_not_pay_says_whether_batches_change_that(in_batches: float, words: str) -> None:
+    records = [
+        make_block_record(spread=0.0),
+        make_block_record("v0", 0.5),
+        batch("fp32", 4),
+        batch("v0", 4, in_batches),
+    ]
+    assert not_worth_it(make_run(records))["v0"].endswith(words)
+
+
 def test_what_is_recommended_for_its_memory_is_not_said_not_to_pay() -> None:
     assert not_worth_it(with_peaks(("fp32", 100_000_000), ("v0", 40_000_000))) == {}
 
@@ -386,8 +405,7 @@ def test_near_lossless_variants_are_grouped() -> None:
     near = {"perplexity": 20.0, "ppl_ratio": 1.0, "ppl_ratio_error": 0.001}
     run = make_run([make_record(), make_record("bf16", 0.5)], [make_variant(), make_variant("bf16", quality=near)])
     found = answer(run)
-    assert found.near_lossless == ("bf16",)
-    assert found.quality_note.startswith("Near-lossless: bf16. Its perplexity ")
+    assert found.quality_note.startswith("Near-lossless by perplexity: bf16. Its perplexity ")
     assert found.sentence.endswith("; near-lossless (perplexity +0.0 % ± 0.1 %).")
 
 
@@ -417,3 +435,44 @@ def test_runs_that_have_no_answer_say_so(run: Run, sentence: str) -> None:
 def test_a_reference_that_was_not_measured_is_not_compared_with() -> None:
     run = make_run([skipped_record("fp32", "why"), make_record("bf16", 0.5), make_record("fp16", 0.1)])
     assert answer(run).recommendations == ()
+
+
+def test_a_reader_without_an_answer_is_told_why() -> None:
+    """Bug: where no batches were measured, the most throughput was left out without a word."""
+    run = side_by_side(2.0)
+    (sentence,) = answer(run).untold
+    assert sentence == "For the most throughput this run has no answer: no batch sizes were measured."
+    assert sentence in answer(run).remarks
+    alone = make_run([*run.records, batch("v0", 4)])
+    assert answer(alone).untold[0].endswith("fp32 was not measured in batches.")
+    own = make_run([*run.records, batch("fp32", 4)])
+    assert answer(own).untold[0].endswith("only fp32 was measured in batches.")
+    both = make_run([*run.records, batch("fp32", 4), batch("v0", 4)])
+    assert answer(both).untold == ()
+
+
+def test_the_best_is_the_best_of_all_where_what_is_beyond_the_limit_is_worse() -> None:
+    """bnb-nf4 takes more than twice as long."""
+    assert latency(full_run(), LOOSE).startswith("bf16 is the fastest on one prompt of 64 tokens: ")
+
+
+def test_the_best_of_those_that_keep_the_limit_says_so() -> None:
+    """Where a faster one is beyond it."""
+    lossy = {"perplexity": 30.0, "ppl_ratio": 1.5, "ppl_ratio_error": 0.01}
+    near = {"perplexity": 20.0, "ppl_ratio": 1.0, "ppl_ratio_error": 0.001}
+    variants = [make_variant(), make_variant("v0", quality=near), make_variant("v1", quality=lossy)]
+    found = for_reader(side_by_side(2.0, 4.0, variants=variants), Reader.LATENCY)
+    assert found.sentence.startswith(
+        "v0 is the fastest of those that keep ppl_ratio ≤ 1.01 on one prompt of 64 tokens: 2.00×"
+    )
+
+
+def test_flips_are_part_of_the_evidence() -> None:
+    flips = {"flips": 0.04, "flips_lost": 6, "flips_gained": 2, "choice_items": 200}
+    run = two(1.0, 0.5, quality={"perplexity": 22.0, **flips})
+    assert "perplexity 22.000 against 20.000 (+10.0 %), flips 8/200." in latency(run)
+
+
+def test_a_scatter_too_wide_for_its_rounds_is_unknown_and_not_no() -> None:
+    run = make_run([make_record(rounds_s=(0.5, 1.0, 2.0)), make_record("bf16", rounds_s=(0.1, 0.2, 0.9))])
+    assert latency(run).startswith("Too few rounds to tell whether a variant is faster than fp32")

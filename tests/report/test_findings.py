@@ -112,3 +112,16 @@ def test_what_the_clocks_cost_is_a_sentence_a_variant() -> None:
     known, unknown = found(run).instrumentation
     assert known.startswith("Taking each token's time changed the latency of fp32 by +0.5 % (95 % interval ")
     assert unknown == "What taking each token's time costs bf16 is not known from 1 pair."
+
+
+def test_the_same_reason_in_other_words_stands_once() -> None:
+    """Bug: "static cache is not supported: X can't ..." stood below "X can't ..."."""
+    reasons = ("it can't", "static cache is not supported: it can't", "too long")
+    records = [skipped_record("fp32", reason, case=reason) for reason in reasons]
+    other = skipped_record("bf16", "static cache is not supported: it can't")
+    found = findings_of(make_run([*records, other]), registry()).skipped_or_failed
+    assert [(one.variant, one.reason, one.benchmarks) for one in found] == [
+        ("fp32", "it can't", 2),
+        ("fp32", "too long", 1),
+        ("bf16", "static cache is not supported: it can't", 1),
+    ]

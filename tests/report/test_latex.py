@@ -26,6 +26,10 @@ def render(run: Run) -> str:
         ("1.0 ± 0.1", r"1.0 $\pm$ 0.1"),
         ("1.38× (1.34–1.41)", r"1.38$\times$ (1.34--1.41)"),
         ("a\nb\x1b", "a b?"),
+        ("--llm-rounds ---", r"-{}-llm-rounds -{}-{}-"),  # no dashes
+        ("``a'' ,,b,,", r"\textasciigrave{}\textasciigrave{}a\textquotesingle{}\textquotesingle{} ,{},b,{},"),
+        ("漢 😀 é", "[U+6F22] [U+1F600] é"),
+        ("12 μs … 3 µs", r"12 \textmu{}s \ldots{} 3 \textmu{}s"),
     ],
 )
 def test_a_text_is_set_as_it_is(text: str, escaped: str) -> None:
@@ -35,10 +39,13 @@ def test_a_text_is_set_as_it_is(text: str, escaped: str) -> None:
 def test_the_table() -> None:
     lines = [line.strip() for line in render(full_run()).splitlines()]
     assert lines[:2] == [r"% \usepackage{booktabs}", r"\begin{table}"]
-    assert r"\begin{tabular}{llrrrrrr}" in lines
+    assert r"\begin{tabular}{llrrrrrrr}" in lines
     assert lines.index(r"\toprule") < lines.index(r"\midrule") < lines.index(r"\bottomrule")
-    assert r"{}bf16 & bfloat16 & 80.0 $\pm$ 0.8 & 1.25$\times$ & 200 & 2.00 & 12.0 & +1.0 \% $\pm$ 0.2 \% \\" in lines
-    assert all(line.count("&") == 7 for line in lines if line.startswith("{}"))
+    assert (
+        r"{}bf16 & bfloat16 & 80.0 $\pm$ 0.8 & 1.25$\times$ & 200 & 2.00 & 12.0 & +1.0 \% $\pm$ 0.2 \% & 98.5 \% \\"
+        in lines
+    )
+    assert all(line.count("&") == 8 for line in lines if line.startswith("{}"))
 
 
 def test_hostile_names_are_no_commands() -> None:

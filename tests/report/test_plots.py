@@ -1,28 +1,48 @@
-"""The pictures: real ones, and none without data."""
+"""The pictures, by what they are made of: values, bars, labels and colours."""
 
 from __future__ import annotations
 
+import itertools
+import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
+import matplotlib
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
-from run_factory import full_run, make_block_record, make_record, make_run, make_variant, skipped_record
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation, Text
+from page_runs import FLOPS_PER_S, READ_BYTES_PER_S, chart_findings, chart_run
+from run_factory import full_run, make_block_record, make_record, make_run, make_variant, make_workload, skipped_record
 
 from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.report.document import Plot
+from llm_bench_fixtures.report.drawings.bars import draw_precision
+from llm_bench_fixtures.report.drawings.labels import Box, box_of
+from llm_bench_fixtures.report.drawings.machine import draw_phases, draw_roofline
+from llm_bench_fixtures.report.drawings.style import DASHES, MARKERS, drawable, plot_style
+from llm_bench_fixtures.report.drawings.sweeps import draw_batch, draw_prompt_length
+from llm_bench_fixtures.report.drawings.tradeoff import draw_tradeoff
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.plots import COLOURS, DRAWINGS, MARKERS, Plot, draw_precision, draw_tradeoff, write_plots
+from llm_bench_fixtures.report.page import looks
+from llm_bench_fixtures.report.plots import DRAWINGS, write_plots
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.speedup import record_speedup
 
 NAMES = [name for name, *_ in DRAWINGS]
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
+HOSTILE = "漢字 😀 \x1b[2J\n\u202e$x^2$ _a_ </svg><script>"
 
 
-@pytest.fixture(scope="module")
-def plots(tmp_path_factory: pytest.TempPathFactory) -> list[Plot]:
-    return write_plots(found(full_run()), tmp_path_factory.mktemp("plots"))
+@pytest.fixture(autouse=True)
+def style() -> Iterator[None]:
+    """That of write_plots. A warning, such as one of a missing glyph, is an error."""
+    with matplotlib.rc_context(plot_style()), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
 
 
 def found(run: Run) -> Findings:
@@ -33,25 +53,54 @@ def drawn(run: Run, folder: Path) -> list[str]:
     return [plot.path.stem for plot in write_plots(found(run), folder)]
 
 
-def test_a_full_run_has_them_all(plots: list[Plot]) -> None:
+def finished(figure: Figure | None) -> Figure:
+    """With everything in its place."""
+    assert figure is not None
+    figure.draw_without_rendering()
+    return figure
+
+
+def notes_of(figure: Figure) -> list[Annotation]:
+    """The names beside points and lines."""
+    texts = itertools.chain.from_iterable(axis.texts for axis in figure.axes)
+    return [text for text in texts if isinstance(text, Annotation) and text.get_text()]
+
+
+def crowd(count: int) -> Run:
+    """That many variants with long names, all within a few percent of each other, in every scenario that is drawn."""
+    names = ["fp32", *(f"ort-int8-dynamic-{number}" for number in range(1, count))]
+    records = []
+    for scenario, digest in (("precision", "one prompt"), ("batch", "1"), ("batch", "8")):
+        where = {"scenario": scenario, "case": digest}
+        size = int(digest) if scenario == "batch" else 1
+        workload = make_workload(digest, scenario, batch_size=size, prompts=8 if scenario == "batch" else 1)
+        for number, name in enumerate(names):
+            spread = 0.0 if name == "fp32" else 0.01
+            records.append(make_block_record(name, 1 + number / 200, spread, workload=workload, **where))
+    backends = ("torch", "onnxruntime", "bitsandbytes")
+    variants = [
+        make_variant(name, weight_bytes=4_000_000 + 20_000 * number, backend=backends[number % 3])
+        for number, name in enumerate(names)
+    ]
+    return make_run(records, variants)
+
+
+def test_a_run_that_has_it_all_has_every_picture_as_png_and_svg(tmp_path: Path) -> None:
+    plots = write_plots(chart_findings(), tmp_path)
     assert [plot.path.stem for plot in plots] == NAMES
-    assert [plot.scenario for plot in plots] == ["summary", "precision", "quantization", "batch", "prompt_length"]
-
-
-def test_they_are_pictures_that_show_something(plots: list[Plot]) -> None:
-    from matplotlib import image
-
+    assert [plot.scenario for plot in plots] == [
+        "summary", "machine", "machine", "precision", "quantization", "batch", "prompt_length",
+    ]  # fmt: skip
     for plot in plots:
-        assert plot.path.read_bytes().startswith(SIGNATURE)
-        pixels = image.imread(plot.path)
-        height, width = pixels.shape[:2]
-        assert width > 900
-        assert height > 100
-        assert pixels[..., :3].std() > 0.05  # not a blank page
+        assert plot.title
+        assert ElementTree.fromstring(plot.path.read_text(encoding="utf-8")).tag.endswith("svg")  # noqa: S314  # our own
+        assert plot.path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        assert plot.path.stat().st_size < 100_000
 
 
-def test_they_have_titles(plots: list[Plot]) -> None:
-    assert all(plot.title for plot in plots)
+def test_the_same_run_gives_the_same_svg(tmp_path: Path) -> None:
+    first, second = (write_plots(chart_findings(), tmp_path / name)[0].path.read_bytes() for name in "ab")
+    assert first == second
 
 
 def test_a_run_that_measured_nothing_has_none(tmp_path: Path) -> None:
@@ -66,8 +115,10 @@ def test_a_scenario_that_did_not_run_is_not_drawn(scenario: str, tmp_path: Path)
     assert scenario not in drawn(replace(run, records=kept), tmp_path)
 
 
-def test_one_point_is_no_line(tmp_path: Path) -> None:
-    assert drawn(make_run([make_record(scenario="prompt_length", case="16")]), tmp_path) == []
+def test_one_point_is_no_line() -> None:
+    run = make_run([make_record(scenario="prompt_length", case="16"), make_record(scenario="batch", case="1")])
+    assert draw_prompt_length(found(run)) is None
+    assert draw_batch(found(run)) is None
 
 
 def test_one_variant_is_no_tradeoff() -> None:
@@ -75,24 +126,28 @@ def test_one_variant_is_no_tradeoff() -> None:
     assert draw_tradeoff(found(make_run([make_record(), make_record("bf16")]))) is not None
 
 
+def test_a_machine_whose_limits_were_not_measured_has_no_roofline() -> None:
+    assert draw_roofline(chart_findings(provenance={"read_bytes_per_s": None})) is None
+
+
 def test_pictures_of_an_earlier_run_are_removed(tmp_path: Path) -> None:
-    (tmp_path / "batch.png").write_bytes(SIGNATURE)
-    assert drawn(make_run([make_record()]), tmp_path) == ["precision"]
-    assert [path.name for path in tmp_path.iterdir()] == ["precision.png"]
+    for name in ("batch.png", "batch.svg"):
+        (tmp_path / name).write_text("old", encoding="utf-8")
+    assert drawn(make_run([make_record()]), tmp_path) == ["phases", "precision"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "phases.png", "phases.svg", "precision.png", "precision.svg",
+    ]  # fmt: skip
 
 
 def test_without_perplexity_there_is_no_panel_for_it() -> None:
     variant = make_variant(quality={}, quality_note="random weights")
     for variants, panels in (([make_variant()], 3), ([variant], 2)):
-        figure = draw_precision(found(make_run([make_record()], variants)))
-        assert figure is not None
-        assert len(figure.axes) == panels
+        assert len(finished(draw_precision(found(make_run([make_record()], variants)))).axes) == panels
 
 
 def test_bars_are_as_long_as_the_numbers() -> None:
     """0.1 s is 100 ms; 4 000 000 bytes are 4 MB."""
-    figure = draw_precision(found(make_run([make_record(median_s=0.1)])))
-    assert figure is not None
+    figure = finished(draw_precision(found(make_run([make_record(median_s=0.1)]))))
     widths = [axis.patches[0].get_width() for axis in figure.axes]
     assert widths == [pytest.approx(100), pytest.approx(4), pytest.approx(20)]
 
@@ -100,10 +155,8 @@ def test_bars_are_as_long_as_the_numbers() -> None:
 def test_speedups_have_their_intervals_as_error_bars() -> None:
     """A panel of their own, between the latency and the weights, where any was measured in blocks."""
     records = [make_block_record(spread=0.0), make_block_record("bf16", 2.0)]
-    figure = draw_precision(found(make_run(records)))
-    assert figure is not None
-    assert [axis.get_title() for axis in figure.axes][1] == "Speed-up over fp32"
-    axis = figure.axes[1]
+    axis = finished(draw_precision(found(make_run(records)))).axes[1]
+    assert axis.get_title(loc="left") == "Speed-up over fp32"
     assert [bar.get_width() for bar in axis.patches] == [pytest.approx(1), pytest.approx(2, rel=1e-9)]
     (bars,) = [container for container in axis.containers if isinstance(container, ErrorbarContainer)]
     segments = bars.lines[2][0].get_segments()
@@ -113,32 +166,155 @@ def test_speedups_have_their_intervals_as_error_bars() -> None:
     assert list(segments[0][:, 0]) == [1.0, 1.0]
 
 
-def test_a_variant_without_a_finite_perplexity_is_drawn_without_it(tmp_path: Path) -> None:
-    """And matplotlib warns of nothing."""
-    broken = make_variant("fp16", quality={}, quality_note="not finite: loss, perplexity")
-    run = make_run([make_record(), make_record("fp16")], [make_variant(), broken])
-    assert drawn(run, tmp_path) == ["tradeoff", "precision"]
+def test_phases_are_stacked_milliseconds() -> None:
+    """The first token of 100 ms comes after 40."""
+    (axis,) = finished(draw_phases(found(full_run()))).axes
+    prefill, decode = (container.patches[0] for container in axis.containers)
+    assert (prefill.get_x(), prefill.get_width()) == (0, pytest.approx(40))
+    assert (decode.get_x(), decode.get_width()) == (pytest.approx(40), pytest.approx(60))
+    assert [label.get_text() for label in axis.get_yticklabels()][:2] == ["fp32", "fp16"]
 
 
-def test_one_round_has_no_error_bar(tmp_path: Path) -> None:
-    run = make_run([make_record(rounds_s=(1.0,)), make_record("bf16", rounds_s=(2.0,))])
-    assert drawn(run, tmp_path) == ["tradeoff", "precision"]
+def test_the_roofline_has_each_phase_and_the_machines_limits() -> None:
+    """fp32's prefill does 32 operations for each byte, its decode half of one; the ridge is at 10."""
+    (axis,) = finished(draw_roofline(chart_findings())).axes
+    roof = next(line for line in axis.lines if len(line.get_xdata()) == 3)
+    assert list(roof.get_xdata())[1] == pytest.approx(FLOPS_PER_S / READ_BYTES_PER_S)
+    assert list(roof.get_ydata())[1:] == [pytest.approx(FLOPS_PER_S / 1e9)] * 2
+    points = [line for line in axis.lines if line.get_label() == "fp32"]
+    assert [float(line.get_xdata()[0]) for line in points] == [pytest.approx(32), pytest.approx(0.5)]
+    assert [line.get_markerfacecolor() == "white" for line in points] == [False, True]  # the decode is open
 
 
-def test_every_variant_of_the_catalogue_has_a_look_of_its_own() -> None:
-    assert len(CATALOGUE) <= len(set(COLOURS))
-    assert len(CATALOGUE) <= len(set(MARKERS))
+def test_a_sweep_has_the_lines_and_the_bars_of_the_page() -> None:
+    throughput, speedup = finished(draw_batch(chart_findings())).axes
+    assert throughput.get_title(loc="left") == "Output throughput by batch"
+    (bf16,) = [one for one in speedup.containers if one.get_label() == "bf16"]
+    assert isinstance(bf16, ErrorbarContainer)
+    assert [(float(x), float(y)) for x, y in zip(*bf16.lines[0].get_data(), strict=True)] == [
+        (1, pytest.approx(0.8)),
+        (4, pytest.approx(3.2)),
+    ]
+    records = [record for record in chart_run().measured("batch") if record.variant == "bf16"]
+    speedups = [record_speedup(record) for record in records]
+    segments = bf16.lines[2][0].get_segments()
+    for segment, one in zip(segments, speedups, strict=True):
+        assert one is not None
+        assert list(segment[:, 1]) == pytest.approx([one.low, one.high])
+
+
+def test_lines_are_named_at_their_ends_and_nothing_has_a_legend(tmp_path: Path) -> None:
+    figure = finished(draw_prompt_length(chart_findings()))
+    for axis in figure.axes:
+        assert {text.get_text() for text in axis.texts} == {"fp32", "bf16", "ort-fp32", "ort-int8"}
+    for _, _, _, draw in DRAWINGS:
+        one = finished(draw(chart_findings()))
+        assert one.legends == []
+        assert all(axis.get_legend() is None for axis in one.axes)
+
+
+def boxes(figure: Figure) -> list[Box]:
+    """Of the names, without the lines that join them to what they name."""
+    return [_text_box(note) for note in notes_of(figure)]
+
+
+def _text_box(note: Annotation) -> Box:
+    extent = Text.get_window_extent(note)
+    return Box(extent.x0, extent.y0, extent.x1, extent.y1)
+
+
+@pytest.mark.parametrize("draw", [draw_tradeoff, draw_batch, draw_roofline])
+def test_no_name_covers_another(draw: object) -> None:
+    """A dozen long ones, of points that lie within a few percent of each other."""
+    findings = chart_findings() if draw is draw_roofline else found(crowd(12))
+    figure = finished(draw(findings))  # type: ignore[operator]
+    placed = boxes(figure)
+    assert len(placed) >= 8
+    for one, other in itertools.combinations(placed, 2):
+        assert one.overlap(other) < 1.0
+
+
+def test_no_name_of_the_tradeoff_leaves_the_picture() -> None:
+    figure = finished(draw_tradeoff(found(crowd(12))))
+    (axis,) = figure.axes
+    for box in boxes(figure):
+        assert box.is_within(box_of(axis))
 
 
 def test_no_marker_of_the_tradeoff_is_cut_by_the_edge() -> None:
     """Two variants almost alike: the axes start at zero, far from both."""
     records = [make_record(variant="fp32", median_s=0.100), make_record(variant="bf16", median_s=0.101)]
     variants = [make_variant("fp32", weight_bytes=4_000_000), make_variant("bf16", weight_bytes=4_040_000)]
-    figure = draw_tradeoff(found(make_run(records, variants)))
-    assert figure is not None
-    figure.draw_without_rendering()
+    figure = finished(draw_tradeoff(found(make_run(records, variants))))
     (axis,) = figure.axes
-    marker_pixels = 9 * figure.dpi / 72
+    marker_pixels = 12 * figure.dpi / 72
     x, y = axis.transData.transform((4.04, 101))
     assert axis.bbox.x1 - x > marker_pixels / 2
     assert axis.bbox.y1 - y > marker_pixels / 2
+
+
+def test_the_tradeoff_has_weights_latency_and_the_change_of_the_perplexity() -> None:
+    variants = [make_variant(), make_variant("bf16", weight_bytes=2_000_000, quality={"perplexity": 20.2})]
+    (axis,) = finished(draw_tradeoff(found(make_run([make_record(), make_record("bf16", 0.5)], variants)))).axes
+    (bf16,) = [one for one in axis.containers if one.get_label() == "bf16"]
+    assert isinstance(bf16, ErrorbarContainer)
+    assert [list(map(float, values)) for values in bf16.lines[0].get_data()] == [[2.0], [500.0]]
+    assert {note.get_text() for note in axis.texts if note.get_text()} == {"fp32", "bf16 +1.0 %"}
+    assert "beside each name its perplexity" in axis.get_title(loc="left")
+
+
+def test_one_round_has_no_error_bar(tmp_path: Path) -> None:
+    run = make_run([make_record(rounds_s=(1.0,)), make_record("bf16", rounds_s=(2.0,))])
+    assert drawn(run, tmp_path) == ["tradeoff", "phases", "precision"]
+
+
+def test_a_variant_without_a_finite_perplexity_is_drawn_without_it(tmp_path: Path) -> None:
+    broken = make_variant("fp16", quality={}, quality_note="not finite: loss, perplexity")
+    run = make_run([make_record(), make_record("fp16")], [make_variant(), broken])
+    assert drawn(run, tmp_path) == ["tradeoff", "phases", "precision"]
+
+
+def smallest_letters(axis: Axes) -> float:
+    """Points of the smallest text on the axes."""
+    texts = [*axis.get_xticklabels(), *axis.get_yticklabels(), axis.xaxis.label, axis.yaxis.label, *axis.texts]
+    return min(text.get_fontsize() for text in texts if text.get_text())
+
+
+@pytest.mark.parametrize("draw", [draw for *_, draw in DRAWINGS], ids=NAMES)
+def test_letters_can_be_read_on_a_slide(draw: object) -> None:
+    """A slide is 13.3 inches wide; 11 points are its smallest text."""
+    figure = finished(draw(chart_findings()))  # type: ignore[operator]
+    shrunk = 13.3 / figure.get_size_inches()[0]
+    assert min(smallest_letters(axis) for axis in figure.axes) * min(shrunk, 1.0) >= 11
+
+
+def test_every_variant_of_the_catalogue_has_a_look_of_its_own() -> None:
+    """In matplotlib's words, too."""
+    run = make_run([], [make_variant(one.id, backend=one.backend) for one in CATALOGUE])
+    found = {(one.colour, MARKERS[one.marker], str(DASHES[one.dash])) for one in looks.looks_of(run).values()}
+    assert len(found) == len(CATALOGUE)
+
+
+def hostile_run() -> Run:
+    """The ids of all variants but the reference are hostile, and so is what it ran on."""
+    run = chart_run(provenance={"model": HOSTILE, "hardware": HOSTILE})
+    names = {variant.id: variant.id if variant.id == "fp32" else f"{HOSTILE} {variant.id}" for variant in run.variants}
+    variants = tuple(replace(variant, id=names[variant.id]) for variant in run.variants)
+    return replace(
+        run,
+        variants=variants,
+        records=tuple(replace(record, variant=names[record.variant]) for record in run.records),
+    )
+
+
+def test_hostile_names_are_drawn_without_a_warning_and_make_no_element(tmp_path: Path) -> None:
+    plots: list[Plot] = write_plots(found(hostile_run()), tmp_path)
+    assert [plot.path.stem for plot in plots] == NAMES
+    for plot in plots:
+        tags = {one.tag.rpartition("}")[2] for one in ElementTree.parse(plot.path).iter()}  # noqa: S314  # our own
+        assert "script" not in tags
+
+
+def test_what_the_font_lacks_stands_as_its_number() -> None:
+    assert drawable("漢 a\x1b") == "\\u{6f22} a\ufffd"
+    assert drawable("ort-int8 – ± µ") == "ort-int8 – ± µ"

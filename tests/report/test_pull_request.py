@@ -13,15 +13,15 @@ from run_factory import (
     make_record,
     make_run,
     make_variant,
-    make_workload,
     skipped_record,
+    whole_suite,
 )
 
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.record import MemoryFacts, Run
+from llm_bench_fixtures.results.record import Run
 
 HOSTILE = (
     "<script>alert(1)</script> | `code` \n# title\n[link](http://example.org) ![](x) *b* _i_ ~s~ \\| & ](y) \r"
@@ -48,7 +48,9 @@ def hostile_run() -> Run:
 def test_the_answer_stands_first() -> None:
     lines = render(full_run()).splitlines()
     assert lines[0] == "## Text generation of tiny"
-    assert lines[4].startswith("**Use bf16 for the lowest latency and the least memory: 1.25× as fast as fp32 ")
+    assert lines[4].startswith(
+        "**Use bf16 for the lowest latency and the least memory of those that keep ppl_ratio ≤ 1.02: "
+    )
 
 
 def test_the_header_line_is_there_as_it_is() -> None:
@@ -60,10 +62,11 @@ def test_the_table_is_short() -> None:
     lines = render(full_run()).splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("|"))
     assert lines[first].split(" | ") == [
-        "| variant", "what ran", "latency, ms", "speed-up", "tokens/s", "weights, MB", "peak, MB", "perplexity |",
+        "| variant", "what ran", "latency, ms", "speed-up", "tokens/s", "weights, MB", "peak, MB", "perplexity",
+        "top-1 |",
     ]  # fmt: skip
     assert lines[first + 4].split(" | ") == [
-        "| bf16", "bfloat16", "80.0 ± 0.8", "1.25×", "200", "2.00", "12.0", "+1.0 % ± 0.2 % |",
+        "| bf16", "bfloat16", "80.0 ± 0.8", "1.25×", "200", "2.00", "12.0", "+1.0 % ± 0.2 %", "98.5 % |",
     ]  # fmt: skip
     assert f"| fp16 | {FALLBACK} |" in render(full_run())
     assert "| ort-fp32 | error: OutOfMemory: 512 bytes asked for | – |" in render(full_run())
@@ -88,7 +91,8 @@ def test_every_case_has_a_row() -> None:
     text = render(full_run())
     assert "| scenario | case | fp32 | fp16 | bf16 | bnb-nf4 |" in text
     assert "| Precision |  | 100 ms | 102 ms | 80.0 ms | – |" in text
-    assert "| Batch size | 4 | 400 ms | – | – | – |" in text
+    assert "| Batch size | 1 | 800 ms | – | – | – |" in text
+    assert "|  | 4 | 400 ms | – | – | – |" in text  # its scenario stands at the first of its cases
 
 
 def test_the_scenarios_are_in_the_runs_order_of_them() -> None:
@@ -161,24 +165,25 @@ def test_a_run_that_measured_nothing(interrupted: bool) -> None:
     assert ("interrupted" in text) is interrupted
 
 
-def whole_suite() -> Run:
-    """As large as the default suite: ten variants that ran and one that didn't, in 28 cases of seven scenarios."""
-    near = {"perplexity": 132.87, "ppl_ratio": 1.0001, "ppl_ratio_error": 0.0001, "kld_mean": 1e-4}
-    label = "bitsandbytes nf4, computes in bfloat16 (float32 requested; AVX512-BF16)"
-    names = ["fp32", *(f"ort-int8-dynamic-{index}" for index in range(9))]
-    variants = [make_variant(name, label=label, quality=near) for name in names]
-    records = []
-    for scenario in ("precision", "quantization", "cache", "padding", "batch", "prompt_length", "edge_prompts"):
-        for number in range(4):
-            workload = make_workload(f"{scenario} {number}", scenario, batch_size=2**number)
-            for index, name in enumerate(names):
-                speedup, spread = (1.0, 0.0) if name == "fp32" else (0.5 + index / 5, 0.01)
-                where = {"scenario": scenario, "case": f"case {number} of some", "workload": workload}
-                memory = MemoryFacts(100_000_000 + index)
-                records.append(make_block_record(name, speedup, spread, memory=memory, **where))
-    skipped = [skipped_record("autocast-fp16", "needs an accelerator", case=str(number)) for number in range(9)]
-    return make_run([*records, *skipped], [*variants, make_variant("autocast-fp16", label="", reason="why")])
+def test_a_whole_suite_fits_into_a_comment_with_all_its_parts() -> None:
+    text = render(whole_suite())
+    assert len(text.encode()) < 10_000
+    assert "Every case" in text
+    assert "Too long for here" not in text
 
 
-def test_a_whole_suite_fits_into_a_comment() -> None:
-    assert len(render(whole_suite()).encode()) < 10_000
+def test_what_is_too_long_for_a_comment_leaves_out_what_is_needed_least() -> None:
+    """The table of cases before anything else; the answer and the table of variants stay."""
+    run = whole_suite()
+    again = [replace(record, case=f"another {record.case}", test=f"{record.test} again") for record in run.records]
+    text = render(replace(run, records=(*run.records, *again)))
+    assert len(text.encode()) < 10_000
+    assert "<summary>Every case" not in text
+    assert "<summary>About this run" in text
+    assert text.endswith(
+        "Too long for here, and in `report.html`: Every case: the reference's latency, and the others' speed-ups.\n"
+    )
+    long = replace(run, provenance=replace(run.provenance, libraries={f"library {n}": "1.0" for n in range(600)}))
+    text = render(long)
+    assert len(text.encode()) < 10_000
+    assert "About this run." in text.splitlines()[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from run_factory import make_run, make_variant
 
@@ -128,10 +130,24 @@ def five() -> Run:
 def test_near_lossless_variants_are_named_in_the_runs_order() -> None:
     """Not by their figures, which don't rank them."""
     assert near_lossless(five()) == ("worse", "better")
-    sentence = near_lossless_sentence(near_lossless(five()), "fp32")
-    assert sentence.startswith("Near-lossless, in no order: worse, better. Their perplexity is within 0.5 % of fp32's")
+    sentence = near_lossless_sentence(five())
+    assert sentence.startswith(
+        "Near-lossless by perplexity, in no order: worse, better. Their perplexity is within 0.5 % of fp32's"
+    )
     assert "only your own task does" in sentence
-    assert near_lossless_sentence((), "fp32") == ""
+    assert near_lossless_sentence(make_run([], [make_variant()])) == ""
+
+
+def test_what_else_is_known_of_near_lossless_variants_stands_beside_them() -> None:
+    """Perplexity alone may be near where every tenth likeliest token is another."""
+    variant = scored(1.0)
+    rest = {"top1_agreement": 0.9, "flips": 0.1, "flips_lost": 10, "flips_gained": 9, "choice_items": 190}
+    variant = replace(variant, quality={**variant.quality, **rest})
+    sentence = near_lossless_sentence(make_run([], [make_variant(), variant]))
+    assert sentence.startswith("Near-lossless by perplexity: bf16 (top-1 90 %); of 190 answers 19 flip. Its ")
+    steadier = replace(variant, id="other", quality={**variant.quality, "flips_lost": 1, "flips_gained": 1})
+    both = near_lossless_sentence(make_run([], [make_variant(), variant, steadier]))
+    assert ": bf16 (top-1 90 %), other (top-1 90 %); of 190 answers 2 to 19 flip. Their " in both
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,18 @@ def test_what_did_not_run_has_its_reason() -> None:
     assert set(cells[2:]) == {"–"}
 
 
+def test_flips_stand_with_their_interval() -> None:
+    """As in the answers' own table."""
+    flips = {"flips": 0.04, "flips_low": 0.0174, "flips_high": 0.0773, "flips_lost": 6, "flips_gained": 2}
+    variants = [
+        make_variant(quality={"choice_items": 200}),
+        make_variant("bf16", quality={**flips, "choice_items": 200}),
+    ]
+    table = table_of(make_run([make_record(), make_record("bf16")], variants), "flips")
+    assert table.header == ("variant", "what ran", "flips")
+    assert [cells[2] for cells in table.rows] == ["–", "8/200 (1.7–7.7 %)"]
+
+
 def test_columns_can_be_chosen() -> None:
     assert table_of(full_run(), "latency", "peak").header == ("variant", "what ran", "latency, ms", "peak, MB")
 

@@ -89,7 +89,30 @@ def batch(size: int, *rounds_s: float) -> Record:
 def test_batching_that_does_not_help() -> None:
     run = make_run([batch(1, *around(1.0)), batch(4, *around(1.0))])
     (sentence,) = takeaways(run)
-    assert sentence.startswith("Batching did not raise fp32's throughput beyond the noise")
+    assert sentence == "No batch size is shown to raise fp32's throughput beyond the noise (15 %)."
+
+
+def test_batching_that_costs_throughput_says_so() -> None:
+    """64 tokens in 2 s are half of 64 in 1 s."""
+    run = make_run([batch(1, *around(1.0)), batch(4, *around(2.0)), batch(8, *around(3.0))])
+    assert takeaways(run) == [
+        "On fp32, batch 4 gives 0.500× the throughput of batch 1: batching costs throughput here."
+    ]
+
+
+@pytest.mark.parametrize("rounds_s", [(0.227, 0.227), (0.1, 0.227, 0.9)], ids=["two rounds", "rounds that scatter"])
+def test_too_few_rounds_are_unknown_and_not_no(rounds_s: tuple[float, ...]) -> None:
+    """Bug: "Batching did not raise fp32's throughput beyond the noise" stood beside 1,062 ms and 227 ms."""
+    off = make_workload("off", cache="off")
+    run = make_run(
+        [
+            batch(1, *(1.062, 1.0, 1.1)[: len(rounds_s)]),
+            batch(4, *rounds_s),
+            make_record(scenario="cache", case="dynamic", rounds_s=rounds_s),
+            make_record(scenario="cache", case="off", workload=off, rounds_s=(1.062, 1.0, 1.1)[: len(rounds_s)]),
+        ]
+    )
+    assert takeaways(run) == ["Too few rounds to tell the effect of batching, the KV cache."]
 
 
 def test_a_noisy_batch_size_does_not_hide_a_steady_one() -> None:
@@ -108,7 +131,20 @@ def test_a_cache_that_does_not_help() -> None:
         ]
     )
     (sentence,) = takeaways(run)
-    assert sentence.startswith("The KV cache made no difference beyond the noise for fp32")
+    assert sentence.startswith("The KV cache shows no difference beyond the noise for fp32")
+
+
+def test_a_cache_that_costs_time_is_not_said_to_make_no_difference() -> None:
+    off = make_workload("off", cache="off")
+    run = make_run(
+        [
+            make_record(scenario="cache", case="dynamic", median_s=2.0),
+            make_record(scenario="cache", case="off", workload=off),
+        ]
+    )
+    assert takeaways(run) == [
+        "The KV cache makes fp32 slower: 0.500× as fast as without it (one prompt of 64 tokens, 16 new)."
+    ]
 
 
 def test_a_cache_that_is_not_there_is_not_spoken_of() -> None:
@@ -133,7 +169,7 @@ def test_cases_of_one_variant_keep_to_the_noise_floor() -> None:
         make_block_record(spread=0.0, scenario="cache", case="off", workload=off, reference_s=slower),
     ]
     (sentence,) = takeaways(make_run(records))
-    assert sentence.startswith("The KV cache made no difference beyond the noise for fp32")
+    assert sentence.startswith("The KV cache shows no difference beyond the noise for fp32")
 
 
 DECODE = Work(

@@ -62,7 +62,7 @@ def test_what_must_be_there_at_any_width(width: int) -> None:
     text = " ".join(" ".join(lines_of(full_run(), width)).split())
     assert "Loaded: tiny | device=cpu | dtype=float32" in text
     assert FALLBACK in text
-    assert "Use bf16 for the lowest latency and the least memory: 1.25× as fast as fp32" in text
+    assert "Use bf16 for the lowest latency and the least memory of those that keep ppl_ratio ≤ 1.02: 1.25× as" in text
     assert "Report: llm-bench-report/report.html" in text
     assert "latency" in text
     assert "perplexity" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +15,7 @@ from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.timing import Round
 from llm_bench_fixtures.measure.turns import take_turn
 from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.results.undisturbed import undisturbed_s
 from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
@@ -23,6 +24,7 @@ from llm_bench_fixtures.session.blocks import (
     Measured,
     Pace,
     Spent,
+    Step,
     measure_side_by_side,
 )
 from llm_bench_fixtures.workloads import Workload
@@ -50,7 +52,7 @@ class Table:
         model = FakeModel(name, self, rounds_s or (1.0,), fails_at)
         self.entries[name] = Entry(cast(ModelHandle, model), WORKLOAD, asked)
 
-    def run(self, pace: Pace = FAST, coin: int = 0, step: Callable[[str], None] = lambda _: None) -> Outcome:
+    def run(self, pace: Pace = FAST, coin: int = 0, step: Step = lambda *_: None) -> Outcome:
         coins = random.Random(coin)  # noqa: S311  # no secret
         found, spent = measure_side_by_side(self.entries, "fp32", pace, step, coins, self.clock)
         return Outcome(found, spent)
@@ -245,7 +247,7 @@ def test_a_reference_that_nobody_asked_for_ends_with_the_last_that_it_was_for(ta
 def test_what_no_variant_has_is_not_caught(table: Table) -> None:
     """Ctrl-C ends the run, and so does another plugin's time limit."""
 
-    def interrupt(_: str) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     table.add("fp32")
@@ -395,11 +397,43 @@ def test_what_is_spoiled_is_run_once_more_while_there_is_patience(table: Table) 
 
 
 def test_it_is_told_what_goes_on(table: Table) -> None:
-    told: list[str] = []
+    told: list[tuple[str, str]] = []
     table.add("fp32")
     table.add("bf16")
-    table.run(replace(FAST, rounds=1), step=told.append)
-    assert told == ["warming up fp32", "warming up bf16", "block 1: fp32, bf16"]
+    table.run(replace(FAST, rounds=1), step=lambda step, name, _: told.append((step, name)))
+    assert told[:2] == [("warming up", "fp32"), ("warming up", "bf16")]
+    assert sorted(told[2:]) == [("round 1/1", "bf16"), ("round 1/1", "fp32")]
+
+
+def left_in(table: Table, pace: Pace) -> list[tuple[str, Left | None]]:
+    """What is told of the rounds of two variants, one second each."""
+    told: list[tuple[str, Left | None]] = []
+    table.add("fp32")
+    table.add("bf16")
+    table.run(pace, step=lambda step, _, left: told.append((step, left)))
+    return told[2:]
+
+
+def test_how_long_it_goes_on_is_told_from_the_blocks_that_are_done(table: Table) -> None:
+    """Two seconds a block: nothing is known in the first, and of three there are 4 s left after it."""
+    assert left_in(table, FAST) == [
+        ("round 1/3", None),
+        ("round 1/3", None),
+        ("round 2/3", Left(4.0)),
+        ("round 2/3", Left(3.0)),
+        ("round 3/3", Left(2.0)),
+        ("round 3/3", Left(1.0)),
+    ]
+
+
+def test_where_noise_decides_how_long_it_goes_on_it_may_end_before(table: Table) -> None:
+    """Of 60 s two are spent after the first block, and one more before the second one's last turn."""
+    told = left_in(table, replace(FAST, rounds=1, max_noise=0.01))
+    assert told[1:4] == [
+        ("round 1/1", None),
+        ("round 2", Left(58.0, is_most=True)),
+        ("round 2", Left(57.0, is_most=True)),
+    ]
 
 
 def test_a_round_of_unknown_waiting_makes_all_unknown() -> None:

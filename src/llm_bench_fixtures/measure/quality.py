@@ -20,6 +20,7 @@ from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_lay
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
+from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.workloads import Side, pad_batch
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
     if not total:
         raise CorpusTooShort("there is no token to score")
     nll = np.empty(total, np.float32)
+    scored = 0
     most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary)
     with torch.inference_mode(), giving_freed_memory_back():
         for group in group_windows(windows, most_tokens):
@@ -171,7 +173,9 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
                     for observer in observers:
                         observer.take(first, chunk)
                     first += len(chunk.nll)
+                scored += windows[index].scored
             del logits  # before the next batch's are made
+            tell_share(scored / total)
     return Score(nll)
 
 

@@ -61,7 +61,7 @@ def footprint_of(module: nn.Module) -> Footprint:
 
 def _check_counts(config: PretrainedConfig) -> None:
     """Each layer is built one by one, which has no end where a config asks for enough of them."""
-    from llm_bench_fixtures.models.transformers import EXPERT_COUNTS
+    from llm_bench_fixtures.models.weights import EXPERT_COUNTS
 
     text = config.get_text_config()
     for name in ("num_hidden_layers", *EXPERT_COUNTS):

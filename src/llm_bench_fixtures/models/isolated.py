@@ -72,7 +72,7 @@ class IsolatedModel(ModelHandle):
         on_cpu = request.device.kind is DeviceKind.CPU
         self._caller = Caller(start_function(name, _serve, (assignment,), on_cpu=on_cpu), request.progress)
         try:
-            with request.progress.activity(Phase.LOADING, f"loading {self.variant.id} in a process of its own"):
+            with request.progress.activity(Phase.LOADING, f"starting {self.variant.id}"):
                 self.facts = self._caller.result()
         except BaseException:
             self.close()

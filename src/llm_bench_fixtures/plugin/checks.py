@@ -75,7 +75,7 @@ class LlmOverhead:
         from llm_bench_fixtures.measure.support import check_supported
         from llm_bench_fixtures.models.loading import translate_out_of_memory
         from llm_bench_fixtures.models.quiet import quiet_libraries
-        from llm_bench_fixtures.progress import Phase
+        from llm_bench_fixtures.progress import Left, Phase
         from llm_bench_fixtures.workloads import Workload
 
         workload = Workload((prompt,), self._session.settings.new_tokens, batch_size=1)
@@ -83,10 +83,11 @@ class LlmOverhead:
         with as_outcomes():
             check_supported(self._model, workload)
             with (
-                self._session.progress.activity(Phase.GENERATING, text),
+                self._session.progress.stepped(Phase.GENERATING, text, at_once=True) as step,
                 quiet_libraries(),
                 translate_out_of_memory(self._model.variant.id),
             ):
+                step(left=Left(budget_s, is_most=True))
                 ratios = self._model.call(instrumentation_ratios, workload, pairs, budget_s)
         self._session.results.add_instrumentation(self._model.variant.id, ratios)
         return ratios

@@ -10,7 +10,7 @@ import glob
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
@@ -67,10 +67,20 @@ def terminal_width(reporter: TerminalReporter) -> int:
     return reporter._tw.fullwidth
 
 
+def terminal_file(reporter: TerminalReporter) -> TextIO:
+    """What pytest writes to."""
+    return reporter._tw._file
+
+
 def terminal_encoding(reporter: TerminalReporter) -> str | None:
     """Of the stream that pytest writes to; None where it takes any text."""
-    encoding: str | None = getattr(reporter._tw._file, "encoding", None)
+    encoding: str | None = getattr(terminal_file(reporter), "encoding", None)
     return encoding
+
+
+def cursor_column(reporter: TerminalReporter) -> int:
+    """Characters to the left of the cursor, in its row, as far as pytest knows."""
+    return reporter._tw.width_of_current_line % reporter._tw.fullwidth
 
 
 def make_harmless(report: pytest.TestReport) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import LlmBenchError
-from llm_bench_fixtures.plugin.items import arrange, variant_of
+from llm_bench_fixtures.plugin.items import arrange, case_of, is_benchmark, variant_of
 from llm_bench_fixtures.plugin.stash import bench_session, selected_variants
 from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.progress import Part
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def plan_and_arrange(session: pytest.Session) -> None:
     except LlmBenchError:
         return
     arrange(session.items, [variant.id for variant in selected], lineup.place)
+    bench.progress.expect(Part.VARIANT, len(variants))
+    placed = ((case_of(item), variant_of(item)) for item in filter(is_benchmark, session.items))
+    bench.progress.expect(Part.CASE, len({(case, lineup.place(variant)) for case, variant in placed if variant}))
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
         lines = filter(None, (lineup.describe(), bench.setup.threads_warning))

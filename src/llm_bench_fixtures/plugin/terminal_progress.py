@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from wcwidth import clip
+from wcwidth import width as width_of
 
-from llm_bench_fixtures.plugin.internals import terminal_encoding, uncaptured
-from llm_bench_fixtures.progress import ProgressDisplay
-from llm_bench_fixtures.text import harmless_text, in_encoding
+from llm_bench_fixtures.plugin.internals import (
+    cursor_column,
+    terminal_encoding,
+    terminal_file,
+    terminal_width,
+    uncaptured,
+)
+from llm_bench_fixtures.progress import ProgressDisplay, Status
+from llm_bench_fixtures.text import in_encoding
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
+
+LONG_IN_LOG_S = 10.0  # what takes less has no line in a log
+LONGEST_TEXT = 32  # character cells of what goes on, on a terminal
+ERASE = "\r\x1b[2K"
 
 
 def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
@@ -26,41 +39,93 @@ def tell(reporter: TerminalReporter, lines: Iterable[str]) -> None:
 
 
 class TerminalProgress(ProgressDisplay):
-    """On a terminal one line that counts the seconds; elsewhere a line when it begins to be long and one at the end.
+    """On a terminal one line below pytest's, which each next one replaces, and of which nothing stays. In a log, which
+    is no terminal or is CI's, one line for what has lasted ten seconds.
 
-    Silent under -q -q, in the workers of pytest-xdist, and where there is no terminal reporter.
+    Silent under -q, in the workers of pytest-xdist, and where there is no terminal reporter.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, long_in_log_s: float | None = None) -> None:
         self._reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
         self._config = config
-        self._begun: set[str] = set()
-        self._silent = self._reporter is None or config.get_verbosity() < -1
+        self._long_in_log_s = LONG_IN_LOG_S if long_in_log_s is None else long_in_log_s
+        self._logged: set[str] = set()
+        self._column: int | None = None  # of pytest's cursor, while a line is shown
+        self._silent = self._reporter is None or config.get_verbosity() < 0
+        self._is_terminal = not self._silent and is_terminal(self._reporter)
 
-    def running(self, text: str, elapsed_s: float) -> None:
+    def running(self, status: Status) -> None:
         if self._silent:
             return
-        text = self._shown(text)
-        with suppress(OSError, ValueError), uncaptured(self._config):
-            if text not in self._begun:
+        if self._is_terminal:
+            self._replace(line_of(status, terminal_width(self._reporter) - 1))
+        elif status.elapsed_s >= self._long_in_log_s and status.text not in self._logged:
+            self._logged.add(status.text)
+            with uncaptured(self._config):
                 self._reporter.ensure_newline()
-                self._begun.add(text)
-                if not self._reporter.isatty:
-                    self._reporter.write_line(f"  {text} ...")
-            if self._reporter.isatty:
-                self._reporter.rewrite(f"  {text} ... {elapsed_s:.0f} s", erase=True)
+                self._reporter.write_line(line_of(status))
 
-    def finished(self, text: str, elapsed_s: float) -> None:
-        if self._silent:
-            return
-        text = self._shown(text)
-        with suppress(OSError, ValueError), uncaptured(self._config):
-            if self._reporter.isatty:
-                self._reporter.rewrite(f"  {text}: {elapsed_s:.1f} s", erase=True)
-                self._reporter.write_line("")
-            else:
-                self._reporter.write_line(f"  {text}: {elapsed_s:.1f} s")
-        self._begun.discard(text)
+    def finished(self, text: str) -> None:
+        self._logged.discard(text)
+        if self._column is not None:
+            self._write(f"{ERASE}\x1b[1A\x1b[{self._column + 1}G" if self._column else ERASE)
+            self._column = None
 
-    def _shown(self, text: str) -> str:
-        return in_encoding(harmless_text(text), terminal_encoding(self._reporter))
+    def _replace(self, line: str) -> None:
+        if self._column is None:
+            self._column = cursor_column(self._reporter)
+            line = f"\n{line}" if self._column else line
+            self._write(line)
+        else:
+            self._write(f"{ERASE}{line}")
+
+    def _write(self, text: str) -> None:
+        """Past pytest's writer, for which the cursor stays where it was."""
+        with uncaptured(self._config):
+            file = terminal_file(self._reporter)
+            encoding = getattr(file, "encoding", None) or "utf-8"
+            file.write(text.encode(encoding, "replace").decode(encoding))
+            file.flush()
+
+
+def is_terminal(reporter: Any) -> bool:
+    """Whether lines can be replaced where pytest writes, and somebody watches."""
+    is_log = os.environ.get("CI", "").lower() not in ("", "0", "false") or os.environ.get("TERM") == "dumb"
+    return bool(reporter.isatty) and not is_log
+
+
+def line_of(status: Status, width: int = 0) -> str:
+    """One line, of at most `width` character cells if that is given: then what is needed least is left out first."""
+    what = [_shortened(status.text) if width else status.text, status.step]
+    now, run = _times(status)
+    whole = (status.place, *what, status.detail)
+    shorter = ((whole, now + run), ((status.place, *what), now + run), (whole[1:], now + run), (what, now))
+    lines = [f"  {', '.join(map(printable, filter(None, parts)))}: {times}" for parts, times in shorter]
+    fitting = (line for line in lines if not width or width_of(line) <= width)
+    return next(fitting, None) or clip(lines[-1], 0, width)
+
+
+def _shortened(text: str) -> str:
+    """A case may be named after a whole prompt."""
+    shown = printable(text)
+    return shown if width_of(shown) <= LONGEST_TEXT else f"{clip(shown, 0, LONGEST_TEXT - 2)}.."
+
+
+def _times(status: Status) -> tuple[str, str]:
+    """Of the activity, and of the whole run. What isn't known is not guessed."""
+    elapsed, left = duration(status.elapsed_s), status.left
+    run = "" if status.run_left_s is None else f"; run: ~{duration(status.run_left_s)} left"
+    if left is not None:
+        return f"{elapsed}, {'up to ' if left.is_most else '~'}{duration(left.seconds)} left", run
+    return (elapsed, run) if run else (f"{elapsed}, remaining unknown", "")
+
+
+def duration(seconds: float) -> str:
+    """In whole seconds, from 100 of them on with minutes, from 100 minutes on with hours."""
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    minutes, left_s = divmod(whole, 60)
+    if minutes < 100:
+        return f"{minutes} min {left_s} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -2,16 +2,18 @@
 
 this process     the process that holds something
              <-  Began        each activity that takes long, which is shown and counted here
+             <-  Told         how much of the last of them is done, now and then
              <-  Ended
              <-  Returned     what is to be known of the thing, once it is held; or Raised, and the process ends
 Call         ->
-             <-  Began, Ended, as above
+             <-  Began, Told, Ended, as above
              <-  Returned     the function's result; or Raised
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, WorkerFailed, first_line
-from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.progress import TICK_S, Phase, Progress
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
@@ -41,6 +43,13 @@ class Began:
 
     phase: Phase
     text: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """How much of the innermost activity is done, those of the other side among them."""
+
+    share: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class Raised:
         return error
 
 
-Answer: TypeAlias = Began | Ended | Returned | Raised
+Answer: TypeAlias = Began | Told | Ended | Returned | Raised
 
 
 class Caller:
@@ -119,8 +128,11 @@ class Caller:
         self._process.close(f"was stopped when a call to it was cut short ({what})")
 
     def _answer(self) -> Any:
-        """The next message that begins no activity."""
-        while isinstance(answer := self._process.receive(), Began):
+        """The next message that neither begins an activity nor tells of one."""
+        while isinstance(answer := self._process.receive(), (Began, Told)):
+            if isinstance(answer, Told):
+                self._progress.tell(answer.share)
+                continue
             with self._progress.activity(answer.phase, answer.text):
                 self._answer()  # its end
         return answer
@@ -132,6 +144,14 @@ class ToldProgress(Progress):
     def __init__(self, channel: Channel[Answer, Call]) -> None:
         super().__init__()
         self._channel = channel
+        self._next_s = 0.0
+
+    def tell(self, share: float) -> None:
+        """As often as it is shown."""
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._channel.send(Told(share))
+            self._next_s = now_s + TICK_S
 
     @contextmanager
     def activity(self, phase: Phase, text: str) -> Iterator[None]:
@@ -154,15 +174,17 @@ def answer_calls(
     of all that is called, of reading the calls too, which may import modules.
     """
     held: list[object] = []
+    progress = ToldProgress(channel)
 
     def begin() -> object:
-        thing, facts = hold(ToldProgress(channel))
+        thing, facts = hold(progress)
         held.append(thing)
         return facts
 
     def run() -> object:
         call = channel.receive()
-        return call.function(*held, *call.args, **(call.kwargs or {}))
+        with progress.told():
+            return call.function(*held, *call.args, **(call.kwargs or {}))
 
     with contextlib.suppress(ChannelClosed):
         _answer(channel, begin, around)

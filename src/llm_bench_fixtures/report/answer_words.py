@@ -27,17 +27,22 @@ def answer_sentence(picks: Sequence[Pick], seen: Evidence, standings: QualitySta
     if seen.reference is None:
         return f"The reference {run.reference} was not measured on what the others ran, so nothing can be recommended."
     proven = [pick for pick in picks if pick.is_proven]
-    return _use(proven, seen) if proven else _keep(seen, standings)
+    return _use(proven, seen, standings) if proven else _keep(picks, seen, standings)
 
 
-def _keep(seen: Evidence, standings: QualityStandings) -> str:
+def _keep(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
     who = f"no other variant that keeps {standings.limit}" if _excludes(standings) else "no other variant"
+    if any(pick.is_unclear for pick in picks):
+        return (
+            f"Too few rounds to tell what to use: {who} is shown to be faster than {seen.run.reference} or to take "
+            "less memory (--llm-rounds runs more)."
+        )
     return (
         f"Keep {seen.run.reference}: {who} is faster or takes less memory here by a difference that this run can show."
     )
 
 
-def _use(proven: Sequence[Pick], seen: Evidence) -> str:
+def _use(proven: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
     """One variant for as many readers as it serves, then one for each other reader."""
     parts: list[str] = []
     left = list(proven)
@@ -45,14 +50,14 @@ def _use(proven: Sequence[Pick], seen: Evidence) -> str:
         name = max(left[0].variants, key=lambda name: sum(name in pick.variants for pick in left))
         served = [pick for pick in left if name in pick.variants]
         left = [pick for pick in left if pick not in served]
-        parts.append(_part(name, served, seen))
+        parts.append(_part(name, served, seen, standings))
     if all(pick.reader is Reader.MEMORY for pick in proven):
         parts.append(f"for speed keep {seen.run.reference}")
     sentence = "; ".join(parts)
     return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
-def _part(name: str, served: Sequence[Pick], seen: Evidence) -> str:
+def _part(name: str, served: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
     gains = " and ".join(_gain(choice, pick, seen) for pick in served if (choice := pick.choice(name)))
     is_for_all = len(served) == len(Reader)
     readers = "" if is_for_all else f" for {' and '.join(f'the {pick.reader}' for pick in served)}"
@@ -60,7 +65,13 @@ def _part(name: str, served: Sequence[Pick], seen: Evidence) -> str:
     others = f" (or {', '.join(alike)})" if alike else ""
     is_told = any(pick.reader is Reader.MEMORY for pick in served)
     costs = [quality_words(seen.run, name), *([] if is_told else _memory_beside(name, served[0], seen))]
-    return f"use {name}{others}{readers}: {gains}; {'; '.join(costs)}"
+    those = next(filter(None, (_of_those(pick, standings) for pick in served)), "")
+    return f"use {name}{others}{readers}{those}: {gains}; {'; '.join(costs)}"
+
+
+def _of_those(pick: Pick, standings: QualityStandings) -> str:
+    """Among whom the best is the best, where a variant beyond the limit may be better."""
+    return f" of those that keep {standings.limit}" if pick.has_rivals_beyond_limit else ""
 
 
 def _gain(choice: Choice, pick: Pick, seen: Evidence) -> str:
@@ -82,7 +93,7 @@ def _of_memory(pick: Pick) -> str:
 
 def pick_sentence(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
     """For one reader: the best, how sure that is, and what it costs."""
-    return _proven(pick, seen) if pick.is_proven else _unproven(pick, seen, standings)
+    return _proven(pick, seen, standings) if pick.is_proven else _unproven(pick, seen, standings)
 
 
 def pick_notes(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:
@@ -92,25 +103,28 @@ def pick_notes(pick: Pick, seen: Evidence, standings: QualityStandings) -> Itera
     yield from _weights(pick, seen, standings)
 
 
-def _proven(pick: Pick, seen: Evidence) -> str:
+def _proven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
     best, own, run = pick.choices[0], pick.reference, seen.run
     beside = own.figure if own else ""
     costs = "; ".join(_costs(best, pick, seen))
     tied = len(pick.choices) > 1
+    those = _of_those(pick, standings)
     if pick.reader is Reader.LATENCY:
         rank = "is among the fastest" if tied else "is the fastest"
         return (
-            f"{best.variant} {rank} on {best.on}: {against(best)} as fast as {run.reference} "
+            f"{best.variant} {rank}{those} on {best.on}: {against(best)} as fast as {run.reference} "
             f"({best.figure} against {beside}{_apart(best, seen)}); {costs}."
         )
     if pick.reader is Reader.THROUGHPUT:
         where = own.on if own else ""
         return (
-            f"{best.variant} gives {'among the most' if tied else 'the most'} tokens per second, {best.figure} at "
-            f"{best.on}: {against(best)} {run.reference}'s {beside} at {where}{_apart(best, seen)}; {costs}."
+            f"{best.variant} gives {'among the most' if tied else 'the most'} tokens per second{those}, "
+            f"{best.figure} at {best.on}: {against(best)} {run.reference}'s {beside} at {where}{_apart(best, seen)}; "
+            f"{costs}."
         )
     return (
-        f"{best.variant} takes {'among the least' if tied else 'the least'} memory: {best.figure} {_of_memory(pick)}, "
+        f"{best.variant} takes {'among the least' if tied else 'the least'} memory{those}: "
+        f"{best.figure} {_of_memory(pick)}, "
         f"{format_share(best.ratio or 0.0)} of {run.reference}'s {beside}; {costs}."
     )
 
@@ -126,6 +140,11 @@ def _unproven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
     if pick.reader is Reader.MEMORY:
         what = f"took less memory than {own.variant} ({own.figure} {_of_memory(pick)})"
         return f"{who} {what} by a difference that this run can show."
+    if pick.is_unclear:
+        is_better = "is faster" if pick.reader is Reader.LATENCY else "gives more tokens per second"
+        where = own.on if pick.reader is Reader.LATENCY else f"{own.figure} at {own.on}"
+        which = f"a variant that keeps {standings.limit}" if _excludes(standings) else "a variant"
+        return f"Too few rounds to tell whether {which} {is_better} than {own.variant} ({where})."
     what = f"was faster than {own.variant} on {own.on}"
     if pick.reader is Reader.THROUGHPUT:
         what = f"gave more tokens per second than {own.variant} ({own.figure} at {own.on})"
@@ -144,7 +163,10 @@ def _ties(pick: Pick) -> Iterator[str]:
     best, *others = pick.choices
     names = [f"{one.variant} ({one.figure if pick.reader is Reader.MEMORY else _times(one)})" for one in others]
     if names:
-        yield f"No difference in {pick.reader.quantity} that this run can show: {best.variant}, {', '.join(names)}."
+        what = f"No difference in {pick.reader.quantity} that this run can show"
+        if pick.is_unclear:
+            what = f"Too few rounds to tell apart in {pick.reader.quantity}"
+        yield f"{what}: {best.variant}, {', '.join(names)}."
 
 
 def _times(choice: Choice) -> str:

@@ -6,15 +6,15 @@ report makes, excludes none (`Evidence.gain`); a difference in memory exceeds th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.answer_words import answer_sentence, pick_notes, pick_sentence, why_not_admitted
 from llm_bench_fixtures.report.evidence import Evidence
-from llm_bench_fixtures.report.not_worth_it import Remark, not_worth_it
-from llm_bench_fixtures.report.picks import Pick, pick_latency, pick_memory, pick_throughput
-from llm_bench_fixtures.report.quality import QualityStandings, near_lossless, near_lossless_sentence
+from llm_bench_fixtures.report.not_worth_it import Remark, not_worth_it, scope_of
+from llm_bench_fixtures.report.picks import Pick, Reader, pick_latency, pick_memory, pick_throughput
+from llm_bench_fixtures.report.quality import QualityStandings, near_lossless_sentence
 from llm_bench_fixtures.results.record import Status
 
 
@@ -41,12 +41,14 @@ class Answer:
     """How the limit was applied, or why it wasn't."""
     recommendations: tuple[Recommendation, ...]
     """For the lowest latency, the most throughput and the least memory, in this order, as far as the run can tell."""
+    untold: tuple[str, ...]
+    """For whom there is no recommendation, and why; in sentences."""
     not_worth_it: tuple[Remark, ...]
-    """Variants that don't pay here, each with the reason."""
+    """Variants that don't pay on the workload of `scope`, each with the reason."""
+    scope: str
+    """On what was compared: "one prompt of 64 tokens, batch 1"; empty where nothing was."""
     beyond_limit: tuple[Remark, ...]
     """Variants that are not shown to keep the limit, each with its figure."""
-    near_lossless: tuple[str, ...]
-    """Variants whose quality this run doesn't tell from the reference's, in no order of quality."""
     quality_note: str
     """The near-lossless variants in a sentence, and what the figures of quality can't tell; may be empty."""
 
@@ -54,17 +56,20 @@ class Answer:
     def remarks(self) -> tuple[str, ...]:
         """Sentences beside the recommendations: what doesn't pay, what is not recommended, and on what they rest."""
         beyond = f"Not recommended under {self.limit}"
-        lists = (("Does not pay here", self.not_worth_it), (beyond, self.beyond_limit))
+        lists = ((self.not_worth_it_title, self.not_worth_it), (beyond, self.beyond_limit))
         said = [f"{title}: {'; '.join(f'{one.variant} {one.text}' for one in them)}." for title, them in lists if them]
         limit = [self.limit_note] if self.recommendations else []
-        return (*said, *limit, *([self.quality_note] if self.quality_note else []))
+        return (*self.untold, *said, *limit, *([self.quality_note] if self.quality_note else []))
+
+    @property
+    def not_worth_it_title(self) -> str:
+        return f"Does not pay on {self.scope}" if self.scope else "Does not pay here"
 
 
 def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> Answer:
     """limit: what a variant must keep to be recommended."""
     standings = QualityStandings(seen.run, limit)
     picks = tuple(pick(seen, standings) for pick in (pick_latency, pick_throughput, pick_memory))
-    near = near_lossless(seen.run)
     return Answer(
         sentence=answer_sentence(picks, seen, standings),
         limit=limit,
@@ -74,11 +79,31 @@ def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> An
             for pick in picks
             if pick.choices
         ),
+        untold=tuple(_untold(picks, seen)),
         not_worth_it=tuple(not_worth_it(seen, picks)),
+        scope=scope_of(seen),
         beyond_limit=tuple(_beyond_limit(standings)),
-        near_lossless=near,
-        quality_note=near_lossless_sentence(near, seen.run.reference),
+        quality_note=near_lossless_sentence(seen.run),
     )
+
+
+def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
+    """Readers without a choice; none where the whole answer says why there is none."""
+    if seen.reference is None or len(seen.common) < 2:
+        return
+    for pick in picks:
+        if not pick.choices:
+            yield f"For the {pick.reader} this run has no answer: {_why_untold(pick.reader, seen)}."
+
+
+def _why_untold(reader: Reader, seen: Evidence) -> str:
+    if reader is not Reader.THROUGHPUT:
+        return "it was not measured on two variants"
+    if not seen.best_batch:
+        return "no batch sizes were measured"
+    if seen.run.reference not in seen.best_batch:
+        return f"{seen.run.reference} was not measured in batches"
+    return f"only {seen.run.reference} was measured in batches"
 
 
 def _limit_note(standings: QualityStandings) -> str:

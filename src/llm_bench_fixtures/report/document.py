@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+
+SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
 
 
 class Tone(StrEnum):
@@ -36,6 +39,17 @@ class Section:
     """A sentence above the table."""
     scenario: str = ""
     """The plots of this scenario stand below the table."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture on disk."""
+
+    path: Path
+    """The SVG; the PNG beside it differs in the suffix."""
+    title: str
+    scenario: str
+    """The scenario that it shows, or SUMMARY or MACHINE."""
 
 
 @dataclass(frozen=True)

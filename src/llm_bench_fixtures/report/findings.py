@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
@@ -24,6 +25,7 @@ NO_RAW_DATA = (
     "The generated texts and the times of single tokens were not saved with this run: what needs them is left out. "
     "--benchmark-save-data keeps them."
 )
+_Reason: TypeAlias = tuple[str, Status, str]  # variant, status and first line
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,24 @@ def _warnings(run: Run) -> Iterator[str]:
 
 
 def _skipped_or_failed(run: Run) -> Iterator[SkippedOrFailed]:
-    counts = Counter(
+    counts: Counter[_Reason] = Counter(
         (record.variant, record.status, first_line(record.reason))
         for record in run.records
         if record.status in (Status.SKIPPED, Status.ERROR)
     )
-    for (variant, status, reason), benchmarks in counts.items():
+    for (variant, status, reason), benchmarks in _one_of_each(counts).items():
         yield SkippedOrFailed(variant, status, reason, benchmarks)
+
+
+def _one_of_each(counts: Mapping[_Reason, int]) -> Counter[_Reason]:
+    """The same with a reason that another one merely introduces counted for the shorter: "no static cache: why" for
+    "why"."""
+    merged: Counter[_Reason] = Counter()
+    for (variant, status, reason), benchmarks in counts.items():
+        shorter = (
+            other
+            for their, state, other in counts
+            if (their, state) == (variant, status) and other and reason.endswith(f": {other}")
+        )
+        merged[variant, status, next(shorter, reason)] += benchmarks
+    return merged

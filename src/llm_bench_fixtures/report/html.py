@@ -13,14 +13,16 @@ from llm_bench_fixtures.text import readable
 
 def render_html(page: Page) -> str:
     """report.html. The scripts are in it only where there is a table or a chart for them."""
-    scripts = page_scripts() if page.figures or page.summary.rows else ()
-    return render_page("report.html", page=page, scripts=scripts, policy=content_policy(scripts))
+    scripts = page_scripts(has_charts=bool(page.figures)) if page.figures or page.summary.rows else None
+    return render_page(
+        "report.html", page=page, scripts=scripts, policy=scripts.policy if scripts else content_policy(())
+    )
 
 
 def render_runs(page: RunsPage) -> str:
     """The page of several runs."""
     scripts = page_scripts(has_charts=bool(page.charts))
-    return render_page("runs.html", page=page, scripts=scripts, policy=content_policy(scripts))
+    return render_page("runs.html", page=page, scripts=scripts, policy=scripts.policy)
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -47,7 +49,9 @@ def _readable(value: object) -> object:
 
 
 def _data_uri(picture: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+    """picture: a PNG or an SVG."""
+    kind = "png" if picture.startswith(b"\x89PNG") else "svg+xml"
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 def _one_line(text: str) -> str:

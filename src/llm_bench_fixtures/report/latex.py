@@ -1,7 +1,8 @@
-"""The short table as LaTeX, for a paper. It needs the package booktabs, and UTF-8, which LaTeX reads by itself."""
+"""The short table as LaTeX, for a paper. It needs the package booktabs, and a LaTeX that reads UTF-8 by itself."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from llm_bench_fixtures.report.cells import describe_workload
@@ -10,6 +11,9 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.short_table import short_table
 from llm_bench_fixtures.text import INSTEAD, printable
 
+EN_DASH = "–"
+LAST_LATIN = 0x17F  # of those that LaTeX sets with its own fonts
+_LIGATURE = re.compile(r"-(?=-)|,(?=,)|[?!](?=\\textasciigrave)")
 _SPECIAL = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -20,12 +24,17 @@ _SPECIAL = str.maketrans(
         "|": r"\textbar{}",
         '"': r"\textquotedbl{}",
         **{character: f"\\{character}" for character in "{}$&#_%"},
+        "`": r"\textasciigrave{}",
+        "'": r"\textquotesingle{}",
         "±": r"$\pm$",
+        "−": "$-$",
+        "…": r"\ldots{}",
+        "→": r"$\rightarrow$",
         "×": r"$\times$",
         "µ": r"\textmu{}",
         "≤": r"$\leq$",
         "≥": r"$\geq$",
-        "–": "--",
+        "μ": r"\textmu{}",
         INSTEAD: "?",
     }
 )
@@ -68,5 +77,15 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def latex(text: str) -> str:
-    """The text on one line, so that LaTeX sets it as it is."""
-    return printable(text.replace("\n", " ").replace("\r", " ").replace("\t", " ")).translate(_SPECIAL)
+    """The text on one line, so that LaTeX sets it as it is, with whatever engine.
+
+    Its ligatures are kept apart: two hyphens are no dash. Characters that no font of LaTeX's own has stand as their
+    numbers: [U+6F22].
+    """
+    line = printable(text.replace("\n", " ").replace("\r", " ").replace("\t", " "))
+    pieces = (_LIGATURE.sub(r"\g<0>{}", one.translate(_SPECIAL)) for one in line.split(EN_DASH))
+    return "".join(map(_settable, "--".join(pieces)))
+
+
+def _settable(character: str) -> str:
+    return character if ord(character) <= LAST_LATIN else f"[U+{ord(character):04X}]"

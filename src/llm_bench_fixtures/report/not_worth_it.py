@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.cells import speedup_cell
+from llm_bench_fixtures.report.cells import describe_prompts, speedup_cell
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.picks import Pick
 from llm_bench_fixtures.results.formatting import format_bytes, three_digits
+from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.speedup import Speedup
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,14 @@ class Remark:
     variant: str
     text: str
     """Without the variant's id, and without a full stop."""
+
+
+def scope_of(seen: Evidence) -> str:
+    """On what the remarks rest; empty where nothing was measured."""
+    some = seen.reference or next(iter(seen.common.values()), None)
+    if some is None or some.workload is None:
+        return ""
+    return f"{describe_prompts(some)}, batch {some.workload.batch_size}"
 
 
 def not_worth_it(seen: Evidence, picks: Sequence[Pick]) -> Iterator[Remark]:
@@ -37,17 +47,25 @@ def _why_not(variant: VariantResult, record: Record, seen: Evidence) -> str:
     """Empty where nothing speaks against it."""
     if seen.ran_the_reference(variant.id):
         return f"runs what {seen.run.reference} runs: {variant.label}"
-    if _gains_in_batches(variant.id, seen):
+    in_batches = _gain_in_batches(variant.id, seen)
+    if in_batches is not None and in_batches.is_faster:
         return ""
     for other in (seen.reference, seen.base_of(record)):
         if other is not None and seen.gain(record, other).is_slower:
-            return f"{_slowness(record, other, seen)}{_saving(variant, seen)}"
+            return f"{_slowness(record, other, seen)}{_saving(variant, seen)}{_batches_words(in_batches)}"
     return ""
 
 
-def _gains_in_batches(identifier: str, seen: Evidence) -> bool:
+def _gain_in_batches(identifier: str, seen: Evidence) -> Gain | Speedup | None:
+    """Over the reference, each at its best batch size; None where they weren't measured in batches."""
     own, reference = (seen.best_batch.get(name) for name in (identifier, seen.run.reference))
-    return own is not None and reference is not None and seen.gain(own, reference).is_faster
+    return seen.gain(own, reference) if own is not None and reference is not None else None
+
+
+def _batches_words(in_batches: Gain | Speedup | None) -> str:
+    if in_batches is None:
+        return ""
+    return ", slower in batches too" if in_batches.is_slower else ", no gain in batches"
 
 
 def _slowness(record: Record, other: Record, seen: Evidence) -> str:

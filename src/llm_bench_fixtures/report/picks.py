@@ -72,6 +72,10 @@ class Pick:
     """Whether the best is better than the reference by a difference that this run can show."""
     faster_beyond_limit: tuple[str, ...] = ()
     """Variants that would be better, but are not shown to keep the quality limit."""
+    has_rivals_beyond_limit: bool = False
+    """Whether a variant that isn't shown to keep the limit isn't shown to be worse than the best either."""
+    is_unclear: bool = False
+    """Whether none is proven, and the rounds of some variant are too few to tell."""
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -114,10 +118,13 @@ def _pick_by_time(
     others = [record for name, record in records.items() if not seen.ran_the_reference(name)]
     admitted = [record for record in others if _admits(standings, record.variant)]
     best, is_proven = _settle(seen, admitted, reference)
-    rejected = [record.variant for record in others if record not in admitted and seen.gain(record, best[0]).is_faster]
+    beyond = {record.variant: seen.gain(record, best[0]) for record in others if record not in admitted}
+    rejected = tuple(name for name, found in beyond.items() if found.is_faster)
+    has_rivals = not all(found.is_slower for found in beyond.values())
     choices = tuple(_time_choice(metric, record, reference, standings.run) for record in best)
     own = _time_choice(metric, reference, reference, standings.run)
-    return Pick(reader, metric, own, choices, is_proven, tuple(rejected))
+    is_unclear = not is_proven and any(seen.gain(record, reference).is_unclear for record in admitted)
+    return Pick(reader, metric, own, choices, is_proven, rejected, has_rivals, is_unclear)
 
 
 def _settle(seen: Evidence, others: list[Record], reference: Record) -> tuple[list[Record], bool]:
@@ -161,10 +168,12 @@ def pick_memory(seen: Evidence, standings: QualityStandings) -> Pick:
     less = [name for name in admitted if is_less(peaks[name], reference, metric)]
     best = less[0] if less else seen.run.reference
     tied = [name for name in admitted if name != best and not is_less(peaks[best], peaks[name], metric)]
-    rejected = [name for name in names if name not in admitted and is_less(peaks[name], peaks[best], metric)]
+    beyond = [name for name in names if name not in admitted]
+    rejected = tuple(name for name in beyond if is_less(peaks[name], peaks[best], metric))
+    has_rivals = not all(is_less(peaks[best], peaks[name], metric) for name in beyond)
     own = _memory_choice(seen.run.reference, reference, reference)
     choices = tuple(_memory_choice(name, peaks[name], reference) for name in (best, *tied))
-    return Pick(Reader.MEMORY, metric, own, choices, bool(less), tuple(rejected))
+    return Pick(Reader.MEMORY, metric, own, choices, bool(less), rejected, has_rivals)
 
 
 def memory_metric(seen: Evidence) -> str:

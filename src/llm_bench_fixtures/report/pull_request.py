@@ -6,7 +6,7 @@ Everything that is measured stands in the page and in results.csv; this says wha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.report.answers import Answer
 from llm_bench_fixtures.report.blocks import speedup_footnotes
@@ -21,15 +21,28 @@ from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
 
+LIMIT_BYTES = 10_000
+THE_ANSWER, MORE = "The answer for each reader, with its cost", "More that follows from this run"
+EVERY_CASE = "Every case: the reference's latency, and the others' speed-ups"
+SKIPPED, ABOUT = "Skipped and failed", "About this run"
+DISPENSABLE = (EVERY_CASE, ABOUT, SKIPPED, MORE)  # the least needed first
 MOST_CHANGES, MOST_ADVISORY, MOST_NOTES = 10, 3, 4  # that a comment has room for
 
 
 def render_markdown(findings: Findings) -> str:
-    """The whole file. Every text from outside is escaped: it can't become markup."""
-    return "\n".join(_lines(findings)) + "\n"
+    """The whole file. Every text from outside is escaped: it can't become markup.
+
+    Of a run that is too long for a comment, folded parts are left out, the least needed first, and that is said.
+    """
+    text = ""
+    for number in range(len(DISPENSABLE) + 1):
+        text = "\n".join(_lines(findings, DISPENSABLE[:number])) + "\n"
+        if len(text.encode()) < LIMIT_BYTES:
+            break
+    return text
 
 
-def _lines(findings: Findings) -> Iterator[str]:
+def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
     yield from (f"## Text generation of {escape(findings.run.provenance.model)}", "")
     yield from (escape(findings.header).replace("\\|", "|"), "")
     yield from (f"**{escape(findings.answer.sentence)}**", "")
@@ -38,14 +51,21 @@ def _lines(findings: Findings) -> Iterator[str]:
     for warning in findings.warnings:
         yield from (f"> **{escape(warning)}**", "")
     yield from _summary(findings)
+    parts: dict[str, Callable[[], Iterator[str]]] = {
+        THE_ANSWER: lambda: _answer(findings.answer),
+        MORE: lambda: bullets(findings.takeaways),
+        EVERY_CASE: lambda: _cases(findings),
+        SKIPPED: lambda: _skipped(findings),
+        ABOUT: lambda: _about(findings),
+    }
     if findings.changes is not None:
-        yield from folded(f"What changed against {findings.changes.name}", _changes(findings.changes))
-    yield from folded("The answer for each reader, with its cost", _answer(findings.answer))
-    yield from folded("More that follows from this run", bullets(findings.takeaways))
-    if findings.changes is None:  # for both there is no room
-        yield from folded("Every case: the reference's latency, and the others' speed-ups", _cases(findings))
-    yield from folded("Skipped and failed", _skipped(findings))
-    yield from folded("About this run", _about(findings))
+        changes = findings.changes
+        yield from folded(f"What changed against {changes.name}", _changes(changes))
+    for title, lines in parts.items():
+        if title not in left_out:
+            yield from folded(title, lines())
+    if left_out:
+        yield f"Too long for here, and in `report.html`: {escape('; '.join(left_out))}."
 
 
 def _summary(findings: Findings) -> Iterator[str]:
@@ -92,7 +112,15 @@ def _cases(findings: Findings) -> Iterator[str]:
     titles |= {name: title_of(Scenario(name)) for name, _, _ in records if name not in titles}
     order = list(titles)
     cases = sorted(dict.fromkeys(place[:2] for place in records), key=lambda case: order.index(case[0]))
-    rows = tuple((titles[case[0]], case[1], *_case_cells(records, case, variants, run.reference)) for case in cases)
+    firsts = {one[0]: one for one in reversed(cases)}  # the scenario's title stands at its first case only
+    rows = tuple(
+        (
+            titles[case[0]] if firsts[case[0]] == case else "",
+            case[1],
+            *_case_cells(records, case, variants, run.reference),
+        )
+        for case in cases
+    )
     if rows:
         yield from markdown_table(Table(("scenario", "case", *variants), rows, frozenset(range(2, 2 + len(variants)))))
 

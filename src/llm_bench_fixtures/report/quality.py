@@ -8,12 +8,19 @@ correlations of 0.00 and -0.24 with benchmarks). So near-lossless variants are n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.results.formatting import MISSING, five_digits, format_change, format_change_and_error
+from llm_bench_fixtures.results.formatting import (
+    MISSING,
+    count,
+    five_digits,
+    format_change,
+    format_change_and_error,
+    format_share,
+)
 from llm_bench_fixtures.results.record import Run, VariantResult
 from llm_bench_fixtures.results.spread import Interval
 
@@ -112,16 +119,52 @@ def near_lossless(run: Run) -> tuple[str, ...]:
     )
 
 
-def near_lossless_sentence(names: Sequence[str], reference: str) -> str:
-    """The group, and what its figures can't tell; empty where nobody is in it."""
+def near_lossless_sentence(run: Run) -> str:
+    """The group with what else is known of its quality, and what the figures can't tell; empty for nobody."""
+    names = near_lossless(run)
     if not names:
         return ""
     order, whose = (", in no order", "Their") if len(names) > 1 else ("", "Its")
+    group = f"{', '.join(_with_agreement(run, name) for name in names)}{_flips_of_all(run, names)}"
     return (
-        f"Near-lossless{order}: {', '.join(names)}. {whose} perplexity is within {NEAR * 100:g} % of {reference}'s "
-        "with its whole 95 % interval. So near to it neither perplexity nor KLD nor top-1 ranks variants by the tasks "
-        "that they solve: only your own task does."
+        f"Near-lossless by perplexity{order}: {group}. {whose} perplexity is within {NEAR * 100:g} % of "
+        f"{run.reference}'s with its whole 95 % interval. So near to it neither perplexity nor KLD nor top-1 ranks "
+        "variants by the tasks that they solve: only your own task does."
     )
+
+
+def _with_agreement(run: Run, name: str) -> str:
+    variant = run.variant(name)
+    share = variant.quality.get(QualityMeasure.TOP1_AGREEMENT) if variant else None
+    return name if share is None else f"{name} (top-1 {format_share(share)})"
+
+
+def _flips_of_all(run: Run, names: Sequence[str]) -> str:
+    """The least and the most of the variants that were asked."""
+    variants = [variant for variant in map(run.variant, names) if variant]
+    found = [flips for variant in variants if (flips := flips_of(variant))]
+    if not found:
+        return ""
+    low, high = min(found)[0], max(found)[0]
+    flip = "flips" if low == high == 1 else "flip"
+    return f"; of {count(found[0][1], 'answer')} {low if low == high else f'{low} to {high}'} {flip}"
+
+
+def beside_perplexity(variant: VariantResult) -> Iterator[str]:
+    """What else was measured against the reference: the agreement on the likeliest token, and answers that flip."""
+    if QualityMeasure.TOP1_AGREEMENT in variant.quality:
+        yield f"top-1 {format_share(variant.quality[QualityMeasure.TOP1_AGREEMENT])}"
+    found = flips_of(variant)
+    if found is not None:
+        yield f"flips {found[0]}/{found[1]}"
+
+
+def flips_of(variant: VariantResult) -> tuple[int, int] | None:
+    """How many answers flip against the reference's, and of how many; None where that wasn't measured."""
+    quality = variant.quality
+    if "flips" not in quality or not quality.get("choice_items"):
+        return None
+    return round(quality.get("flips_lost", 0.0) + quality.get("flips_gained", 0.0)), round(quality["choice_items"])
 
 
 def change_cell(variant: VariantResult) -> str:
@@ -134,7 +177,7 @@ def change_cell(variant: VariantResult) -> str:
 
 
 def quality_words(run: Run, identifier: str) -> str:
-    """The variant's perplexity beside the reference's, or why there is none."""
+    """The variant's perplexity beside the reference's and what else is known of its quality, or why nothing is."""
     variant, reference = run.variant(identifier), run.variant(run.reference)
     own, other = (one.quality.get("perplexity") if one else None for one in (variant, reference))
     if variant is None or own is None:
@@ -143,6 +186,7 @@ def quality_words(run: Run, identifier: str) -> str:
     if other is None:
         return f"perplexity {five_digits(own)}, and the reference has none"
     if is_near_lossless(variant):
-        return f"near-lossless (perplexity {change_cell(variant)})"
+        return f"near-lossless ({', '.join([f'perplexity {change_cell(variant)}', *beside_perplexity(variant)])})"
     change = change_cell(variant) if "ppl_ratio" in variant.quality else format_change(own / other)
-    return f"perplexity {five_digits(own)} against {five_digits(other)} ({change})"
+    perplexity = f"perplexity {five_digits(own)} against {five_digits(other)} ({change})"
+    return ", ".join([perplexity, *beside_perplexity(variant)])

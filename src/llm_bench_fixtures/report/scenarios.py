@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.errors import first_line
@@ -9,7 +10,9 @@ from llm_bench_fixtures.report.cells import latency_cell, metric_cell, speedup_c
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
-from llm_bench_fixtures.results.record import Record, Scenario, Status
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
+
+READABLE = "quantization"  # the scenario of the package whose prompts are for reading
 
 
 def scenario_sections(findings: Findings) -> Iterator[Section]:
@@ -23,6 +26,18 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
             yield Section(
                 title_of(scenario), _table(findings, records, _columns_of(scenario, findings)), scenario=scenario.name
             )
+
+
+def scenario_of_texts(run: Run) -> str:
+    """Whose generated texts are shown side by side: the scenario of readable prompts, else the one where most variants
+    wrote something, the first of several; empty where none did."""
+    writers: dict[str, set[str]] = defaultdict(set)
+    for record in run.records:
+        if record.outputs:
+            writers[record.scenario].add(record.variant)
+    if READABLE in writers:
+        return READABLE
+    return max(writers, key=lambda scenario: len(writers[scenario]), default="")
 
 
 def _columns_of(scenario: Scenario, findings: Findings) -> list[Metric]:

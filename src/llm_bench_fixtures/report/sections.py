@@ -14,7 +14,7 @@ from llm_bench_fixtures.report.cells import (
 from llm_bench_fixtures.report.choices import choice_footnotes
 from llm_bench_fixtures.report.document import Document, Section, Table
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.scenarios import scenario_sections
+from llm_bench_fixtures.report.scenarios import scenario_of_texts, scenario_sections
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
@@ -111,7 +111,8 @@ def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
 
 def _text_sections(run: Run) -> Iterator[Section]:
     """The generated texts of the standard prompts, variants below each other."""
-    records = [record for record in run.records if record.scenario == "quantization" and record.outputs]
+    shown = scenario_of_texts(run)
+    records = [record for record in run.records if record.scenario == shown and record.outputs]
     if records:
         cases = list(dict.fromkeys(record.case for record in records))
         by_place = {(record.case, record.variant): record.outputs[0] for record in records}

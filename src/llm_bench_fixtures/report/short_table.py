@@ -12,7 +12,7 @@ from llm_bench_fixtures.report.document import Table, Tone
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
-from llm_bench_fixtures.report.quality import change_cell, interval_of, is_near_lossless
+from llm_bench_fixtures.report.quality import change_cell, flips_of, interval_of, is_near_lossless
 from llm_bench_fixtures.results.formatting import (
     BYTE_SIZES,
     MISSING,
@@ -28,6 +28,7 @@ from llm_bench_fixtures.results.record import Record, VariantResult
 
 LABEL = "what ran"
 BATCHED = "batched"
+FLIPS = "flips"
 BATCHED_MEANS = "batched: the most tokens/s over the batch sizes, and at which"
 
 
@@ -69,11 +70,12 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
 
 
 def short_table(findings: Findings) -> Table:
-    """That of a pull request or a paper: every variant, eight columns, and a project's own metrics."""
+    """That of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
+    metrics."""
     is_batched = len(findings.best_batch) > 1
     throughput = BATCHED if is_batched else "tokens/s"
     own = [metric.column for metric in findings.added]
-    names = ("latency", "speed-up", throughput, "weights", "peak", "perplexity", *own)
+    names = ("latency", "speed-up", throughput, "weights", "peak", "perplexity", "top-1", FLIPS, *own)
     return variants_table(findings, findings.run.variants, names)
 
 
@@ -99,6 +101,7 @@ def figure_columns(findings: Findings) -> Iterator[Column]:
     yield _bytes("peak", peak, findings)
     yield Column("perplexity", "", _perplexities(findings), _quality_tones(findings))
     yield from (_of_metric(findings.metrics[name], findings, {}) for name in ("kld_mean", "top1_agreement"))
+    yield Column(FLIPS, "", {one.id: _flips(one) for one in findings.run.variants if one.label}, {})
     yield from (_of_metric(metric, findings, {}) for metric in findings.added)
 
 
@@ -172,6 +175,15 @@ def _perplexity(variant: VariantResult) -> str:
     if change != MISSING or perplexity is None:
         return variant.quality_note if change == MISSING and variant.quality_note else change
     return five_digits(perplexity)
+
+
+def _flips(variant: VariantResult) -> str:
+    """Of how many answers, and the 95 % interval of their share in percent."""
+    found, quality = flips_of(variant), variant.quality
+    if found is None:
+        return MISSING
+    low, high = (100 * quality[f"flips_{end}"] for end in ("low", "high"))
+    return f"{found[0]}/{found[1]} ({low:.2g}–{high:.2g} %)"
 
 
 def _quality_tones(findings: Findings) -> dict[str, Tone]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from llm_bench_fixtures.report.cells import describe_prompts
 from llm_bench_fixtures.report.evidence import Evidence
@@ -13,13 +14,37 @@ from llm_bench_fixtures.results.noise import Gain, NoiseFloor
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
 from llm_bench_fixtures.results.speedup import Speedup
 
+
+@dataclass(frozen=True)
+class Compared:
+    """A record against another of the same variant."""
+
+    of: Record
+    over: Record
+    found: Gain | Speedup
+    """How many times as fast `of` is as `over`."""
+
+
 _METRIC = {metric.name: metric for metric in METRICS}
 
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
-    """Those that this run can support, the most useful first."""
-    sources = (_batch, _decode, _cache, _padding, _prompt_length)
+    """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
+    sources = (_batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
     return tuple(sentence for source in sources for sentence in source(seen))
+
+
+def _too_few_rounds(seen: Evidence) -> Iterator[str]:
+    """What is unknown, which is not to be taken for "none"."""
+    topics = {
+        "batching": _batch_gains(seen),
+        "the KV cache": _cache_gains(seen),
+        "padding": _padding_gains(seen),
+        "longer prompts": _length_gains(seen),
+    }
+    unclear = [topic for topic, gains in topics.items() if _is_unclear(gains)]
+    if unclear:
+        yield f"Too few rounds to tell the effect of {', '.join(unclear)}."
 
 
 def _decode(seen: Evidence) -> Iterator[str]:
@@ -30,78 +55,95 @@ def _decode(seen: Evidence) -> Iterator[str]:
 
 def _batch(seen: Evidence) -> Iterator[str]:
     """What the best batch size gives in throughput and costs in latency."""
-    records = _of_one_variant(seen.run, "batch")
-    if len(records) < 2:
+    gains = _batch_gains(seen)
+    if not gains or _is_unclear(gains):
         return
-    smallest, *larger = sorted(records, key=lambda record: _workload(record).batch_size)
-    best, gain = _fastest(seen, larger, smallest)
-    if best is None or gain is None:
-        yield f"Batching did not raise {smallest.variant}'s throughput beyond the noise{_floor_text(seen.noise)}."
-        return
-    size, one = _workload(best).batch_size, _workload(smallest).batch_size
-    wait = _per_sample_s(seen.run, best) / _per_sample_s(seen.run, smallest)
-    yield (
-        f"On {best.variant}, batch {size} gives {_times(gain.ratio)} the throughput of batch {one}, and each sample "
-        f"takes {_times(wait)} as long ({format_seconds(_per_sample_s(seen.run, best))})."
-    )
+    best = max(gains, key=lambda one: (one.found.is_faster, one.found.ratio))
+    size, one = _workload(best.of).batch_size, _workload(best.over).batch_size
+    gives = f"On {best.of.variant}, batch {size} gives {_times(best.found.ratio)} the throughput of batch {one}"
+    if best.found.is_faster:
+        wait = _per_sample_s(seen.run, best.of) / _per_sample_s(seen.run, best.over)
+        each = f"each sample takes {_times(wait)} as long ({format_seconds(_per_sample_s(seen.run, best.of))})"
+        yield f"{gives}, and {each}."
+    elif best.found.is_slower:
+        yield f"{gives}: batching costs throughput here."
+    else:
+        floor = _floor_text(seen.noise)
+        yield f"No batch size is shown to raise {best.of.variant}'s throughput beyond the noise{floor}."
+
+
+def _batch_gains(seen: Evidence) -> list[Compared]:
+    """Each larger batch size over the smallest."""
+    records = sorted(_of_one_variant(seen.run, "batch"), key=lambda record: _workload(record).batch_size)
+    return [Compared(record, records[0], seen.gain(record, records[0])) for record in records[1:]]
 
 
 def _cache(seen: Evidence) -> Iterator[str]:
-    """What the KV cache saves."""
+    """What the KV cache saves, or costs."""
+    for one in _cache_gains(seen):
+        facts = f"{describe_prompts(one.of)}, {_workload(one.of).new_tokens} new"
+        fast = f"{_times(one.found.ratio)} as fast as without it ({facts})"
+        if one.found.is_faster:
+            yield f"The KV cache makes {one.of.variant} {fast}."
+        elif one.found.is_slower:
+            yield f"The KV cache makes {one.of.variant} slower: {fast}."
+        elif not one.found.is_unclear:
+            floor = _floor_text(seen.noise)
+            yield f"The KV cache shows no difference beyond the noise for {one.of.variant} ({facts}){floor}."
+
+
+def _cache_gains(seen: Evidence) -> list[Compared]:
+    """With the usual cache over without any."""
     by_cache = {_workload(record).cache: record for record in _of_one_variant(seen.run, "cache")}
     if "dynamic" not in by_cache or "off" not in by_cache:
-        return
+        return []
     dynamic, off = by_cache["dynamic"], by_cache["off"]
     if dynamic.work and dynamic.work.forward_passes and not dynamic.work.cache_bytes:
-        return  # its passes were seen, and they kept no keys and values
-    gain = seen.gain(dynamic, off)
-    facts = f"{describe_prompts(dynamic)}, {_workload(dynamic).new_tokens} new"
-    if gain.is_faster:
-        yield f"The KV cache makes {dynamic.variant} {_times(gain.ratio)} as fast as without it ({facts})."
-    else:
-        floor = _floor_text(seen.noise)
-        yield f"The KV cache made no difference beyond the noise for {dynamic.variant} ({facts}){floor}."
+        return []  # its passes were seen, and they kept no keys and values
+    return [Compared(dynamic, off, seen.gain(dynamic, off))]
 
 
 def _padding(seen: Evidence) -> Iterator[str]:
     """A padded batch against the same prompts one by one."""
+    claimed = [one for one in _padding_gains(seen) if one.found.is_faster]
+    best = max(claimed, key=lambda one: one.found.ratio, default=None)
+    if best is None:
+        return
+    workload = _workload(best.of)
+    share = workload.padded_tokens / (workload.padded_tokens + workload.prompt_tokens)
+    yield (
+        f"On {best.of.variant}, one padded batch ({best.of.case}) is {_times(best.found.ratio)} as fast as the prompts "
+        f"one by one, though {share * 100:.0f} % of the batch is padding."
+    )
+
+
+def _padding_gains(seen: Evidence) -> list[Compared]:
+    """Each batch that is padded at the left over the same prompts one by one."""
     records = _of_one_variant(seen.run, "padding")
     singles = [record for record in records if _workload(record).batch_size == 1]
     padded = [record for record in records if _workload(record).batch_size > 1 and _is_left_padded(record)]
-    if not singles or not padded:
-        return
-    best, gain = _fastest(seen, padded, singles[0])
-    if best is None or gain is None:
-        return
-    share = _workload(best).padded_tokens / (_workload(best).padded_tokens + _workload(best).prompt_tokens)
-    if gain.is_faster:
-        yield (
-            f"On {best.variant}, one padded batch ({best.case}) is {_times(gain.ratio)} as fast as the prompts one by "
-            f"one, though {share * 100:.0f} % of the batch is padding."
-        )
+    return [Compared(record, singles[0], seen.gain(record, singles[0])) for record in padded if singles]
 
 
 def _prompt_length(seen: Evidence) -> Iterator[str]:
     """What the longest prompt costs against the shortest."""
+    for one in _length_gains(seen):
+        if one.found.is_faster:
+            short, long = (_workload(record).prompt_tokens for record in (one.of, one.over))
+            yield f"On {one.of.variant}, {long} prompt tokens take {_times(one.found.ratio)} as long as {short}."
+
+
+def _length_gains(seen: Evidence) -> list[Compared]:
+    """The shortest prompt over the longest."""
     records = sorted(_of_one_variant(seen.run, "prompt_length"), key=lambda record: _workload(record).prompt_tokens)
     if len(records) < 2:
-        return
-    short, long = records[0], records[-1]
-    cost = seen.gain(short, long)
-    if cost.is_faster:
-        yield (
-            f"On {short.variant}, {_workload(long).prompt_tokens} prompt tokens take {_times(cost.ratio)} as long as "
-            f"{_workload(short).prompt_tokens}."
-        )
+        return []
+    return [Compared(records[0], records[-1], seen.gain(records[0], records[-1]))]
 
 
-def _fastest(
-    seen: Evidence, records: Sequence[Record], than: Record
-) -> tuple[Record, Gain | Speedup] | tuple[None, None]:
-    """The record with the largest gain over another, of those whose gain can be claimed."""
-    gains = [(record, seen.gain(record, than)) for record in records]
-    claimed = [(record, gain) for record, gain in gains if gain.is_faster]
-    return max(claimed, key=lambda pair: pair[1].ratio, default=(None, None))
+def _is_unclear(gains: Sequence[Compared]) -> bool:
+    """Whether nothing can be claimed, because of too few rounds."""
+    return not any(one.found.is_faster for one in gains) and any(one.found.is_unclear for one in gains)
 
 
 def _of_one_variant(run: Run, scenario: str) -> list[Record]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.short_table import BATCHED, BATCHED_MEANS, LABEL, variants_table, what_ran
+from llm_bench_fixtures.report.short_table import BATCHED, BATCHED_MEANS, FLIPS, LABEL, variants_table, what_ran
 from llm_bench_fixtures.results.folder import PAGE_FILE
 from llm_bench_fixtures.text import printable, without_commands
 
@@ -17,7 +17,7 @@ NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=(%|[mµ]?s|[kMG]?B)(?!\w))")  # the space before a unit
 ESSENTIAL = ("variant", "latency", "tokens/s", "perplexity")  # shown however narrow the terminal
 # The others give way there: first those that aren't named here, then these, the least needed first.
-DISPENSABLE = ("top-1", "KLD", "TTFT", "TPOT", LABEL, "weights", BATCHED, "peak", "speed-up")
+DISPENSABLE = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", LABEL, "weights", BATCHED, "peak", "speed-up")
 
 
 def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Paint = plain) -> Iterator[str]:

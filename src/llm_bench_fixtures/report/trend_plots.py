@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.trend import Group, Line
-from llm_bench_fixtures.report.drawing import drawing
+from llm_bench_fixtures.report.drawings.style import COLOURS, drawable, drawing, plot_style
 from llm_bench_fixtures.report.history import COMMIT_DIGITS
-from llm_bench_fixtures.report.plots import COLOURS, plot_style
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.text import printable
 
@@ -29,7 +28,7 @@ MOST_CHARACTERS = 40  # of a variant's name
 
 def draw_trend(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric]) -> bytes:
     """A PNG. lines: the lines of the group to show, at least one."""
-    with drawing(plot_style()):
+    with drawing(plot_style(font_size=10)):
         figure = trend_figure(group, lines, metrics)
         picture = BytesIO()
         figure.savefig(picture, format="png")
@@ -50,7 +49,7 @@ def trend_figure(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metr
     axes = figure.subplots(rows, columns, squeeze=False).flat
     for axis, name in zip(axes, names, strict=False):
         _draw_panel(axis, [line for line in lines if line.metric == name], colours)
-        axis.set_title(f"{metrics[name].title if name in metrics else name}, against its first level")
+        axis.set_title(f"{drawable(metrics[name].title if name in metrics else name)}, against its first level")
         _label_runs(axis, group.runs)
     for axis in list(axes)[len(names) :]:
         axis.remove()
@@ -96,4 +95,4 @@ def _label(run: Heading) -> str:
 def _handle(variant: str, colour: str) -> Line2D:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=colour, linewidth=2.2, label=printable(variant[:MOST_CHARACTERS]))
+    return Line2D([], [], color=colour, linewidth=2.2, label=drawable(variant[:MOST_CHARACTERS]))

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.cells import describe_workload, latency_cell, metric_cell, speedup_or_ratio
 from llm_bench_fixtures.report.choices import choice_sections
-from llm_bench_fixtures.report.document import Section, Table
+from llm_bench_fixtures.report.document import SUMMARY, Section, Table
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.plots import SUMMARY
 from llm_bench_fixtures.report.quality import change_cell
 from llm_bench_fixtures.results.formatting import MISSING, format_metric
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in

@@ -60,6 +60,9 @@ class Gain:
     ratio: float
     is_faster: bool
     is_slower: bool
+    is_unclear: bool = False
+    """Whether the rounds are too few to tell: fewer than three, or so few that their scatter hides a difference of the
+    medians that exceeds the noise floor."""
 
 
 def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
@@ -67,10 +70,12 @@ def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
     the ratio of the medians exceeds the noise floor. With fewer than three rounds on a side, none is claimed."""
     ratio = over.median_s / of.median_s
     low, high = _log_interval(of.rounds_s, over.rounds_s)
+    is_beyond = abs(math.log(ratio)) > floor.log_ratio
     return Gain(
         ratio,
-        is_faster=low > 0 and math.log(ratio) > floor.log_ratio,
-        is_slower=high < 0 and math.log(ratio) < -floor.log_ratio,
+        is_faster=low > 0 and is_beyond,
+        is_slower=high < 0 and is_beyond,
+        is_unclear=math.isinf(low) or (is_beyond and low <= 0 <= high),
     )
 
 

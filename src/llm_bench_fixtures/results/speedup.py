@@ -74,6 +74,11 @@ class Speedup:
         return self.high < 1
 
     @property
+    def is_unclear(self) -> bool:
+        """Never: there are blocks enough for an interval, and that says how sure it is."""
+        return False
+
+    @property
     def relative_half_width(self) -> float:
         """Half the interval's width over its middle."""
         return (self.high - self.low) / (self.high + self.low)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.measure.observation import Observation, observe
 from llm_bench_fixtures.measure.turns import take_turn
 from llm_bench_fixtures.processes.calm import free_cores
+from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.results.speedup import CONFIDENCE, log_ratio
 from llm_bench_fixtures.results.spread import interval
 from llm_bench_fixtures.results.undisturbed import undisturbed_s
@@ -34,7 +35,8 @@ ENOUGH_S = 0.6
 SPOILED_SHARE = 0.2
 LOOK_EVERY_S = 0.005
 
-Step = Callable[[str], None]
+Step = Callable[[str, str, Left | None], None]
+"""Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,14 @@ def measure_side_by_side(
     entries: Mapping[str, Entry],
     reference: str,
     pace: Pace,
-    step: Step = lambda _: None,
+    step: Step = lambda *_: None,
     coin: random.Random | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[dict[str, Measured | Exception], Spent]:
     """By variant, what was measured, or what failed; a failure ends the turns of its variant only. And the time spent.
 
     entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
-    step: is called between turns with what is going on.
+    step: is called between turns.
     """
     run = _Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
     run.warm_up()
@@ -143,12 +145,14 @@ class _Blocks:
     waited_before_s: float = 0.0
     """Of it, before the first block."""
     began_s: float = 0.0
+    turns_left: int = 0
+    """Of the block that is run."""
 
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, and run the rest that aren't timed."""
         for name, entry in self.entries.items():
-            self.step(f"warming up {name}")
-            self._await_calm()
+            self.step("warming up", name, None)
+            self._await_calm(name)
             with self._failing(entry):
                 if entry.is_asked_for:
                     began_s = self.clock()
@@ -160,14 +164,36 @@ class _Blocks:
     def run(self) -> None:
         self.began_s, self.waited_before_s = self.clock(), self.waited_s
         while names := self._open():
-            self.step(f"block {self.blocks + 1}: {', '.join(names)}")
+            self.turns_left = len(names)
             for name in self.coin.sample(names, len(names)):
+                self.step(self._round, name, self._left(len(names)))
                 entry = self.entries[name]
-                self._await_calm()
+                self._await_calm(name)
                 with self._failing(entry):
                     entry.rounds[self.blocks] = done = self._turn(entry)
                     self.waited_s += done.latency_s if self._is_spoiled(done) else 0.0
+                self.turns_left -= 1
             self.blocks += 1
+
+    @property
+    def _round(self) -> str:
+        """Of how many, as long as they are the least."""
+        number = self.blocks + 1
+        return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
+
+    def _left(self, turns: int) -> Left | None:
+        """Until the last round, if no other work takes any of it; None before the first block is done.
+
+        turns: of a block. The least rounds are sure to come; those after them end once the intervals are narrow, or
+        the time is spent.
+        """
+        if not self.blocks:
+            return None
+        done = self.blocks + 1 - self.turns_left / turns
+        least_s = max((self.pace.rounds - done) * self.elapsed_s / done, 0.0)
+        if not self.pace.max_noise:
+            return Left(least_s)
+        return Left(max(least_s, self.pace.share_s - self.elapsed_s), is_most=True)
 
     @property
     def elapsed_s(self) -> float:
@@ -223,11 +249,11 @@ class _Blocks:
         found = interval([done.latency_s for done in measured.rounds])
         return found is not None and found.relative_half_width <= self.pace.max_noise
 
-    def _await_calm(self) -> None:
+    def _await_calm(self, name: str) -> None:
         """Wait while other work leaves too few cores free, as long as there is patience for it."""
         began_s, left_s = self.clock(), self.pace.patience_s - self.waited_s
         while (free := free_cores()) is not None and free < self.pace.threads and self.clock() - began_s < left_s:
-            self.step("waiting for other work to end")
+            self.step("waiting for other work to end", name, None)
             time.sleep(LOOK_EVERY_S)
         self.waited_s += self.clock() - began_s
 

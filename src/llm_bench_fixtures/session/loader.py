@@ -21,7 +21,7 @@ from llm_bench_fixtures.models.lineup import Lineup, apart, needed_bytes, plan_l
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.processes.launch import start_importing
-from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.workloads import Corpus, Workload
@@ -112,7 +112,8 @@ class VariantLoader:
             raise self._failed[variant.id]
         if variant.id not in self._loaded:
             self._enter(variant)
-            self._loaded[variant.id] = self._load(variant)
+            with self._setup.progress.part(Part.VARIANT):
+                self._loaded[variant.id] = self._load(variant)
         return self._loaded[variant.id]
 
     def beside(self, variant: Variant) -> ModelHandle | None:
@@ -234,7 +235,5 @@ class VariantLoader:
     def _quality(self, model: ModelHandle) -> Quality:
         if self._setup.source.random_weights:
             return Quality(missing="random weights")
-        corpus = self._setup.corpus
-        text = f"scoring {model.variant.id} on the {corpus.name}"
-        with self._setup.progress.activity(Phase.SCORING, text), quiet_libraries():
-            return gather(self._score(model, corpus))
+        with self._setup.progress.activity(Phase.SCORING, f"scoring {model.variant.id}"), quiet_libraries():
+            return gather(self._score(model, self._setup.corpus))

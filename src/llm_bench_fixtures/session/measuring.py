@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.support import check_supported
-from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.session.blocks import Entry, Measured, Pace, measure_side_by_side
 from llm_bench_fixtures.session.budget import TimeBudget
 
@@ -57,9 +57,9 @@ class SideBySide:
         entries = self._entries(case, model, workload, others)
         asked = sum(entry.is_asked_for for entry in entries.values())
         progress = self._setup.progress
-        text = f"{case}: {', '.join(entries)} in turns"
-        with progress.stepped(Phase.GENERATING, text) as step:
-            found, spent = measure_side_by_side(entries, self._reference, self._pace(asked), lambda _: step())
+        text = case.rpartition("::")[2].removeprefix("test_")
+        with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as step:
+            found, spent = measure_side_by_side(entries, self._reference, self._pace(asked), step)
         self.budget.spend(asked, spent.rounds_s)
         self.budget.wait(spent.waited_s)
         for variant, measured in found.items():

@@ -50,8 +50,20 @@ def test_without_a_reference_nothing_is_marked() -> None:
         assert (text.different, text.is_reference, text.ends_early) == ("", False, False)
 
 
+def test_texts_are_of_the_scenario_that_has_some() -> None:
+    """The one for reading first, else where most variants wrote."""
+    records = [
+        make_record("fp32", scenario="own", case="alone", outputs=("a",)),
+        make_record("fp32", scenario="other", case="both", outputs=("a",)),
+        make_record("bf16", scenario="other", case="both", outputs=("b",)),
+    ]
+    assert [prompt.prompt for prompt in prompt_texts(make_run(records))] == ["both"]
+    read = make_record("fp32", scenario="quantization", case="read", outputs=("a",))
+    assert [prompt.prompt for prompt in prompt_texts(make_run([*records, read]))] == ["read"]
+
+
 def test_a_run_without_texts_has_none() -> None:
-    assert prompt_texts(make_run([make_record()])) == ()
+    assert prompt_texts(make_run([make_record(outputs=())])) == ()
     assert len(prompt_texts(chart_run())) == 1
 
 

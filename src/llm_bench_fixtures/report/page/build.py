@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from llm_bench_fixtures.report.document import Document, Section
+from llm_bench_fixtures.report.document import MACHINE, SUMMARY, Document, Plot, Section
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.limits import limit_scales
 from llm_bench_fixtures.report.page.absences import absences
@@ -20,7 +20,6 @@ from llm_bench_fixtures.report.page.tables import SHORT, WHAT_RAN, page_table, s
 from llm_bench_fixtures.report.page.texts import prompt_texts
 from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.page.values import Chart, Chip, Page, PageSection, Term
-from llm_bench_fixtures.report.plots import SUMMARY, Plot
 from llm_bench_fixtures.report.sections import SKIPPED, TEXTS
 from llm_bench_fixtures.results.record import Run
 
@@ -51,6 +50,7 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         sweeps=sweeps,
         sweep_plots=tuple(plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)),
         machine=machine,
+        machine_plots=_plots_of(MACHINE, plots),
         machine_note="" if findings.decode in findings.takeaways else findings.decode,
         texts=prompt_texts(run),
         absences=tuple(absences(findings)),

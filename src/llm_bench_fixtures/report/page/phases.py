@@ -21,7 +21,7 @@ BAR = 30  # pixels a variant
 
 def phases_chart(findings: Findings) -> Chart | None:
     """A bar a variant; None where no variant's tokens were timed."""
-    phases = {variant: found for variant, record in findings.common.items() if (found := _phases(record))}
+    phases = phases_of(findings)
     if not phases:
         return None
     some = next(iter(findings.common.values()))
@@ -32,6 +32,12 @@ def phases_chart(findings: Findings) -> Chart | None:
         description=f"Milliseconds of prefill and of decode, a bar for each of {', '.join(phases)}",
         figure=_figure(phases, looks_of(findings.run)),
     )
+
+
+def phases_of(findings: Findings) -> dict[str, tuple[float, float]]:
+    """By variant whose tokens were timed: seconds of prefill and of decode on the common workload."""
+    found = {variant: _phases(record) for variant, record in findings.common.items()}
+    return {variant: seconds for variant, seconds in found.items() if seconds}
 
 
 def _phases(record: Record) -> tuple[float, float] | None:

@@ -40,9 +40,8 @@ class Point:
 
 def roofline_chart(findings: Findings) -> Chart | None:
     """None where the machine's limits, or the work, are not known."""
-    points = list(_points(findings))
-    provenance = findings.run.provenance
-    if not points or not provenance.read_bytes_per_s or not provenance.matmul_flops_per_s:
+    points, provenance = roofline_points(findings), findings.run.provenance
+    if not points:
         return None
     variants = dict.fromkeys(point.variant for point in points)
     return Chart(
@@ -60,6 +59,13 @@ def roofline_chart(findings: Findings) -> Chart | None:
     )
 
 
+def roofline_points(findings: Findings) -> list[Point]:
+    """Of each variant's phases; none where the machine's limits are not known."""
+    provenance = findings.run.provenance
+    is_known = provenance.read_bytes_per_s and provenance.matmul_flops_per_s
+    return list(_points(findings)) if is_known else []
+
+
 def _points(findings: Findings) -> Iterator[Point]:
     for variant, record in findings.common.items():
         for phase, work in (("prefill", prefill_work(record)), ("decode", decode_work(record))):
@@ -73,23 +79,39 @@ def _own_roof(variant: VariantResult | None, work: PhaseWork) -> float | None:
     return min(variant.matmul_flops_per_s, variant.read_bytes_per_s * work.intensity)
 
 
-def _figure(points: Sequence[Point], provenance: Provenance, looks: Mapping[str, Look]) -> Json:
-    ceilings = provenance.matmul_flops_per_s
-    bandwidth = provenance.read_bytes_per_s or 1.0
+@dataclass(frozen=True)
+class Reach:
+    """The ends of both axes: operations per byte, and operations per second."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+
+def reach_of(points: Sequence[Point], provenance: Provenance) -> Reach:
+    """With room around the points and below the ceilings."""
+    highest = max(provenance.matmul_flops_per_s.values())
     intensities = [point.work.intensity for point in points]
-    ridge = max(ceilings.values()) / bandwidth
-    left, right = min(intensities) / ROOM, max(*intensities, ridge) * ROOM
-    lowest = min(point.work.flops_per_s for point in points) / ROOM
+    ridge = highest / (provenance.read_bytes_per_s or 1.0)
+    lowest = min(point.work.flops_per_s for point in points)
+    return Reach(min(intensities) / ROOM, max(*intensities, ridge) * ROOM, lowest / ROOM, highest * ROOM)
+
+
+def _figure(points: Sequence[Point], provenance: Provenance, looks: Mapping[str, Look]) -> Json:
+    ceilings, reach = provenance.matmul_flops_per_s, reach_of(points, provenance)
+    bandwidth = provenance.read_bytes_per_s or 1.0
+    left, right = reach.left, reach.right
     x: Json = {"type": "log", "title": title("operations per byte read"), "range": _logs(left, right), "dtick": 1}
     y: Json = {
         "type": "log",
         "title": title("GFLOP/s"),
-        "range": _logs(lowest / 1e9, max(ceilings.values()) * ROOM / 1e9),
+        "range": _logs(reach.bottom / 1e9, reach.top / 1e9),
         "dtick": 1,
     }
     roofs = [_roof(bandwidth, ceiling, left, right) for ceiling in ceilings.values()]
     names = [_roof_name(dtype, ceiling, right) for dtype, ceiling in ceilings.items()]
-    names.append(_slope_name(bandwidth, left, lowest, min(ceilings.values()) / bandwidth))
+    names.append(_slope_name(bandwidth, left, reach.bottom, min(ceilings.values()) / bandwidth))
     traces = [_trace(point, looks[point.variant]) for point in points]
     return {"data": [*roofs, *traces], "layout": layout(x, y, height=420, annotations=names)}
 

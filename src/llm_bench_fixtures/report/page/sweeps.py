@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.report.bounds import SPEEDUP, bounds
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.figures import (
     LABEL_ROOM,
@@ -19,16 +20,13 @@ from llm_bench_fixtures.report.page.figures import (
 )
 from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.report.page.values import Chart, Json
-from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import with_unit
 from llm_bench_fixtures.results.metrics import METRICS, Metric
 from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_speedup
-from llm_bench_fixtures.results.spread import quartiles
 from llm_bench_fixtures.text import readable
 
 _METRIC = {metric.name: metric for metric in METRICS}
-SPEEDUP = "speedup"
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,16 @@ class Point:
     record: Record
 
 
+@dataclass(frozen=True)
+class Lines:
+    """A metric over a sweep."""
+
+    sweep: Sweep
+    panel: Panel
+    points: Mapping[str, Sequence[Point]]
+    """By variant, in the order of the cases; each at two cases or more."""
+
+
 SWEEPS = (
     Sweep("prompt_length", "prompt tokens", lambda facts: facts.prompt_tokens, "ttft_s", "output_tokens_per_s"),
     Sweep("batch", "batch size", lambda facts: facts.batch_size, "output_tokens_per_s", "per_sample_latency_s"),
@@ -73,12 +81,19 @@ SWEEPS = (
 
 def sweep_charts(findings: Findings) -> Iterator[Chart]:
     """Two for each sweep that has at least two cases of a variant."""
-    in_blocks = any(record_speedup(record) for record in findings.run.measured())
+    return (_chart(findings.run, lines) for lines in sweep_lines(findings))
+
+
+def sweep_lines(findings: Findings) -> Iterator[Lines]:
+    """What the charts draw, and the pictures too."""
+    run = findings.run
+    in_blocks = any(record_speedup(record) for record in run.measured())
     for sweep in SWEEPS:
         for name in (sweep.metric, SPEEDUP if in_blocks else sweep.instead):
-            chart = _chart(findings.run, sweep, _panel(findings.run, name))
-            if chart is not None:
-                yield chart
+            panel = _panel(run, name)
+            points = dict(_lines(run, sweep, panel))
+            if points:
+                yield Lines(sweep, panel, points)
 
 
 def _panel(run: Run, name: str) -> Panel:
@@ -90,21 +105,29 @@ def _panel(run: Run, name: str) -> Panel:
     return Panel(metric, 1.0, f"{metric.title}, {metric.unit}")
 
 
-def _chart(run: Run, sweep: Sweep, panel: Panel) -> Chart | None:
-    lines = dict(_lines(run, sweep, panel))
-    if not lines:
-        return None
-    cases = sorted({point.x for points in lines.values() for point in points})
-    bars = "95 % interval" if panel.metric.name == SPEEDUP else "quartiles of the rounds"
-    over = sweep.scenario.replace("_", " ")
+def _chart(run: Run, lines: Lines) -> Chart:
+    sweep, panel = lines.sweep, lines.panel
     return Chart(
         name=f"{sweep.scenario}-{panel.metric.name}",
-        title=f"{panel.metric.title} by {over}",
-        note=f"Bars: {bars}; {panel.metric.direction}.",
-        description=f"{panel.axis} against {sweep.unit}, a line for each of {', '.join(lines)}",
-        figure=_figure(lines, looks_of(run), sweep, panel, cases),
+        title=title_of_panel(lines),
+        note=f"Bars: {what_bars_are(panel)}; {panel.metric.direction}.",
+        description=f"{panel.axis} against {sweep.unit}, a line for each of {', '.join(lines.points)}",
+        figure=_figure(lines, looks_of(run)),
         scenario=sweep.scenario,
     )
+
+
+def title_of_panel(lines: Lines) -> str:
+    return f"{lines.panel.metric.title} by {lines.sweep.scenario.replace('_', ' ')}"
+
+
+def what_bars_are(panel: Panel) -> str:
+    return "95 % interval" if panel.metric.name == SPEEDUP else "quartiles of the rounds"
+
+
+def cases_of(lines: Lines) -> list[int]:
+    """All of the variants' cases, ascending."""
+    return sorted({point.x for points in lines.points.values() for point in points})
 
 
 def _lines(run: Run, sweep: Sweep, panel: Panel) -> Iterator[tuple[str, list[Point]]]:
@@ -126,25 +149,16 @@ def _point(run: Run, record: Record, sweep: Sweep, panel: Panel) -> Point | None
     return Point(sweep.case(record.workload), value, low, high, record)
 
 
-def bounds(record: Record, metric: str, value: float) -> tuple[float, float]:
-    """Where the value may lie: the ends of a speed-up's 95 % interval, or the quartiles of the rounds."""
-    if metric == SPEEDUP:
-        found = record_speedup(record)
-        return (found.low, found.high) if found else (value, value)
-    ttfts_s = prefill_decode.per_round(record, prefill_decode.ttft_s) if metric == "ttft_s" else ()
-    low, median, high = quartiles(ttfts_s or record.rounds_s)
-    if metric == "output_tokens_per_s":
-        return value * median / high, value * median / low
-    return value * low / median, value * high / median
-
-
-def _figure(
-    lines: dict[str, list[Point]], looks: dict[str, Look], sweep: Sweep, panel: Panel, cases: Sequence[int]
-) -> Json:
-    points = [point for line in lines.values() for point in line]
+def heights(lines: Lines) -> tuple[float, float]:
+    """The ends of the axis: from zero, but for a speed-up."""
+    points = [point for line in lines.points.values() for point in line]
     low, high = padded([value for point in points for value in (point.low, point.high)])
-    if panel.metric.name != SPEEDUP:
-        low = 0.0
+    return (low if lines.panel.metric.name == SPEEDUP else 0.0), high
+
+
+def _figure(lines: Lines, looks: Mapping[str, Look]) -> Json:
+    sweep, panel, cases = lines.sweep, lines.panel, cases_of(lines)
+    low, high = heights(lines)
     x: Json = {
         "type": "log",
         "title": title(sweep.unit),
@@ -154,10 +168,10 @@ def _figure(
         "showgrid": False,
     }
     y: Json = {"title": title(panel.axis), "range": [low, high]}
-    ends = {variant: line[-1].value for variant, line in lines.items()}
+    ends = {variant: line[-1].value for variant, line in lines.points.items()}
     shapes = [_as_fast()] if panel.metric.name == SPEEDUP else []
     labels = end_labels(ends, looks, low, high)
-    traces = [_trace(variant, line, looks[variant], panel, sweep) for variant, line in lines.items()]
+    traces = [_trace(variant, line, looks[variant], panel, sweep) for variant, line in lines.points.items()]
     return {"data": traces, "layout": layout(x, y, right=LABEL_ROOM, annotations=labels, shapes=shapes)}
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Cell, Head, PageTable, Row, Term
-from llm_bench_fixtures.report.short_table import BATCHED, LABEL, variants_table
+from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, variants_table
 
 _NUMBER = re.compile(r"<?([+-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)(?: ?(µs|ms|s|[kMG]?B|[MGT]?FLOP)\b)?")
 _SIZES = {
@@ -20,7 +20,7 @@ STYLES = {"variant": "name", "case": "name", "what ran": "prose", "remarks": "pr
 VARIANT, WHAT_RAN = "variant", LABEL
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
 # Of the summary, what an answer needs; the whole table is folded below.
-SHORT = ("TTFT", "TPOT", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1")
+SHORT = ("TTFT", "TPOT", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
 
 
 def sort_key(cell: str) -> float | None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from llm_bench_fixtures.measure.divergence import first_divergence
 from llm_bench_fixtures.report.page.values import Continuation, PromptTexts
+from llm_bench_fixtures.report.scenarios import scenario_of_texts
 from llm_bench_fixtures.results.record import Record, Run
-
-TEXTS_FROM = "quantization"  # the scenario whose prompts are for reading
 
 
 def prompt_texts(run: Run) -> tuple[PromptTexts, ...]:
     """For each prompt of the scenario, the first text of each variant; those that wrote the same stand together."""
-    records = [record for record in run.records if record.scenario == TEXTS_FROM and record.outputs]
+    shown = scenario_of_texts(run)
+    records = [record for record in run.records if record.scenario == shown and record.outputs]
     cases = dict.fromkeys(record.case for record in records)
     return tuple(
         PromptTexts(case, _continuations([record for record in records if record.case == case], run.reference))

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
+from llm_bench_fixtures.report.bounds import bounds
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.figures import error_bars, escaped, hover, layout, padded, short, title
 from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.report.page.pareto import Range, Standing, front
-from llm_bench_fixtures.report.page.sweeps import bounds
 from llm_bench_fixtures.report.page.values import Chart, Json
 from llm_bench_fixtures.report.picks import Peaks, memory_metric, peaks_of
 from llm_bench_fixtures.report.quality import NEAR, interval_of, is_near_lossless

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from llm_bench_fixtures.report.answers import Answer
+from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.limits import LimitScale
-from llm_bench_fixtures.report.plots import Plot
 
 Json: TypeAlias = "dict[str, object]"
 
@@ -196,6 +196,7 @@ class Page:
     sweep_plots: tuple[Plot, ...]
     machine: tuple[Chart, ...]
     """The roofline, and prefill and decode."""
+    machine_plots: tuple[Plot, ...]
     machine_note: str
     texts: tuple[PromptTexts, ...]
     absences: tuple[Absence, ...]

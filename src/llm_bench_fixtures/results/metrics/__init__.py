@@ -1,8 +1,8 @@
 """The metric registry: every quantity that is reported is a row of it.
 
 A row says everything about its metric: unit, direction, kind, formula, source, in which of the report's tables it
-stands and how finely it is compared. Tables, plots, gates, takeaways and docs read it. The arithmetic over a record's
-times, and how a value is written, stand outside.
+stands and how finely it is compared. Tables, plots, gates, the report's sentences and docs read it. The arithmetic
+over a record's times, and how a value is written, stand outside.
 """
 
 from __future__ import annotations

@@ -1,0 +1,22 @@
+"""Where a record's value may lie, for error bars."""
+
+from __future__ import annotations
+
+from llm_bench_fixtures.results import prefill_decode
+from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.results.spread import quartiles
+
+SPEEDUP = "speedup"
+
+
+def bounds(record: Record, metric: str, value: float) -> tuple[float, float]:
+    """The ends of a speed-up's 95 % interval, or the quartiles of the rounds."""
+    if metric == SPEEDUP:
+        found = record_speedup(record)
+        return (found.low, found.high) if found else (value, value)
+    ttfts_s = prefill_decode.per_round(record, prefill_decode.ttft_s) if metric == "ttft_s" else ()
+    low, median, high = quartiles(ttfts_s or record.rounds_s)
+    if metric == "output_tokens_per_s":
+        return value * median / high, value * median / low
+    return value * low / median, value * high / median

@@ -1,0 +1,108 @@
+"""A bar for each variant: latency, speed-up, weights and perplexity of a scenario."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.report.bounds import SPEEDUP, bounds
+from llm_bench_fixtures.report.cells import describe_workload
+from llm_bench_fixtures.report.drawings.style import FONT_SIZE, caption, drawable, name_of, new_figure
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.page.looks import Look, looks_of
+from llm_bench_fixtures.results.formatting import five_digits, three_digits
+from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.record import Record, Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_METRIC = {metric.name: metric for metric in METRICS}
+LATENCY = "latency_s"
+
+
+@dataclass(frozen=True)
+class Panel:
+    metric: str
+    title: str
+    factor: float
+    """From the base unit to the one of the panel."""
+
+
+def draw_precision(findings: Findings) -> Figure | None:
+    return _draw(findings, "precision")
+
+
+def draw_quantization(findings: Findings) -> Figure | None:
+    return _draw(findings, "quantization")
+
+
+def value_of(run: Run, record: Record, name: str) -> float:
+    """The metric, or NaN where the record has none."""
+    variant = run.variant(record.variant)
+    value = _METRIC[name].of(record, variant) if variant else None
+    return math.nan if value is None else value
+
+
+def _draw(findings: Findings, scenario: str) -> Figure | None:
+    """From each variant's first record of the scenario; None where there is none."""
+    run = findings.run
+    records = {record.variant: record for record in reversed(run.measured(scenario))}
+    order = [variant.id for variant in run.variants if variant.id in records]
+    if not order:
+        return None
+    shown = [records[variant] for variant in order]
+    panels = _panels(run, shown)
+    figure, axes = new_figure(len(panels), 2.0 + 0.42 * len(order))
+    on = f"{run.provenance.model}, {run.provenance.hardware}; {describe_workload(shown[0])}"
+    caption(figure, f"{on}. Bars: quartiles of the rounds, of a speed-up its 95 % interval.")
+    looks = looks_of(run)
+    for axis, panel in zip(axes, panels, strict=True):
+        _draw_bars(axis, run, shown, panel, looks)
+        axis.set_yticklabels([name_of(variant) for variant in order] if axis is axes[0] else [])
+    return figure
+
+
+def _panels(run: Run, records: Sequence[Record]) -> list[Panel]:
+    """Latency and weights; the others where some record has them."""
+    known = {name for name in (SPEEDUP, "perplexity") if any(value_of(run, record, name) > 0 for record in records)}
+    panels = (
+        Panel(LATENCY, "Latency, ms", 1e3),
+        Panel(SPEEDUP, f"Speed-up over {drawable(run.reference)}", 1.0),
+        Panel("weight_bytes", "Weights, MB", 1e-6),
+        Panel("perplexity", "Perplexity", 1.0),
+    )
+    return [panel for panel in panels if panel.metric in {LATENCY, "weight_bytes", *known}]
+
+
+def _draw_bars(axis: Axes, run: Run, records: Sequence[Record], panel: Panel, looks: Mapping[str, Look]) -> None:
+    values = [value_of(run, record, panel.metric) for record in records]
+    errors = [_error(record, panel, value) for record, value in zip(records, values, strict=True)]
+    bars = axis.barh(
+        range(len(records)),
+        [value * panel.factor for value in values],
+        color=[looks[record.variant].colour for record in records],
+        alpha=0.85,
+        xerr=list(zip(*errors, strict=True)) if any(map(any, errors)) else None,
+        error_kw={"ecolor": "#222", "capsize": 3, "linewidth": 1.2},
+    )
+    written = five_digits if panel.metric == "perplexity" else three_digits
+    labels = ["" if math.isnan(value) else written(value * panel.factor) for value in values]
+    axis.bar_label(bars, labels, padding=6, fontsize=FONT_SIZE * 0.85, color="#222")
+    axis.set_title(panel.title)
+    axis.set_yticks(range(len(records)))
+    axis.margins(x=0.36)
+    axis.locator_params(axis="x", nbins=4)
+    axis.invert_yaxis()
+    axis.grid(visible=False, axis="y")
+
+
+def _error(record: Record, panel: Panel, value: float) -> tuple[float, float]:
+    """Distances down and up, in the panel's unit."""
+    if panel.metric not in (LATENCY, SPEEDUP) or math.isnan(value):
+        return 0.0, 0.0
+    low, high = bounds(record, panel.metric, value)
+    return (value - low) * panel.factor, (high - value) * panel.factor
