@@ -232,7 +232,7 @@ def test_the_report_before_is_kept_until_the_new_one_is_whole(tmp_path: Path, mo
 
 def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
     """Bug: with $MPLBACKEND=nonsense the import of matplotlib raised, and the report was lost."""
-    program = "from llm_bench_fixtures.report.drawing import drawing\nwith drawing({}):\n    pass\n"
+    program = "from llm_bench_fixtures.report.drawings.style import drawing\nwith drawing({}):\n    pass\n"
     environment = {**os.environ, "MPLBACKEND": "nonsense"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
 

@@ -19,7 +19,7 @@ from typing import TextIO
 from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.paired.display import Display
-from llm_bench_fixtures.progress import ProgressDisplay
+from llm_bench_fixtures.progress import ProgressDisplay, Status
 from llm_bench_fixtures.report.comparison import GateReport, gate_lines, gate_markdown
 from llm_bench_fixtures.text import harmless, plainly
 from llm_bench_fixtures.writing import append_text
@@ -114,10 +114,10 @@ class ConsoleProgress(ProgressDisplay):
     def __init__(self) -> None:
         self._display = Display(sys.stderr)
 
-    def running(self, text: str, elapsed_s: float) -> None:
-        self._display.now(lambda: f"{text} ... {elapsed_s:.0f} s")
+    def running(self, status: Status) -> None:
+        self._display.now(lambda: f"{status.text} ... {status.elapsed_s:.0f} s")
 
-    def finished(self, text: str, elapsed_s: float) -> None:  # noqa: ARG002  # it says nothing of what is over
+    def finished(self, text: str) -> None:  # noqa: ARG002  # it says nothing of what is over
         self._display.clear()
 
 

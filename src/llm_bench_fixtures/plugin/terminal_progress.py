@@ -19,7 +19,7 @@ from llm_bench_fixtures.plugin.internals import (
     uncaptured,
 )
 from llm_bench_fixtures.progress import ProgressDisplay, Status
-from llm_bench_fixtures.text import in_encoding
+from llm_bench_fixtures.text import in_encoding, printable, without_commands
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -63,7 +63,7 @@ class TerminalProgress(ProgressDisplay):
             self._logged.add(status.text)
             with uncaptured(self._config):
                 self._reporter.ensure_newline()
-                self._reporter.write_line(line_of(status))
+                tell(self._reporter, [without_commands(line_of(status))])
 
     def finished(self, text: str) -> None:
         self._logged.discard(text)
@@ -81,10 +81,9 @@ class TerminalProgress(ProgressDisplay):
 
     def _write(self, text: str) -> None:
         """Past pytest's writer, for which the cursor stays where it was."""
-        with uncaptured(self._config):
+        with suppress(OSError, ValueError), uncaptured(self._config):
             file = terminal_file(self._reporter)
-            encoding = getattr(file, "encoding", None) or "utf-8"
-            file.write(text.encode(encoding, "replace").decode(encoding))
+            file.write(in_encoding(text, terminal_encoding(self._reporter)))
             file.flush()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.report.bounds import SPEEDUP, bounds
 from llm_bench_fixtures.report.comparable import Aspect
 from llm_bench_fixtures.report.page.figures import error_bars, escaped, hover, layout, short, title
 from llm_bench_fixtures.report.page.looks import MARKERS
-from llm_bench_fixtures.report.page.sweeps import SPEEDUP, bounds
 from llm_bench_fixtures.report.page.values import Chart, Json
 from llm_bench_fixtures.report.runs import RunBeside
 from llm_bench_fixtures.results.formatting import with_unit
