@@ -117,7 +117,10 @@ def test_whether_benchmarks_are_switched_off(pytester: pytest.Pytester, flag: st
 )
 def test_the_run_that_is_compared_with(pytester: pytest.Pytester, args: tuple[str, ...], name: str) -> None:
     """Seen in pytest-benchmark 5.3.1: the option's value is True where it names none."""
-    body = f"def test(request):\n    assert internals.compared_run(request.config) == {name!r}"
+    body = (
+        f"def test(request):\n    assert internals.compared_run(request.config) == {name!r}\n"
+        f"    assert internals.is_compared(request.config) is {bool(args)}"
+    )
     run_inside(pytester, body, *args).assert_outcomes(passed=1)
 
 
