@@ -44,7 +44,7 @@ class Left:
 
     seconds: float
     is_most: bool = False
-    """Whether it may end sooner; else they are an estimate."""
+    """Whether they are the most that its rounds may take, to which waiting for other work adds; else an estimate."""
 
 
 @dataclass(frozen=True)

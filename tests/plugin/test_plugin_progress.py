@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.plugin.terminal_progress import duration, line_of
+from llm_bench_fixtures.plugin.terminal_progress import about, duration, line_of
 from llm_bench_fixtures.progress import Left, Status
 
 if TYPE_CHECKING:
@@ -48,21 +48,21 @@ LONG_ACTIVITY = """
 
 
 def test_a_line_says_which_of_how_many_how_far_and_how_long() -> None:
-    assert line_of(ROUND) == "  case 5/28, batch[8], round 3/5, bf16: 6 s, up to 9 s left; run: ~3 min 12 s left"
+    assert line_of(ROUND) == "  case 5/28, batch[8], round 3/5, bf16: 6 s, up to 9 s of rounds left; run: ~3 min"
     scoring = Status("scoring bf16", 6.0, "variant 3/11", "40 %", left=Left(9.0))
     assert line_of(scoring) == "  variant 3/11, scoring bf16, 40 %: 6 s, ~9 s left"
 
 
 def test_what_nobody_knows_is_not_guessed() -> None:
     assert line_of(Status("importing torch", 3.0)) == "  importing torch: 3 s, remaining unknown"
-    assert line_of(Status("loading bf16", 3.0, run_left_s=60.0)) == "  loading bf16: 3 s; run: ~60 s left"
+    assert line_of(Status("loading bf16", 3.0, run_left_s=60.0)) == "  loading bf16: 3 s; run: ~60 s"
 
 
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (80, "  case 5/28, batch[8], round 3/5: 6 s, up to 9 s left; run: ~3 min 12 s left"),
-        (70, "  batch[8], round 3/5: 6 s, up to 9 s left"),
+        (80, "  case 5/28, batch[8], round 3/5: 6 s, up to 9 s of rounds left; run: ~3 min"),
+        (65, "  batch[8], round 3/5: 6 s, up to 9 s of rounds left"),
         (20, "  batch[8], round 3/"),
     ],
 )
@@ -85,6 +85,13 @@ def test_a_hostile_name_moves_no_cursor() -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (99.4, "99 s"), (100.0, "2 min"), (5900.0, "98 min"), (6000.0, "1 h 40 min")]
+)
+def test_what_is_to_come_is_not_told_to_the_second(seconds: float, text: str) -> None:
+    assert about(seconds) == text
 
 
 @pytest.mark.parametrize("capture", ["fd", "sys", "no"])

@@ -113,18 +113,22 @@ def _shortened(text: str) -> str:
 def _times(status: Status) -> tuple[str, str]:
     """Of the activity, and of the whole run. What isn't known is not guessed."""
     elapsed, left = duration(status.elapsed_s), status.left
-    run = "" if status.run_left_s is None else f"; run: ~{duration(status.run_left_s)} left"
+    run = "" if status.run_left_s is None else f"; run: ~{about(status.run_left_s)}"
     if left is not None:
-        return f"{elapsed}, {'up to ' if left.is_most else '~'}{duration(left.seconds)} left", run
+        rest = f"up to {about(left.seconds)} of rounds" if left.is_most else f"~{about(left.seconds)}"
+        return f"{elapsed}, {rest} left", run
     return (elapsed, run) if run else (f"{elapsed}, remaining unknown", "")
 
 
 def duration(seconds: float) -> str:
     """In whole seconds, from 100 of them on with minutes, from 100 minutes on with hours."""
-    whole = round(seconds)
-    if whole < 100:
-        return f"{whole} s"
-    minutes, left_s = divmod(whole, 60)
-    if minutes < 100:
-        return f"{minutes} min {left_s} s"
-    return f"{minutes // 60} h {minutes % 60} min"
+    minutes, left_s = divmod(round(seconds), 60)
+    return f"{minutes} min {left_s} s" if 100 <= seconds < 6000 else about(seconds)
+
+
+def about(seconds: float) -> str:
+    """The same without seconds from 100 of them on, as nobody knows them of what is to come."""
+    if round(seconds) < 100:
+        return f"{round(seconds)} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

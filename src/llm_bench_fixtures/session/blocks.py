@@ -147,12 +147,14 @@ class _Blocks:
     began_s: float = 0.0
     turns_left: int = 0
     """Of the block that is run."""
+    doing: str = ""
 
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, and run the rest that aren't timed."""
         for name, entry in self.entries.items():
-            self.step("warming up", name, None)
-            self._await_calm(name)
+            self.doing = "warming up"
+            self.step(self.doing, name, None)
+            self._await_calm()
             with self._failing(entry):
                 if entry.is_asked_for:
                     began_s = self.clock()
@@ -164,11 +166,11 @@ class _Blocks:
     def run(self) -> None:
         self.began_s, self.waited_before_s = self.clock(), self.waited_s
         while names := self._open():
-            self.turns_left = len(names)
+            self.turns_left, self.doing = len(names), self._round
             for name in self.coin.sample(names, len(names)):
-                self.step(self._round, name, self._left(len(names)))
+                self.step(self.doing, name, self._left(len(names)))
                 entry = self.entries[name]
-                self._await_calm(name)
+                self._await_calm()
                 with self._failing(entry):
                     entry.rounds[self.blocks] = done = self._turn(entry)
                     self.waited_s += done.latency_s if self._is_spoiled(done) else 0.0
@@ -249,11 +251,11 @@ class _Blocks:
         found = interval([done.latency_s for done in measured.rounds])
         return found is not None and found.relative_half_width <= self.pace.max_noise
 
-    def _await_calm(self, name: str) -> None:
+    def _await_calm(self) -> None:
         """Wait while other work leaves too few cores free, as long as there is patience for it."""
         began_s, left_s = self.clock(), self.pace.patience_s - self.waited_s
         while (free := free_cores()) is not None and free < self.pace.threads and self.clock() - began_s < left_s:
-            self.step("waiting for other work to end", name, None)
+            self.step(self.doing, "waiting for other work", None)
             time.sleep(LOOK_EVERY_S)
         self.waited_s += self.clock() - began_s
 
