@@ -24,6 +24,7 @@ class Observation:
 def observe(model: Model, workload: Workload) -> Observation:
     """Run the workload once more, and watch its forward passes and its memory."""
     drop_probe(model)  # what it holds would be counted as the workload's
+    model.forget_caches()  # and so would what an engine keeps of other, larger runs
     with giving_freed_memory_back(), PeakMemory(model.device) as memory:
         observed = observe_round(model, workload)
     return Observation(observed, memory.peak)
