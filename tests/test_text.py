@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.text import csv_text, printable, printable_lines, readable
+from llm_bench_fixtures.text import csv_text, encodable, printable, printable_lines, readable
 
 
 @pytest.mark.parametrize("text", ["", "plain", "µs ± 1 × – é 漢", "</script>"])
@@ -43,6 +43,10 @@ def test_what_a_terminal_obeys_is_replaced(text: str) -> None:
 def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
     """A tab or a carriage return before one is replaced, so that the cell begins with the replacement."""
     assert csv_text(text) == cell
+
+
+def test_what_stands_for_a_byte_that_is_no_text_is_replaced() -> None:
+    assert encodable("caf\udce9 → Straße 𝄞") == "caf? → Straße 𝄞"
 
 
 def test_lines_stay_lines() -> None:

@@ -28,6 +28,12 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def encodable(text: str) -> str:
+    """The text with a question mark for each surrogate: for each byte of a file's name that is no text. No JSON reader
+    takes one, and no channel does."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def csv_text(text: str) -> str:
     """The text of a cell of CSV: without control characters, and with an apostrophe before what would be a formula."""
     shown = printable(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -234,6 +235,35 @@ def test_what_is_no_file_is_no_run(storage: Storage) -> None:
     storage.bad.with_name("0004_loop.json").symlink_to("0004_loop.json")
     status, text = storage.run("history")
     assert (status, [Path(run["file"]).name for run in json.loads(text)["runs"]]) == (0, ["0001_good.json"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is text")
+def test_a_folder_whose_name_is_no_text_is_one_like_others(storage: Storage) -> None:
+    odd = storage.folder.with_name(os.fsdecode(b"caf\xe9"))
+    storage.folder.rename(odd)
+    found = Storage(odd, odd / "laptop" / BAD, storage.capture)
+    found.bad.write_bytes(json.dumps(stored()).encode())
+    for command in found.commands():
+        status, text = found.run(command)
+        assert status in VERDICTS - {ExitStatus.USAGE}, command
+        text.encode()
+
+
+@pytest.mark.parametrize(
+    "command", ["gate", "compare 1 2", "bless 1 --reason so", "history", "export", "trend", "pair main"]
+)
+def test_a_working_folder_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Bug: a traceback."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(command.split()) == ExitStatus.USAGE
+    name = command.split()[0]
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"llm-bench {name}: the working folder is gone: change to one that is there"
+    )
 
 
 HOSTILE: tuple[Json, ...] = (

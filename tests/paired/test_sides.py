@@ -98,6 +98,18 @@ def test_a_commit_without_that_folder_is_an_error(git: Git, repository: Path, sc
         pass
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is text")
+def test_a_folder_whose_name_is_no_text_can_be_measured(git: Git, repository: Path, scratch: Path) -> None:
+    """Bug: UnicodeDecodeError, from what git printed."""
+    odd = repository / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    (odd / "which").write_text("third", encoding="utf-8")
+    git("add", ".")
+    git("commit", "-q", "-m", "third")
+    with open_side("main", odd, scratch) as side:
+        assert (side.folder / "which").read_text() == "third"
+
+
 def test_a_folder_is_what_is_in_it(git: Git, repository: Path, scratch: Path) -> None:
     with open_side(".", repository, scratch) as side:
         assert side.folder == repository.resolve()

@@ -23,7 +23,7 @@ from llm_bench_fixtures.paired.protocol import (
     Times,
     open_channel,
 )
-from llm_bench_fixtures.plugin.pair_worker import times_of
+from llm_bench_fixtures.plugin.pair_worker import Turns, times_of
 from llm_bench_fixtures.results.record import Status
 
 if TYPE_CHECKING:
@@ -45,6 +45,17 @@ def test_the_metrics_of_a_round_by_hand() -> None:
 def test_a_single_token_has_no_decode() -> None:
     found = times_of(Round(1.0, (BatchTimes((1.0,), 1.0),), ()), (1,))
     assert (found.tpot_s, found.decode_tokens_per_s, found.steps_s) == (None, None, ())
+
+
+def test_a_test_whose_file_is_no_text_has_a_name_that_can_be_sent() -> None:
+    """Bug: a byte of a folder's name that isn't UTF-8 ended the worker."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        coordinator = open_channel(ours)
+        coordinator.send(Begin(observes=False, cores=()))
+        coordinator.send(Selected(("caf?/test_a.py::test",)))
+        assert Turns(open_channel(theirs)).choose(("caf\udce9/test_a.py::test",)) == ("caf\udce9/test_a.py::test",)
+        assert [coordinator.receive() for _ in range(2)][1] == Collected(("caf?/test_a.py::test",))
 
 
 WORKER = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from run_factory import FALLBACK, full_run, make_record, make_run, skipped_record
+from run_factory import FALLBACK, full_run, make_provenance, make_record, make_run, skipped_record
 
 from llm_bench_fixtures.errors import UnreadableResults, UnwritableFile
 from llm_bench_fixtures.report.files import write_report
@@ -121,6 +121,17 @@ def test_a_float_of_numpys_is_written_as_a_float(tmp_path: Path) -> None:
     run = make_run([make_record(extra={"mine": np.float64(0.25)})])
     (record,) = read_run(written(run, tmp_path)).records
     assert record.extra == {"mine": 0.25}
+
+
+def test_a_name_that_is_no_text_is_written_so_that_it_can_be_read(tmp_path: Path) -> None:
+    """Bug: a run in a folder whose name isn't UTF-8 was refused by our own reader."""
+    odd = make_record(extra={"m\udce9": 1.0}, outputs=("\ud800",), gate={"\udce9": "5%"}, reason="caf\udce9")
+    run = make_run([odd], provenance=make_provenance(command="pytest /caf\udce9/test_a.py"))
+    found = read_run(written(run, tmp_path))
+    assert found.provenance.command == "pytest /caf?/test_a.py"
+    (record,) = found.records
+    assert (record.extra, record.outputs, record.gate, record.reason) == ({"m?": 1.0}, ("?",), {"?": "5%"}, "caf?")
+    assert record.rounds_s == odd.rounds_s
 
 
 def test_what_no_file_can_hold_is_refused() -> None:

@@ -29,11 +29,19 @@ def storage_of(arguments: argparse.Namespace) -> Path | None:
     Raises StorageNotFound for a storage that was named, and InvalidSetting.
     """
     try:
-        return find_storage(arguments.storage, Path.cwd())
+        return find_storage(arguments.storage, working_folder())
     except StorageNotFound:
         if arguments.storage is not None:
             raise
         return None
+
+
+def working_folder() -> Path:
+    """Where the command was called. Raises InvalidSetting where that has been removed since."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise InvalidSetting("the working folder is gone: change to one that is there") from error
 
 
 def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T], help_text: str = "") -> None:

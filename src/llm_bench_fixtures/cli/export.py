@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.cli.arguments import add_storage
+from llm_bench_fixtures.cli.arguments import add_storage, working_folder
 from llm_bench_fixtures.cli.console import counted, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     kind = _format(arguments.format, arguments.output)
-    storage = find_storage(arguments.storage, Path.cwd())
+    storage = find_storage(arguments.storage, working_folder())
     files = counted(run_files(storage), "exporting")
     tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
     tables = _with_each(tables, arguments.metric)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of, working_folder
 from llm_bench_fixtures.cli.console import say, show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.decision import Decision, decide_run
@@ -48,6 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _decide(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
-    baseline = find_baseline(storage, arguments.baseline, likeness, Path.cwd(), head)
+    baseline = find_baseline(storage, arguments.baseline, likeness, working_folder(), head)
     say(f"Not a baseline: {reason}" for reason in baseline.passed_over[:MOST_PASSED_OVER])
     return decide_run(head, baseline, Rules(arguments.rules), registry(), arguments.missing)

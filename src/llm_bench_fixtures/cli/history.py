@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage
+from llm_bench_fixtures.cli.arguments import add_storage, working_folder
 from llm_bench_fixtures.cli.console import counted, say
 from llm_bench_fixtures.history.headings import Heading, Unreadable, headings, oldest_first
 from llm_bench_fixtures.history.storage import find_storage, run_files
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    storage = find_storage(arguments.storage, Path.cwd())
+    storage = find_storage(arguments.storage, working_folder())
     unreadable: list[Unreadable] = []
     found = oldest_first(headings(counted(run_files(storage), "reading"), unreadable.append))
     most = arguments.limit if arguments.limit > 0 else len(found)

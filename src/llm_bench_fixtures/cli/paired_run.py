@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from llm_bench_fixtures.cli.arguments import checked
+from llm_bench_fixtures.cli.arguments import checked, working_folder
 from llm_bench_fixtures.errors import PlatformUnsupported
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
@@ -130,7 +130,8 @@ def opened(base: str, head: str) -> Iterator[tuple[tuple[Side, Side], Path]]:
     """Both sides, and a folder for what their workers write. A version that is compared with itself is opened once."""
     with ExitStack() as stack:
         scratch = stack.enter_context(ScratchFolder(PAIR)).path
-        sides = [stack.enter_context(open_side(name, Path.cwd(), scratch)) for name in dict.fromkeys((base, head))]
+        here = working_folder()
+        sides = [stack.enter_context(open_side(name, here, scratch)) for name in dict.fromkeys((base, head))]
         yield (sides[0], sides[-1]), scratch
 
 

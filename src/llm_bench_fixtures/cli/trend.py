@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage
+from llm_bench_fixtures.cli.arguments import add_storage, working_folder
 from llm_bench_fixtures.cli.console import counted, say, tell_passed_over
 from llm_bench_fixtures.errors import NothingToShow, UnknownName
 from llm_bench_fixtures.history.headings import Unreadable
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    storage = find_storage(arguments.storage, Path.cwd())
+    storage = find_storage(arguments.storage, working_folder())
     metrics = tuple(dict.fromkeys(arguments.metric))
     chosen = TrendFilter(metrics, arguments.test, arguments.variant, arguments.branch)
     unreadable: list[Unreadable] = []

@@ -10,11 +10,21 @@ from llm_bench_fixtures.errors import GitFailed, first_line
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in the folder and return what it prints. Raises GitFailed."""
+    """Run git in the folder and return what it prints, with bytes that are no text as in Python's paths.
+
+    Raises GitFailed.
+    """
     program = shutil.which("git")
     if program is None:
         raise GitFailed("there is no git on the PATH")
-    done = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # never a shell
+    done = subprocess.run(  # noqa: S603  # never a shell
+        [program, *arguments],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
     if done.returncode:
         raise GitFailed(f"git {' '.join(arguments)}: {first_line(done.stderr) or f'status {done.returncode}'}")
     return done.stdout.strip()

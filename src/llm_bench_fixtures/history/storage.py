@@ -13,6 +13,7 @@ from pathlib import Path
 from llm_bench_fixtures.errors import AmbiguousRun, InvalidSetting, RunNotFound, StorageNotFound, indented
 from llm_bench_fixtures.history.headings import Heading, PassOver, headings, oldest_first
 from llm_bench_fixtures.results.storage import RESULTS_FILE
+from llm_bench_fixtures.text import encodable
 
 FOLDER = ".benchmarks"
 LATEST = "latest"
@@ -166,4 +167,4 @@ def _names(files: Sequence[Path], storage: Path) -> list[str]:
 
 def name_in(storage: Path, path: Path) -> str:
     """MACHINE/FILE. Bytes of a file's name that are no text are replaced."""
-    return path.relative_to(storage).as_posix().encode(errors="replace").decode()
+    return encodable(path.relative_to(storage).as_posix())

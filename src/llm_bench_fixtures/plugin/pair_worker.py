@@ -39,6 +39,7 @@ from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
 from llm_bench_fixtures.processes.pausing import PausingClock
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
+from llm_bench_fixtures.text import encodable
 from llm_bench_fixtures.version import __version__
 
 if TYPE_CHECKING:
@@ -66,8 +67,9 @@ class Turns:
 
     def choose(self, tests: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the collected tests that are to run, in order."""
-        self.send(Collected(tests))
-        return self._expect(Selected).tests
+        by_name = {encodable(test): test for test in tests}
+        self.send(Collected(tuple(by_name)))
+        return tuple(by_name[name] for name in self._expect(Selected).tests)
 
     def take(self, test: str, model: ModelHandle, workload: Workload) -> list[Round]:
         """The rounds of the whole workload that the coordinator counts; one that nobody times if it counts none."""
@@ -81,7 +83,7 @@ class Turns:
         try:
             warm = times_of(self._run(model, first), batch_rows)
             is_on_cpu = model.device.kind is DeviceKind.CPU
-            self.send(Ready(test, workload.digest, model.variant.id, is_on_cpu, warm))
+            self.send(Ready(encodable(test), workload.digest, model.variant.id, is_on_cpu, warm))
             counted = []
             while isinstance(order := self._receive(), Go):
                 done = self._run(model, prefill if order.is_prefill else workload, order.tokens_per_turn)
@@ -107,7 +109,7 @@ class Turns:
     def note(self, report: pytest.TestReport) -> None:
         """After the test's last phase, send how it ended; the first phase that didn't pass decides."""
         if self._ended is None or self._ended.status is Status.MEASURED:
-            self._ended = Ended(report.nodeid, _status(report), _reason(report))
+            self._ended = Ended(encodable(report.nodeid), _status(report), encodable(_reason(report)))
         if report.when == "teardown":
             self.send(self._ended)
             self._ended = None

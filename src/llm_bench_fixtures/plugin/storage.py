@@ -43,7 +43,11 @@ def storage_folder(config: pytest.Config) -> Path:
 
 @contextmanager
 def in_project(config: pytest.Config) -> Iterator[None]:
-    """Have the project's folder as the working folder."""
+    """Have the project's folder as the working folder; to stay, where a test has removed the one that was."""
+    try:
+        Path.cwd()
+    except OSError:
+        os.chdir(project_folder(config))
     with chdir(project_folder(config)):
         yield
 

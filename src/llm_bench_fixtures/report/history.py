@@ -13,6 +13,7 @@ from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.record import Provenance
+from llm_bench_fixtures.text import encodable
 
 COMMIT_DIGITS = 8
 DIRTY = "*"
@@ -70,9 +71,9 @@ def state_cell(run: Heading) -> str:
 def history_json(runs: Sequence[Heading], unreadable: Sequence[Unreadable], storage: Path) -> dict[str, Any]:
     """The list for programs."""
     return {
-        "storage": str(storage),
+        "storage": encodable(str(storage)),
         "runs": [_entry(run, storage) for run in runs],
-        "unreadable": [{"file": name_in(storage, item.path), "reason": item.reason} for item in unreadable],
+        "unreadable": [{"file": name_in(storage, item.path), "reason": encodable(item.reason)} for item in unreadable],
     }
 
 

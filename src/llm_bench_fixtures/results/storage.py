@@ -19,6 +19,7 @@ from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.plausible import MOST_BYTES, faults_of_metrics, faults_of_record, faults_of_run
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
+from llm_bench_fixtures.text import encodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,7 @@ SCHEMA = "llm-bench-fixtures/run"
 
 def record_to_json(record: Record, variant: VariantResult | None) -> Json:
     """The record, with its metrics computed for readers that don't have this package."""
-    return {**to_json(record), "metrics": metric_values(record, variant)}
+    return {**to_json(record), "metrics": encodable_json(metric_values(record, variant))}
 
 
 def run_to_json(run: Run) -> Json:
@@ -47,8 +48,19 @@ def run_to_json(run: Run) -> Json:
 
 def to_json(value: object) -> Json:
     """A dataclass or Struct by the names that its fields have in a file."""
-    fields: Json = msgspec.to_builtins(value, enc_hook=_plain)
+    fields: Json = encodable_json(msgspec.to_builtins(value, enc_hook=_plain))
     return fields
+
+
+def encodable_json(value: Any) -> Any:
+    """The value with every text in it made encodable."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(name): encodable_json(child) for name, child in value.items()}
+    if isinstance(value, (list, tuple)) and value and not isinstance(value[0], float):  # times are many, and no text
+        return [encodable_json(child) for child in value]
+    return value
 
 
 def _plain(value: object) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.results.metrics import METRICS, Metric
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
-from llm_bench_fixtures.text import csv_text
+from llm_bench_fixtures.text import csv_text, encodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,8 @@ def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float
         "status": record.status.value,
         "reason": record.reason,
     }
-    return {**identity, **metric_values(record, variant)}
+    values = {encodable(name): value for name, value in metric_values(record, variant).items()}
+    return {**{name: encodable(text) for name, text in identity.items()}, **values}
 
 
 def common_workload(run: Run) -> list[Record]:
