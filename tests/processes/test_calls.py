@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -149,8 +151,37 @@ def test_a_result_that_cannot_be_read_ends_the_process(holding: Scene) -> None:
     """As Ctrl-C does while the answer is awaited: which answer is the next call's would be unknown."""
     with pytest.raises(ModuleNotFoundError):
         holding.caller.call(comes_apart)
-    with pytest.raises(WorkerDied, match=r"^it ended with status 0$"):
+    with pytest.raises(WorkerDied, match=r"^it was stopped when a call .* cut short \(ModuleNotFoundError: No module"):
         holding.caller.call(len)
+
+
+class TimeLimit(BaseException):
+    """As a plugin's: no Exception, so that no test catches it."""
+
+
+def sleep(_: object, seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarm")
+@pytest.mark.parametrize("kind", [TimeLimit, TimeoutError, RuntimeError])
+def test_after_a_time_limit_it_is_said_that_the_process_was_stopped(holding: Scene, kind: type[BaseException]) -> None:
+    """Bug: every later test of the variant said "ended with status 0". A TimeoutError was taken for its death."""
+
+    def raise_it(*_: object) -> None:
+        raise kind("after 0.1 s")
+
+    before = signal.signal(signal.SIGALRM, raise_it)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(kind, match=r"after 0\.1 s"):
+            holding.caller.call(sleep, 0.5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    for _ in range(2):
+        with pytest.raises(WorkerDied, match=rf"^it was stopped when .* cut short \({kind.__name__}: after 0.1 s\)$"):
+            holding.caller.call(len)
 
 
 def test_what_cannot_be_held_is_raised_and_the_process_ends(hold_there: Open) -> None:

@@ -167,6 +167,37 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+HOLDS_ONE = """
+import os, sys, time
+from llm_bench_fixtures.processes.launch import start_function
+
+def stay(channel):
+    channel.send(os.getpid())
+    time.sleep(600)
+
+if __name__ == "__main__":
+    process = start_function("", stay, (), on_cpu=sys.argv[1] == "forked")
+    print(process.receive(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["forked", "afresh"])
+def test_a_function_ends_in_the_middle_of_its_call_once_its_caller_was_killed(tmp_path: Path, how: str) -> None:
+    """Bug: after SIGTERM the process that holds the model went on until its call ended."""
+    path = tmp_path / "holds_one.py"
+    path.write_text(HOLDS_ONE, encoding="utf-8")
+    with subprocess.Popen([sys.executable, path, how], stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout is not None
+        pid = int(caller.stdout.readline())
+        assert not has_ended(pid)
+        caller.terminate()
+    until = time.monotonic() + 10
+    while not has_ended(pid):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 posix = pytest.mark.skipif(os.name != "posix", reason="a socket can't be inherited")
 
 

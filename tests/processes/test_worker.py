@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -72,6 +74,51 @@ def test_messages_come_and_go(scene: Scene) -> None:
     assert scene.theirs.receive() == "a question"
     scene.theirs.send("an answer")
     assert scene.worker.receive() == "an answer"
+
+
+def test_a_process_that_a_signal_stops_is_not_waited_for_without_end(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: nothing ended that wait."""
+    monkeypatch.setattr("llm_bench_fixtures.processes.worker.LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("llm_bench_fixtures.processes.worker.LONGEST_STOP_S", 0.2)
+    monkeypatch.setattr(WorkerProcess, "is_stopped", True)
+    with pytest.raises(WorkerDied, match=r"^the worker was stopped by a signal for 0 s, and then killed$"):
+        scene.worker.receive()
+    assert scene.process.exit_code == -SIGKILL
+
+
+def test_a_process_that_goes_on_after_a_stop_is_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_bench_fixtures.processes.worker.LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("llm_bench_fixtures.processes.worker.LONGEST_STOP_S", 0.2)
+    states = iter([True, True, False, True, True, False])
+
+    def look(_: object) -> bool:
+        state = next(states, None)
+        if state is None:
+            scene.theirs.send("an answer")
+        return bool(state)
+
+    monkeypatch.setattr(WorkerProcess, "is_stopped", property(look))
+    assert scene.worker.receive() == "an answer"
+
+
+def test_whether_a_signal_has_stopped_it() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        ours, theirs = map(PipeChannel, multiprocessing.Pipe())
+        worker: WorkerProcess[Any, Any] = WorkerProcess("it", Told(pid=process.pid), ours)
+        assert not worker.is_stopped
+        process.send_signal(signal.SIGSTOP)
+        until = time.monotonic() + 10
+        while not worker.is_stopped and time.monotonic() < until:
+            time.sleep(0.01)
+        assert worker.is_stopped
+    finally:
+        process.kill()
+        process.wait()
+        theirs.close()
+        ours.close()
 
 
 def test_a_death_is_told_whenever_it_is_met(scene: Scene) -> None:

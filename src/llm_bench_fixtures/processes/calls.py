@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, WorkerFailed
+from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, WorkerFailed, first_line
 from llm_bench_fixtures.progress import Phase, Progress
 
 if TYPE_CHECKING:
@@ -87,7 +87,13 @@ class Caller:
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
-        self._process.send(Call(function, args, kwargs))
+        try:
+            self._process.send(Call(function, args, kwargs))
+        except Exception:  # it can't be pickled, and nothing of it was sent
+            raise
+        except BaseException as error:
+            self._stop(error)
+            raise
         return self.result()
 
     def result(self) -> Any:
@@ -96,8 +102,8 @@ class Caller:
             answer = self._answer()
         except LlmBenchError:
             raise
-        except BaseException:  # Ctrl-C, or a plugin's time limit: the late answer would be taken for the next call's
-            self.close()
+        except BaseException as error:
+            self._stop(error)
             raise
         if isinstance(answer, Raised):
             raise answer.rebuilt()
@@ -106,6 +112,11 @@ class Caller:
     def close(self) -> None:
         """End the process."""
         self._process.close()
+
+    def _stop(self, error: BaseException) -> None:
+        """End the process after Ctrl-C or a test's time limit: its late answer would be taken for the next call's."""
+        what = ": ".join(filter(None, (type(error).__name__, first_line(error))))
+        self._process.close(f"was stopped when a call to it was cut short ({what})")
 
     def _answer(self) -> Any:
         """The next message that begins no activity."""

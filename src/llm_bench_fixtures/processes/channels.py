@@ -61,12 +61,16 @@ class PipeChannel(Channel[S, R]):
     def send(self, message: S) -> None:
         try:
             self._connection.send(message)
+        except TimeoutError:  # no pipe's own: an alarm's, as time limits raise it
+            raise
         except OSError as error:
             raise _closed() from error
 
     def wait(self, until: float | None = None) -> None:
         try:
             has_something = self._connection.poll(None if until is None else max(until - time.monotonic(), 0.0))
+        except TimeoutError:
+            raise
         except OSError:
             return  # which `receive` tells
         if not has_something:
@@ -77,6 +81,8 @@ class PipeChannel(Channel[S, R]):
             self.wait(until)
         try:
             content = self._connection.recv_bytes()
+        except TimeoutError:
+            raise
         except (EOFError, OSError) as error:
             raise _closed() from error
         if content == FAREWELL:

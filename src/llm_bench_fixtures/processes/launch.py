@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +90,22 @@ def _call(
 ) -> None:
     """In the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other side ends this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path[:] = paths
     os.environ.clear()
     os.environ.update(environment)
     function(PipeChannel(connection), *arguments)
+
+
+def _end_with_parent() -> None:
+    """End this process once the one that started it is gone, in the middle of a call too: nobody waits for its answer.
+
+    The thread sleeps until then.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
 
 
 def start_program(

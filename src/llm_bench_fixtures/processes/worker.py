@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -16,6 +17,8 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 FAREWELL_S = 10.0  # for a process to end by itself before it is ended
+LOOK_EVERY_S = 5.0  # while an answer is awaited, whether a signal has stopped the process
+LONGEST_STOP_S = 30.0  # longer than a user stops a program to look at something
 
 
 class Process(Protocol):
@@ -39,6 +42,7 @@ class WorkerProcess(Generic[S, R]):
         self._name = name
         self._process = process
         self._channel = channel
+        self._stopped = ""
 
     def send(self, message: S) -> None:
         """Raises WorkerDied."""
@@ -47,12 +51,27 @@ class WorkerProcess(Generic[S, R]):
 
     def receive(self, until: float | None = None) -> R:
         """The next message. Raises WorkerDied, NoAnswer when it is `until` on time.monotonic, and what reading it
-        raises."""
+        raises. Without `until` a process that a signal stops for LONGEST_STOP_S is killed."""
         with self._alive():
+            if until is None:
+                self._wait_unless_stopped()
             return self._channel.receive(until)
 
-    def close(self) -> None:
-        """End it: it may end by itself, for FAREWELL_S."""
+    def _wait_unless_stopped(self) -> None:
+        """Return once there is something to receive. Raises WorkerDied."""
+        stopped_at = None
+        while True:
+            try:
+                return self._channel.wait(time.monotonic() + LOOK_EVERY_S)
+            except NoAnswer:
+                stopped_at = (stopped_at or time.monotonic()) if self.is_stopped else None
+            if stopped_at is not None and time.monotonic() - stopped_at >= LONGEST_STOP_S:
+                self.kill()
+                raise WorkerDied(self._name, f"was stopped by a signal for {LONGEST_STOP_S:.0f} s, and then killed")
+
+    def close(self, because: str = "") -> None:
+        """End it: it may end by itself, for FAREWELL_S. because: what later messages say of it, as in WorkerDied."""
+        self._stopped = because
         self._channel.close()
         if self._process.wait(FAREWELL_S) is None:
             self._process.kill()
@@ -72,9 +91,21 @@ class WorkerProcess(Generic[S, R]):
         except psutil.Error:
             return 0
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it, and none has let it go on."""
+        import psutil
+
+        try:
+            return bool(psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
+        except psutil.Error:
+            return False
+
     @contextmanager
     def _alive(self) -> Iterator[None]:
         """Raise WorkerDied, which says how it ended, where it has."""
+        if self._stopped:
+            raise WorkerDied(self._name, self._stopped)
         try:
             yield
         except ChannelClosed:
