@@ -62,7 +62,8 @@ class WorkerProcess(Generic[S, R]):
         stopped_at = None
         while True:
             try:
-                return self._channel.wait(time.monotonic() + LOOK_EVERY_S)
+                self._channel.wait(time.monotonic() + LOOK_EVERY_S)
+                return
             except NoAnswer:
                 stopped_at = (stopped_at or time.monotonic()) if self.is_stopped else None
             if stopped_at is not None and time.monotonic() - stopped_at >= LONGEST_STOP_S:

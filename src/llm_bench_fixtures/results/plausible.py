@@ -6,7 +6,7 @@ The limits are far from real runs: a whole suite on 14 variants, with the times 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from itertools import chain
 
@@ -93,7 +93,7 @@ def _raw_fits(record: Record) -> bool:
     return whole and lengths <= {0, rounds} and len(record.energy_j) <= rounds and all(map(len, tokens))
 
 
-def _all_within(times_s: Collection[float] | Iterator[float], least: float) -> bool:
+def _all_within(times_s: Iterable[float], least: float) -> bool:
     return all(least <= seconds <= LONGEST_S for seconds in times_s)
 
 
