@@ -145,7 +145,7 @@ EVERYWHERE = [
     (
         "variants without end",
         lambda: edited(lambda run, _: run.update(variants=run["variants"] * MOST_VARIANTS)),
-        f"{DAMAGED}2,000 variants",
+        f"{DAMAGED}{2 * MOST_VARIANTS} variants",
     ),
 ]
 # What only who reads all of the records sees.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
 from llm_bench_fixtures.results.record import Status, VariantResult
 
 SPEEDUP = "speedup"
+MOST_NAMED = 20  # metrics, in a note
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,9 @@ class _Comparer:
         unknown = {name for run in (self._base, self._head) for one in run.measured() for name in one.metrics}
         unknown -= self._metrics.keys()
         if unknown:
-            yield f"not judged, because only the project itself knows what they are: {', '.join(sorted(unknown))}"
+            more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+            names = ", ".join(sorted(unknown)[:MOST_NAMED])
+            yield f"not judged, because only the project itself knows what they are: {names}{more}"
 
 
 @dataclass(frozen=True)
@@ -269,14 +273,14 @@ def _record_metrics(run: JudgedRun, record: JudgedRecord) -> dict[str, float]:
     return {name: value for name, value in record.metrics.items() if name not in shared}
 
 
-def _tests_before(run: JudgedRun) -> dict[str, tuple[str, ...]]:
-    """By test, the tests that were measured before it in the same process."""
-    of_process: dict[str, tuple[str, ...]] = defaultdict(tuple)
+def _tests_before(run: JudgedRun) -> dict[str, str]:
+    """By test, a digest of the tests that were measured before it in the same process."""
+    of_process: dict[str, str] = defaultdict(str)
     found = {}
     for record in run.measured():
         process = record.variant if run.provenance.isolated else ""
-        found[record.test] = of_process[process]
-        of_process[process] += (record.test,)
+        before = found[record.test] = of_process[process]
+        of_process[process] = hashlib.sha256(f"{before} {record.test}".encode(errors="replace")).hexdigest()
     return found
 
 

@@ -19,6 +19,7 @@ CONFIDENCE = 0.99
 LEAST_ROUNDS = 3
 ASSUMED = math.log(1.15)  # the floor where a run repeats too little to tell its own
 ENOUGH_PAIRS = 10
+MOST_ALIKE = 200  # records of the same work that are paired: more tell no more, and take time with their square
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,13 @@ def noise_floor(run: RunOf[TimedRecord]) -> NoiseFloor:
 
     Two that share blocks are no such pair: they were measured side by side.
     """
-    alike: dict[tuple[str, str], list[TimedRecord]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[tuple[float, TimedRecord]]] = defaultdict(list)
     for record in run.measured():
         variant = run.variant(record.variant)
         if variant is not None and record.workload is not None:
-            alike[variant.configuration, record.workload.digest].append(record)
-    pairs = (pair for records in alike.values() for pair in combinations(records, 2))
-    differences = sorted(abs(math.log(a.median_s / b.median_s)) for a, b in pairs if not share_blocks(a, b))
+            alike[variant.configuration, record.workload.digest].append((record.median_s, record))
+    pairs = (pair for records in alike.values() for pair in combinations(records[:MOST_ALIKE], 2))
+    differences = sorted(abs(math.log(a_s / b_s)) for (a_s, a), (b_s, b) in pairs if not share_blocks(a, b))
     found = differences[math.ceil(0.95 * len(differences)) - 1] if differences else 0.0
     return NoiseFloor(found if len(differences) >= ENOUGH_PAIRS else max(found, ASSUMED), len(differences))
 

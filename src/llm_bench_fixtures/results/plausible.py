@@ -18,7 +18,7 @@ from llm_bench_fixtures.text import printable
 MOST_BYTES = 256 * 2**20  # of a file
 LONGEST_NAME = 100_000  # characters of a test's id, or a metric's: parametrized by a prompt of 25,000 tokens
 LONGEST_TEXT = 1_000_000  # characters of a reason, or a command line
-MOST_VARIANTS, MOST_RECORDS = 1_000, 100_000
+MOST_VARIANTS, MOST_RECORDS = 200, 20_000
 LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
 SHORTEST_S, LONGEST_S = 1e-9, 1e9  # of a round: a tick of the clock, and thirty years
 SHOWN = 200  # characters of a name in a message
