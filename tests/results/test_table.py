@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from run_factory import full_run, make_record, make_run, make_variant, make_workload, skipped_record
@@ -147,3 +149,10 @@ def test_the_best_batch_size_of_each_variant() -> None:
     found = best_batch(make_run(records, variants))
     assert [(name, record.case) for name, record in found.items()] == [("fp32", "4"), ("bf16", "1")]
     assert best_batch(make_run()) == {}
+
+
+def test_names_that_are_no_text_are_rows_and_columns_like_others() -> None:
+    """Bug: no table of a run in a folder whose name isn't UTF-8, and so no report."""
+    odd = replace(make_record(extra={"m\udce9": 1.0}), test="caf\udce9/test_a.py::test", reason="\ud800")
+    table = run_table(make_run([odd]))
+    assert table.loc[0, ["test", "reason", "m?"]].tolist() == ["caf?/test_a.py::test", "?", 1.0]
