@@ -396,6 +396,16 @@ def test_what_is_spoiled_is_run_once_more_while_there_is_patience(table: Table) 
     assert counts(table) == {"fp32": 3, "bf16": 3}
 
 
+def test_what_is_spoiled_beyond_the_patience_is_of_the_share(table: Table) -> None:
+    """Bug: a case whose rounds were all spoiled had no end, as none of them took anything of its share. Of 200 s for
+    the share and 100 s of patience, blocks of 61 s and more leave room for four and begin a fifth at most."""
+    table.add("fp32", 1.0)
+    table.add("bf16", *(60.0 * scale for scale in NOISY))
+    outcome = table.run(replace(PATIENT, share_s=200.0))
+    assert counts(table)["bf16"] <= 5
+    assert outcome.spent.waited_s == 100.0
+
+
 def test_it_is_told_what_goes_on(table: Table) -> None:
     told: list[tuple[str, str]] = []
     table.add("fp32")

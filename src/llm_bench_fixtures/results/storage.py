@@ -52,17 +52,6 @@ def to_json(value: object) -> Json:
     return fields
 
 
-def encodable_json(value: Any) -> Any:
-    """The value with every text in it made encodable."""
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {encodable(name): encodable_json(child) for name, child in value.items()}
-    if isinstance(value, (list, tuple)) and value and not isinstance(value[0], float):  # times are many, and no text
-        return [encodable_json(child) for child in value]
-    return value
-
-
 def _plain(value: object) -> float:
     """Numpy's floats, which other plugins may give, are floats too."""
     if isinstance(value, float):

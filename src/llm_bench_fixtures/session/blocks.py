@@ -173,7 +173,7 @@ class _Blocks:
                 self._await_calm()
                 with self._failing(entry):
                     entry.rounds[self.blocks] = done = self._turn(entry)
-                    self.waited_s += done.latency_s if self._is_spoiled(done) else 0.0
+                    self._lose(done.latency_s if self._is_spoiled(done) else 0.0)
                 self.turns_left -= 1
             self.blocks += 1
 
@@ -196,6 +196,10 @@ class _Blocks:
         if not self.pace.max_noise:
             return Left(least_s)
         return Left(max(least_s, self.pace.share_s - self.elapsed_s), is_most=True)
+
+    def _lose(self, seconds: float) -> None:
+        """Count as lost to other work what there is patience for; the rest is of the case's share."""
+        self.waited_s += min(seconds, max(self.pace.patience_s - self.waited_s, 0.0))
 
     @property
     def elapsed_s(self) -> float:
