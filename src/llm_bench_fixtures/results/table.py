@@ -63,7 +63,8 @@ def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float
         "status": record.status.value,
         "reason": record.reason,
     }
-    row: dict[str, str | float] = well_formed({**identity, **metric_values(record, variant)})  # pandas takes no surrogates
+    # pandas takes no surrogates
+    row: dict[str, str | float] = well_formed({**identity, **metric_values(record, variant)})
     return row
 
 
