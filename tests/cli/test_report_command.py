@@ -14,7 +14,7 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, write_run
 
-FILES = {"report.html", "report.md", "results.csv", "results.json", "results.tex"}
+FILES = {".llm-bench-report", "report.html", "report.md", "results.csv", "results.json", "results.tex"}
 
 
 def kept(run: Run, folder: Path) -> str:

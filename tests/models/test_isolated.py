@@ -147,7 +147,7 @@ def test_its_long_activities_are_shown_and_counted_here(make_request: MakeReques
     shown: list[str] = []
 
     class Display(ProgressDisplay):
-        def finished(self, text: str, elapsed_s: float) -> None:
+        def finished(self, text: str) -> None:
             shown.append(text)
 
     progress = Progress(Display(), show_after_s=0.0)

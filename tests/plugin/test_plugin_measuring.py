@@ -57,11 +57,12 @@ def test_a_killed_process_is_an_error_row_and_the_next_variant_runs(bench: Bench
 
 
 def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench) -> None:
-    """Of six the interval is narrower than 100 times the latency; fewer are not believed."""
+    """Of six the interval is narrower than 100 times the latency; fewer are not believed, unless they took 0.6 s."""
     bench.write(
         test_own="""
         def test_mine(llm_benchmark):
-            assert len(llm_benchmark("Hello").rounds_s) == 6
+            rounds_s = llm_benchmark("Hello").rounds_s
+            assert len(rounds_s) == 6 or sum(rounds_s) > 0.6
         """
     )
     assert bench.run("--llm-max-noise=10000%", "--llm-max-time=60").ret == 0
@@ -122,7 +123,7 @@ def test_no_probe_is_run_unless_asked_for(bench: Bench) -> None:
 
 
 def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(own_suite: Bench) -> None:
-    """Two rounds are too few, so that four are added; profiled ones run twice and have none."""
+    """Two rounds are too few, so that four are added unless they took long; profiled ones run twice and have none."""
     options = (
         "--llm-max-noise=10000%",
         "--llm-max-time=60",
@@ -131,7 +132,8 @@ def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(own
     )
     assert own_suite.run("--llm-probe", *options).ret == 0
     (record,) = own_suite.records()
-    assert len(record["probe_s"]) == len(record["rounds_s"]) == 6
+    assert len(record["probe_s"]) == len(record["rounds_s"])
+    assert len(record["rounds_s"]) == 6 or sum(record["rounds_s"]) > 0.6
 
 
 @pytest.mark.slow("a process that imports torch")

@@ -36,7 +36,7 @@ FAILS = """
     from llm_bench_fixtures import Variant
 
     def pytest_llm_bench_variants():
-        return [Variant(name, f"{name}_backend", name) for name in ("failing", "skipping")]
+        return [Variant(name, f"{name}_backend", name) for name in ("hostile", "skipping")]
 """
 
 
@@ -87,10 +87,10 @@ def test_what_a_failure_or_a_skip_quotes_steers_nothing(own_suite: Bench) -> Non
     body = f'    print("{HOSTILE}")\n    raise {{}}("{HOSTILE}")\n\nBACKEND = Backend(load)\n'
     own_suite.write(
         conftest=FAILS,
-        failing_backend=f"{head}\ndef load(request):\n{body.format('ValueError')}",
+        hostile_backend=f"{head}\ndef load(request):\n{body.format('ValueError')}",
         skipping_backend=f"{head}\ndef load(request):\n{body.format('BackendUnavailable')}",
     )
-    result = own_suite.run("-rs", "--llm-variants", "failing,skipping", "--llm-reference", "failing")
+    result = own_suite.run("-rs", "--llm-variants", "hostile,skipping", "--llm-reference", "hostile")
     text = result.stdout.str()
     assert text.count("word") > 4
     assert not set(text) & {"\x1b", "\x07"}
