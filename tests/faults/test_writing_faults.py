@@ -69,6 +69,8 @@ REFUSED: tuple[tuple[str, Plant, str], ...] = (
         "has 0 MB left",
     ),
     ("the folder is a project's", lambda folder, _: with_file(folder, "main.py"), "it holds main.py"),
+    ("files of somebody else's have our names", lambda folder, _: with_file(folder, "report.md"), "it holds report.md"),
+    ("the results are somebody else's", lambda folder, _: with_file(folder, "results.json"), "it holds results.json"),
     ("a picture of somebody else's is among the plots", lambda folder, _: with_file(folder, "plots/mine.png"), "mine"),
     ("the plots are a link out of the folder", lambda folder, _: link_out(folder, "plots"), "plots .*is a link"),
     ("the page is a link out of the folder", lambda folder, _: link_out(folder, "report.html"), "html .*is a link"),

@@ -42,11 +42,19 @@ def test_only_our_own_pictures_are_removed(tmp_path: Path) -> None:
     assert files(tmp_path) == {"mine.png"}
 
 
-@pytest.mark.parametrize("there", [(), (".gitignore",), OWN_FILES], ids=["empty", "a note to git", "a report unmarked"])
-def test_what_is_ours_or_empty_is_claimed(tmp_path: Path, there: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("there", [(), (".gitignore",)], ids=["empty", "a note to git"])
+def test_what_is_empty_is_claimed(tmp_path: Path, there: tuple[str, ...]) -> None:
     fill(tmp_path, *there)
     claim(tmp_path)
     assert files(tmp_path) == {MARKER, *there}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_report_without_a_mark_is_claimed(tmp_path: Path, version: int) -> None:
+    fill(tmp_path, *OWN_FILES)
+    (tmp_path / "results.json").write_text(f'{{"schema": "llm-bench-fixtures/run", "version": {version}}}')
+    claim(tmp_path)
+    assert files(tmp_path) == {MARKER, *OWN_FILES}
 
 
 def test_a_folder_in_which_nothing_was_written_is_removed_again(tmp_path: Path) -> None:

@@ -52,9 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     kind = _format(arguments.format, arguments.output)
-    storage = find_storage(arguments.storage, working_folder())
+    here = working_folder()
     if arguments.output is not None:
         check_writable(arguments.output)
+    storage = find_storage(arguments.storage, here)
     files = counted(run_files(storage), "exporting")
     tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)
     tables = _with_each(tables, arguments.metric)

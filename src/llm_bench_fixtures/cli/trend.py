@@ -50,8 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    storage = find_storage(arguments.storage, working_folder())
+    here = working_folder()
     check_writable(arguments.output)
+    storage = find_storage(arguments.storage, here)
     metrics = tuple(dict.fromkeys(arguments.metric))
     chosen = TrendFilter(metrics, arguments.test, arguments.variant, arguments.branch)
     unreadable: list[Unreadable] = []

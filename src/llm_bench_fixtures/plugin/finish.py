@@ -88,9 +88,9 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
 
     bench = config.stash[SESSION]
     run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
-    if is_gated(config):
-        run = gate_run(config, run)
     config.stash[RUN] = run
+    if is_gated(config):
+        run = config.stash[RUN] = gate_run(config, run)
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
         changes = _changes(config, run)
@@ -115,7 +115,9 @@ def _changes(config: pytest.Config, run: Run) -> Changes | None:
 def _call_hooks(config: pytest.Config, run: Run, report: Path) -> None:
     try:
         config.hook.pytest_llm_bench_finish(run=run, report=report)
-    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:  # whatever a project's own code raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a project's own code raises, an exit too
         config.stash[FAILED_HOOK] = f"pytest_llm_bench_finish failed: {type(error).__name__}: {first_line(error)}"
 
 

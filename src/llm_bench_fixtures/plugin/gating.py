@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile
+from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile, reason_of
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.plugin.internals import (
     compare_with,
@@ -108,9 +108,13 @@ def _storage(config: pytest.Config) -> Path | None:
 
 def gate_run(config: pytest.Config, run: Run) -> Run:
     """Keep the decision on the run. Returns the run, marked where it did not pass, so that it is no baseline."""
+    from llm_bench_fixtures.gate.decision import nothing_measured
     from llm_bench_fixtures.gate.exit_status import ExitStatus
 
-    decision = _decide(config, run)
+    try:
+        decision = _decide(config, run)
+    except Exception as error:  # a bug of ours, which costs the run its verdict and nothing else
+        decision = nothing_measured(f"the gate failed: {reason_of(error)}")
     config.stash[DECISION] = decision
     if decision.status in (ExitStatus.PASSED, ExitStatus.NO_BASELINE):
         return run

@@ -177,8 +177,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Claim the report's folder; decide which variants are loaded together, and say so, before the first test."""
-    option = session.config.option
-    runs_tests = not (option.collectonly or option.setuponly or option.setupplan)
+    config = session.config
+    runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
     if runs_tests and any(map(variant_of, session.items)):
         claim_report(session.config)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
@@ -239,7 +239,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
             finish(session, exitstatus)
     except KeyboardInterrupt:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
-    except Exception as error:  # a bug of ours
+    except BaseException as error:  # a bug of ours
         failure = error
     yield
     if failure is not None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PLUGIN = "llm_bench_fixtures.plugin.hooks"  # whose own implementations fail as our code does
+# A skip, a failure and an exit aren't for a hook to decide on.
+RAISED = (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception)
 EXPECTED = {
     "pytest_llm_bench_variants": "a sequence of Variant",
     "pytest_llm_bench_metrics": "a sequence of Metric",
@@ -51,10 +53,10 @@ class Implementation:
         """What it returns, as `check` gives it. Raises HookFailed for what either raises."""
         try:
             return [check(answer) for answer in self.call(**given)]
-        except Exception as error:
+        except RAISED as error:
             raise self.failure(error) from error
 
-    def failure(self, error: Exception) -> HookFailed:
+    def failure(self, error: BaseException) -> HookFailed:
         """The error, with the hook, its file and what it is expected to return."""
         reason = str(error) if isinstance(error, LlmBenchError) else f"{type(error).__name__}: {first_line(error)}"
         return HookFailed(f"{self.hook} in {self.where}: {reason} (expected {EXPECTED[self.hook]})")

@@ -18,5 +18,6 @@ def bounds(record: Record, metric: str, value: float) -> tuple[float, float]:
     ttfts_s = prefill_decode.per_round(record, prefill_decode.ttft_s) if metric == "ttft_s" else ()
     low, median, high = quartiles(ttfts_s or record.rounds_s)
     if metric == "output_tokens_per_s":
-        return value * median / high, value * median / low
-    return value * low / median, value * high / median
+        low, median, high = 1 / high, 1 / median, 1 / low
+    # of one round they are the value, but for rounding
+    return min(value * low / median, value), max(value * high / median, value)

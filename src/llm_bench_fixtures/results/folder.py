@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from llm_bench_fixtures.errors import UnwritableFile
-from llm_bench_fixtures.results.storage import RESULTS_FILE
+from llm_bench_fixtures.results.storage import RESULTS_FILE, is_results
 from llm_bench_fixtures.writing import check_folder, unwritable, write_whole
 
 TABLE_FILE = "results.csv"
@@ -37,7 +37,7 @@ OF_NO_ACCOUNT = re.compile(r"\.gitignore|\.gitkeep|\.DS_Store|\..+\.part")
 def claim(folder: Path) -> bool:
     """Make the folder, or take one that is ours or empty, and mark it. Returns whether it was made.
 
-    Folders that were written before there were marks hold nothing but a report. Raises UnwritableFile where the folder
+    A folder that was written before there were marks holds nothing but a report. Raises UnwritableFile where the folder
     can't be written to, or holds what isn't ours.
     """
     check_folder(folder)
@@ -94,11 +94,13 @@ def _check_is_ours(folder: Path) -> None:
         return
     for name in (MARKER, PLOTS, EARLIER, f"{EARLIER}/{PLOTS}", *OWN_FILES):
         _check_kind(folder / name, is_folder=name.endswith((PLOTS, EARLIER)))
-    foreign = None if (folder / MARKER).exists() else next(_foreign(folder), None)
-    if foreign is not None:
+    content = () if (folder / MARKER).exists() else tuple(_content(folder))
+    foreign = [name for name in content if name not in (*OWN_FILES, PLOTS)]
+    # a version that set no marks left a report: results of ours, and nothing but files by our names
+    if foreign or (content and not is_results(folder / RESULTS_FILE)):
         raise UnwritableFile(
-            f"{folder} can't be written to: it holds {foreign}, which is no report's. Name a new or an empty folder, "
-            f"or put an empty file {MARKER} into this one, so that a report's files may be replaced in it"
+            f"{folder} can't be written to: it holds {(foreign or content)[0]}, which is no report's. Name a new or an "
+            f"empty folder, or put an empty file {MARKER} into this one, so that a report's files may be replaced in it"
         )
 
 
@@ -109,12 +111,12 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
         raise UnwritableFile(f"{path} can't be written: it is {'a link' if path.is_symlink() else f'no {expected}'}")
 
 
-def _foreign(folder: Path) -> Iterator[str]:
-    """The files and folders that are none of a report's, by their names within the folder."""
+def _content(folder: Path) -> Iterator[str]:
+    """What lies in the folder and in that of the plots, by its name within the folder."""
     found = sorted(path.name for path in folder.iterdir())
     if PLOTS in found:
         found += [f"{PLOTS}/{path.name}" for path in (folder / PLOTS).iterdir()]
-    return (name for name in found if name not in (*OWN_FILES, PLOTS) and not OF_NO_ACCOUNT.fullmatch(name))
+    return (name for name in found if not OF_NO_ACCOUNT.fullmatch(name))
 
 
 def _remove_report(folder: Path) -> None:

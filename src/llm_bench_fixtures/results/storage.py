@@ -106,6 +106,14 @@ def check_schema(data: bytes, path: str | Path) -> None:
     check_version(found.version, path)
 
 
+def is_results(path: Path) -> bool:
+    """Whether the file holds a run, of whatever version."""
+    try:
+        return bool(decode(read_bytes(path), Schema, path).schema == SCHEMA)
+    except UnreadableResults:
+        return False
+
+
 def check_version(version: object, path: str | Path) -> None:
     """Raise UnreadableResults unless this program reads the schema version."""
     if version != SCHEMA_VERSION:
