@@ -5,6 +5,7 @@ Each costs what it is the fault of, and is told with its hook, its file and what
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ METRICS = "a sequence of Metric"
 # Hook, what its implementation does, and what is said behind its name and file.
 REFUSED = [
     ("variants that raise", "variants", fails, "ZeroDivisionError: division by zero", VARIANTS),
+    ("variants that skip", "variants", lambda: pytest.skip("not here"), "Skipped: not here", VARIANTS),
+    ("variants that exit", "variants", lambda: sys.exit(0), "SystemExit: 0", VARIANTS),
     ("variants that are ids", "variants", gives(["mine"]), "'mine' is no Variant", VARIANTS),
     ("variants that are a number", "variants", gives(3), "TypeError: 'int' object is not iterable", VARIANTS),
     (
@@ -235,12 +238,13 @@ def test_a_hook_that_raises_before_the_run_is_a_usage_error(own_suite: Bench) ->
 WITHOUT = ("-p", "no:benchmark")
 
 
-def test_without_pytest_benchmark_an_unrelated_suite_is_left_alone(bench: Bench) -> None:
-    """Bug: every run in the environment ended with PluginValidationError."""
+def test_without_plugins_that_others_have_an_unrelated_suite_is_left_alone(bench: Bench) -> None:
+    """Bugs: every run in the environment ended with PluginValidationError, or with INTERNALERROR."""
     bench.write(test_unrelated="def test_passes(): pass\ndef test_fails(): assert False\n")
-    result = bench.run_with(*WITHOUT, "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=1, failed=1)
-    assert "llm-bench:" not in result.stdout.str() + result.stderr.str()
+    for without in (WITHOUT, ("-p", "no:setuponly", "-p", "no:setupplan")):
+        result = bench.run_with(*without, "-p", "no:cacheprovider")
+        result.assert_outcomes(passed=1, failed=1)
+        assert "llm-bench:" not in result.stdout.str() + result.stderr.str()
 
 
 def test_without_pytest_benchmark_our_own_tests_say_what_they_need(own_suite: Bench) -> None:

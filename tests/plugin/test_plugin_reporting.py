@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.plugin.terminal_progress import tell
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    from pytester_bench import Bench
 
 LOSES_ITS_FOLDER = """
     import pathlib, shutil
@@ -25,7 +26,7 @@ LOSES_ITS_FOLDER = """
 RAISES = """
     def pytest_llm_bench_finish(run, report):
         assert (report / "report.html").is_file()
-        raise RuntimeError("of our own")
+        raise SystemExit("of our own")
 """
 INTERRUPTS = """
     def pytest_runtest_setup():
@@ -54,11 +55,26 @@ def test_a_run_without_a_folder_and_with_a_failing_hook_is_saved_and_shown(
             "Report: *temporary/llm-bench-*/report.html",
             "llm-bench: llm-bench-report/results.json can't be written: *",
             "llm-bench: The report is in * instead of llm-bench-report.",
-            "llm-bench: pytest_llm_bench_finish failed: RuntimeError: of our own",
+            "llm-bench: pytest_llm_bench_finish failed: SystemExit: of our own",
         ]
     )
     (saved,) = bench.pytester.path.rglob(".benchmarks/*/*.json")
     assert json.loads(saved.read_text(encoding="utf-8"))["benchmarks"][0]["extra_info"]["llm_bench"]["rounds_s"]
+
+
+def test_a_gate_that_fails_costs_its_verdict_alone(own_suite: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decide_run(*_: object) -> None:
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr("llm_bench_fixtures.gate.decision.decide_run", decide_run)
+    result = own_suite.run("--llm-gate", "--benchmark-autosave")
+    assert result.ret == ExitStatus.NOT_MEASURED
+    result.stdout.fnmatch_lines(["fp32 *", "The gate failed: RuntimeError: a bug of ours."])
+    (saved,) = own_suite.pytester.path.rglob(".benchmarks/*/*.json")
+    kept = json.loads(saved.read_text(encoding="utf-8"))
+    assert kept["llm_bench"]["refused"]
+    assert kept["benchmarks"][0]["extra_info"]["llm_bench"]["rounds_s"]
+    assert (own_suite.report / "report.html").exists()
 
 
 def test_a_folder_or_a_summary_that_cannot_be_written_ends_the_run_before_it_measures(own_suite: Bench) -> None:
@@ -75,6 +91,7 @@ def test_a_folder_or_a_summary_that_cannot_be_written_ends_the_run_before_it_mea
 def test_a_run_that_ends_before_its_first_variant_leaves_no_report_that_looks_like_its_own(own_suite: Bench) -> None:
     own_suite.write(conftest=INTERRUPTS)
     own_suite.report.mkdir()
+    (own_suite.report / ".llm-bench-report").touch()
     (own_suite.report / "report.html").write_text("of the run before", encoding="utf-8")
     assert own_suite.run(no_reraise_ctrlc=True).ret == pytest.ExitCode.INTERRUPTED
     assert not (own_suite.report / "report.html").exists()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PLUGIN = "llm_bench_fixtures.plugin.hooks"  # whose own implementations fail as our code does
-# A skip, a failure and an exit aren't for a hook to decide on.
-RAISED = (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception)
+ENDS_TESTS = "pytest_llm_bench_measure"  # the one hook that may skip or fail the test that it is called in
+OUTCOMES = (pytest.fail.Exception, pytest.skip.Exception)  # which are no Exceptions
 EXPECTED = {
     "pytest_llm_bench_variants": "a sequence of Variant",
     "pytest_llm_bench_metrics": "a sequence of Metric",
@@ -53,7 +53,11 @@ class Implementation:
         """What it returns, as `check` gives it. Raises HookFailed for what either raises."""
         try:
             return [check(answer) for answer in self.call(**given)]
-        except RAISED as error:
+        except OUTCOMES as error:
+            if self.hook == ENDS_TESTS:
+                raise
+            raise self.failure(error) from error
+        except (Exception, SystemExit) as error:
             raise self.failure(error) from error
 
     def failure(self, error: BaseException) -> HookFailed:
