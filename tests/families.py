@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
 SEED = 0
+IS_TRANSFORMERS_5 = int(version("transformers").partition(".")[0]) >= 5
 ALONE = (ExecutionMode.LEFT_PADDING,)
 PADDED = (ExecutionMode.LEFT_PADDING, ExecutionMode.BATCH)
 
@@ -41,6 +43,9 @@ class Family:
     diverges: tuple[ExecutionMode, ...] = ()
     """Execution modes that change its answers, by transformers' own doing."""
 
+    mended_in_5: bool = False
+    """Whether they change nothing under transformers 5."""
+
     fails: tuple[ExecutionMode, ...] = ()
     """Execution modes in which its own code raises an error."""
 
@@ -56,6 +61,11 @@ class Family:
 
     refused: str = ""
     """Why it can't be a run's model; empty where it can."""
+
+    @property
+    def diverging(self) -> tuple[ExecutionMode, ...]:
+        """Those of `diverges` that do under the installed transformers."""
+        return () if self.mended_in_5 and IS_TRANSFORMERS_5 else self.diverges
 
     def build(self, folder: Path) -> ModelSource:
         """Its files, with the embedded model's tokenizer, in the folder."""
@@ -161,6 +171,7 @@ FAMILIES = (
         },
         Keeps.BOTH,
         diverges=ALONE,
+        mended_in_5=True,
     ),
     Family("gemma2", {"model_type": "gemma2", **GROUPED, "head_dim": 32, "sliding_window": 24}),
     Family("gemma3_text", {"model_type": "gemma3_text", **GROUPED, "head_dim": 32, "sliding_window": 24}),
@@ -191,6 +202,7 @@ FAMILIES = (
         },
         Keeps.BOTH,
         diverges=ALONE,
+        mended_in_5=True,
     ),
     Family("smollm3", {"model_type": "smollm3", **GROUPED}),
     Family("starcoder2", {"model_type": "starcoder2", **GROUPED}),
@@ -231,18 +243,21 @@ FAMILIES = (
         },
         Keeps.STATES,
         diverges=ALONE,
+        mended_in_5=True,
     ),
     Family(
         "falcon_h1",
         {"model_type": "falcon_h1", **GROUPED, **STATE_SPACE, "mamba_d_ssm": 128},
         Keeps.BOTH,
         diverges=ALONE,
+        mended_in_5=True,
     ),
     Family(
         "bamba",
         {"model_type": "bamba", **GROUPED, **STATE_SPACE, "attn_layer_indices": [1]},
         Keeps.BOTH,
         diverges=ALONE,
+        mended_in_5=True,
     ),
     Family(
         "jamba",
@@ -265,6 +280,7 @@ FAMILIES = (
         {"model_type": "lfm2", **GROUPED, "layer_types": ["conv", "full_attention"]},
         Keeps.BOTH,
         diverges=PADDED,
+        mended_in_5=True,
     ),
     Family(
         "recurrent_gemma",

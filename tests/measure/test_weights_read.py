@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import BY_NAME
+from families import BY_NAME, IS_TRANSFORMERS_5
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
@@ -42,7 +42,8 @@ def test_quantized_weights_are_read_with_their_scales(
 def test_causal_masks_are_no_weights(tiny_fp32: TransformersModel) -> None:
     """GPT-2 makes one of context x context in each layer: of a small model of a long context, 4.2 of what were called
     10 MB of weights, so that int8 seemed to save 17 % instead of 30 %."""
-    assert sum(buffer.nbytes for buffer in tiny_fp32.module.buffers()) >= 4 * 512 * 512
+    masks_bytes = sum(buffer.nbytes for buffer in tiny_fp32.module.buffers())
+    assert masks_bytes >= 4 * 512 * 512 or (IS_TRANSFORMERS_5 and not masks_bytes)
     assert tiny_fp32.facts.weight_bytes == 4 * TINY_WEIGHTS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from families import BY_NAME
+from families import BY_NAME, IS_TRANSFORMERS_5
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
     AutoConfig,
@@ -270,6 +270,7 @@ def test_the_digest_is_of_the_new_tokens_not_of_batching_or_padding(
     assert measure_work(tiny_fp32, fewer, tiny_flops).output_digest not in digests
 
 
+@pytest.mark.skipif(IS_TRANSFORMERS_5, reason="it hands one on there")
 def test_a_model_that_hands_on_no_cache_has_no_flops_and_a_reason() -> None:
     """Bamba makes its cache in generate only: without one a decode step would be counted as if it read nothing."""
     config = AutoConfig.for_model(**BY_NAME["bamba"].config)

@@ -85,12 +85,12 @@ def change_by_padding(module: Any) -> float:
 
 def check_modes(model: TransformersModel, family: Family) -> None:
     """None changes the answers but those in which transformers' own code does; and the row then says so."""
-    lets_padding_in = ExecutionMode.LEFT_PADDING in family.diverges
+    lets_padding_in = ExecutionMode.LEFT_PADDING in family.diverging
     assert (change_by_padding(model.module) > 0.01) == lets_padding_in
     for found in check_equivalence(model, PROMPTS, NEW_TOKENS):
         if found.mode in family.fails:
             assert found.verdict is EquivalenceVerdict.FAILED, found.sentence
-        elif found.mode in family.diverges:
+        elif found.mode in family.diverging:
             assert found.verdict is EquivalenceVerdict.DIVERGES, found.sentence
             assert "transformers" in found.reason
         else:
