@@ -41,7 +41,7 @@ def test_the_whole_report_is_made_again(shell: Shell, tmp_path: Path) -> None:
     assert list((again / "plots").glob("*.png"))
     assert read_run(again / "results.json") == full_run()
     assert output.lines[-1] == f"Report: {again / 'report.html'}"
-    assert "Keep fp32: no other variant that keeps ppl_ratio ≤ 1.01" in " ".join(output.out.split())
+    assert "Keep fp32: no other variant with perplexity at most 1 % above fp32's" in " ".join(output.out.split())
 
 
 def test_another_quality_limit_is_asked(shell: Shell, tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ def test_the_table() -> None:
         r"{}bf16 & bfloat16 & 80.0 $\pm$ 0.8 & 1.25$\times$ & 200 & 2.00 & 12.0 & +1.0 \% $\pm$ 0.2 \% & 98.5 \% \\"
         in lines
     )
+    assert lines[lines.index(r"\end{tabular}") + 1] == (
+        r"\par\smallskip{\footnotesize $\pm$: half the distance between the quartiles of the latency, one standard "
+        r"error of the perplexity\textquotesingle{}s change.}"
+    )
     assert all(line.count("&") == 8 for line in lines if line.startswith("{}"))
 
 

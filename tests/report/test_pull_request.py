@@ -49,7 +49,7 @@ def test_the_answer_stands_first() -> None:
     lines = render(full_run()).splitlines()
     assert lines[0] == "## Text generation of tiny"
     assert lines[4].startswith(
-        "**Use bf16 for the lowest latency and the least memory of those that keep ppl_ratio ≤ 1.02: "
+        "**Use bf16 for the lowest latency and the least memory of those with perplexity at most 2 % above fp32's: "
     )
 
 
@@ -76,7 +76,8 @@ def test_what_is_not_in_the_table_is_folded() -> None:
     text = render(full_run())
     visible = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
     assert visible.count("\n|") == 2 + 6
-    assert len([line for line in visible.splitlines() if line]) == 5 + 2 + 6
+    assert len([line for line in visible.splitlines() if line]) == 5 + 2 + 6 + 1
+    assert "\n±: half the distance between the quartiles of the latency, one standard error of " in visible
     titles = re.findall("<summary>(.*)</summary>", text)
     assert titles == [
         "The answer for each reader, with its cost",

@@ -193,3 +193,18 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(blocks: int, monkeypat
     found = [speedup_of((1.0,) * blocks, tuple(row)) for row in seen_s.tolist()]
     held = sum(one is not None and one.low <= 1 <= one.high for one in found) / TRIALS
     assert 0.938 <= held <= 0.962
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_unclear"),
+    [
+        (0.5, 2.0, True),
+        (0.91, 1.13, True),  # 0.22 wide about 1.02: 10.8 % to either side
+        (0.95, 1.05, False),  # no difference of more than 5 %
+        (1.1, 4.0, False),  # faster, however much
+        (0.1, 0.9, False),  # slower
+    ],
+)
+def test_an_interval_that_is_wide_and_has_one_in_it_tells_nothing(low: float, high: float, is_unclear: bool) -> None:
+    """Bug: an interval by blocks was never called too wide to tell, so it was called no difference."""
+    assert Speedup(1.0, low, high, 3).is_unclear is is_unclear

@@ -31,6 +31,14 @@ class QualityLimit:
             return f"{self.measure} ≤ {self.bound:g}"
         return f"{self.measure} ≥ {self.bound * 100:g} %"
 
+    def words(self, reference: str) -> str:
+        """What it asks of a variant, to stand after "with". reference: the id of what the variant is compared with."""
+        if self.measure is QualityMeasure.TOP1_AGREEMENT:
+            return f"top-1 agreement of at least {self.bound * 100:g} % with {reference}"
+        if self.bound == 1:
+            return f"perplexity not above {reference}'s"
+        return f"perplexity at most {(self.bound - 1) * 100:g} % above {reference}'s"
+
 
 DEFAULT_QUALITY_LIMIT = QualityLimit(QualityMeasure.PPL_RATIO, 1.01)
 

@@ -8,12 +8,13 @@ from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.cells import speedup_or_ratio, times_cell
 from llm_bench_fixtures.report.evidence import Evidence, in_blocks
 from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, Choice, Pick, Reader, against
-from llm_bench_fixtures.report.quality import QualityStandings, Standing, change_cell, quality_words
+from llm_bench_fixtures.report.quality import QualityStandings, Standing, change_cell, quality_in_short, quality_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_share
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status, VariantResult
 
 _METRIC = {metric.name: metric for metric in METRICS}
+WITHIN = "within the quality limit"
 
 
 def answer_sentence(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
@@ -26,12 +27,12 @@ def answer_sentence(picks: Sequence[Pick], seen: Evidence, standings: QualitySta
         return f"Only {next(iter(measured))} was measured: there is nothing to choose between."
     if seen.reference is None:
         return f"The reference {run.reference} was not measured on what the others ran, so nothing can be recommended."
-    proven = [pick for pick in picks if pick.is_proven]
-    return _use(proven, seen, standings) if proven else _keep(picks, seen, standings)
+    is_some_proven = any(pick.is_proven for pick in picks)
+    return _use(picks, seen, standings) if is_some_proven else _keep(picks, seen, standings)
 
 
 def _keep(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
-    who = f"no other variant that keeps {standings.limit}" if _excludes(standings) else "no other variant"
+    who = f"no other variant with {standings.words}" if _excludes(standings) else "no other variant"
     if any(pick.is_unclear for pick in picks):
         return (
             f"Too few rounds to tell what to use: {who} is shown to be faster than {seen.run.reference} or to take "
@@ -42,42 +43,63 @@ def _keep(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) ->
     )
 
 
-def _use(proven: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
-    """One variant for as many readers as it serves, then one for each other reader."""
+def _use(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
+    """One variant for as many readers as it serves, then one for each other reader; at last whom none serves.
+
+    Every name is shown to be better than the reference for each reader that it is said to serve.
+    """
     parts: list[str] = []
-    left = list(proven)
+    left = [pick for pick in picks if pick.is_proven]
     while left:
         name = max(left[0].variants, key=lambda name: sum(name in pick.variants for pick in left))
         served = [pick for pick in left if name in pick.variants]
         left = [pick for pick in left if pick not in served]
         parts.append(_part(name, served, seen, standings))
-    if all(pick.reader is Reader.MEMORY for pick in proven):
-        parts.append(f"for speed keep {seen.run.reference}")
-    sentence = "; ".join(parts)
+    sentence = "; ".join([*parts, *_unserved(picks, seen)])
     return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
+def _unserved(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
+    """The readers for whom nothing is shown to be better than the reference."""
+    unproven = [pick for pick in picks if pick.choices and not pick.is_proven]
+    kept = [f"the {pick.reader}" for pick in unproven if not pick.is_unclear]
+    unclear = [f"the {pick.reader}" for pick in unproven if pick.is_unclear]
+    if kept:
+        yield f"keep {seen.run.reference} for {' and '.join(kept)}"
+    if unclear:
+        yield f"too few rounds to tell for {' and '.join(unclear)}"
+
+
 def _part(name: str, served: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
-    gains = " and ".join(_gain(choice, pick, seen) for pick in served if (choice := pick.choice(name)))
+    gains = [_gain(choice, pick, seen) for pick in served if (choice := pick.choice(name))]
     is_for_all = len(served) == len(Reader)
     readers = "" if is_for_all else f" for {' and '.join(f'the {pick.reader}' for pick in served)}"
     alike = [one for one in served[0].variants if one != name and all(one in pick.variants for pick in served)]
     others = f" (or {', '.join(alike)})" if alike else ""
-    is_told = any(pick.reader is Reader.MEMORY for pick in served)
-    costs = [quality_words(seen.run, name), *([] if is_told else _memory_beside(name, served[0], seen))]
-    those = next(filter(None, (_of_those(pick, standings) for pick in served)), "")
-    return f"use {name}{others}{readers}{those}: {gains}; {'; '.join(costs)}"
+    costs = [quality_in_short(seen.run, name), *_other_cost(name, served, seen)]
+    has_rivals = any(pick.has_rivals_beyond_limit for pick in served)
+    those = f" of those with {standings.words}" if has_rivals else ""
+    return f"use {name}{others}{readers}{those}: {', '.join([*gains, *costs])}"
 
 
-def _of_those(pick: Pick, standings: QualityStandings) -> str:
+def _other_cost(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str]:
+    """What is no gain of these readers: memory for whom speed matters, speed for whom memory matters."""
+    readers = {pick.reader for pick in served}
+    if Reader.MEMORY not in readers:
+        yield from _memory_in_short(name, served[0], seen)
+    elif readers == {Reader.MEMORY}:
+        yield from _speed_beside(name, seen)
+
+
+def _of_those(pick: Pick) -> str:
     """Among whom the best is the best, where a variant beyond the limit may be better."""
-    return f" of those that keep {standings.limit}" if pick.has_rivals_beyond_limit else ""
+    return f" of those {WITHIN}" if pick.has_rivals_beyond_limit else ""
 
 
 def _gain(choice: Choice, pick: Pick, seen: Evidence) -> str:
     reference = seen.run.reference
     if pick.reader is Reader.LATENCY:
-        return f"{against(choice)} as fast as {reference} on {choice.on}"
+        return f"{against(choice)} as fast as {reference}"
     if pick.reader is Reader.THROUGHPUT:
         other = pick.reference.on if pick.reference else choice.on
         if other != choice.on:
@@ -91,41 +113,44 @@ def _of_memory(pick: Pick) -> str:
     return "at its peak" if pick.metric in PEAKS else "of weights"
 
 
-def pick_sentence(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
-    """For one reader: the best, how sure that is, and what it costs."""
-    return _proven(pick, seen, standings) if pick.is_proven else _unproven(pick, seen, standings)
+def pick_sentence(pick: Pick, seen: Evidence, standings: QualityStandings, is_quality_told: bool = False) -> str:
+    """For one reader: the best, how sure that is, and what it costs.
+
+    is_quality_told: whether a sentence before this one has the quality of the same variant.
+    """
+    return _proven(pick, seen, is_quality_told) if pick.is_proven else _unproven(pick, seen, standings)
 
 
 def pick_notes(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:
     """What this run can't tell from the best, what would be better but for the limit, and the smallest weights."""
-    yield from _ties(pick)
+    yield from _ties(pick, seen)
     yield from _rejected(pick, standings)
     yield from _weights(pick, seen, standings)
 
 
-def _proven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
+def _proven(pick: Pick, seen: Evidence, is_quality_told: bool) -> str:
     best, own, run = pick.choices[0], pick.reference, seen.run
     beside = own.figure if own else ""
-    costs = "; ".join(_costs(best, pick, seen))
-    tied = len(pick.choices) > 1
-    those = _of_those(pick, standings)
+    costs = "".join(f"; {cost}" for cost in _costs(best, pick, seen, is_quality_told))
+    tied = bool(pick.tied)
+    those = _of_those(pick)
     if pick.reader is Reader.LATENCY:
         rank = "is among the fastest" if tied else "is the fastest"
         return (
             f"{best.variant} {rank}{those} on {best.on}: {against(best)} as fast as {run.reference} "
-            f"({best.figure} against {beside}{_apart(best, seen)}); {costs}."
+            f"({best.figure} against {beside}{_apart(best, seen)}){costs}."
         )
     if pick.reader is Reader.THROUGHPUT:
         where = own.on if own else ""
         return (
             f"{best.variant} gives {'among the most' if tied else 'the most'} tokens per second{those}, "
-            f"{best.figure} at {best.on}: {against(best)} {run.reference}'s {beside} at {where}{_apart(best, seen)}; "
+            f"{best.figure} at {best.on}: {against(best)} {run.reference}'s {beside} at {where}{_apart(best, seen)}"
             f"{costs}."
         )
     return (
         f"{best.variant} takes {'among the least' if tied else 'the least'} memory{those}: "
         f"{best.figure} {_of_memory(pick)}, "
-        f"{format_share(best.ratio or 0.0)} of {run.reference}'s {beside}; {costs}."
+        f"{format_share(best.ratio or 0.0)} of {run.reference}'s {beside}{costs}."
     )
 
 
@@ -135,7 +160,7 @@ def _apart(choice: Choice, seen: Evidence) -> str:
 
 
 def _unproven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
-    who = f"No variant that keeps {standings.limit}" if _excludes(standings) else "No variant"
+    who = f"No variant {WITHIN}" if _excludes(standings) else "No variant"
     own = pick.choices[0]
     if pick.reader is Reader.MEMORY:
         what = f"took less memory than {own.variant} ({own.figure} {_of_memory(pick)})"
@@ -143,7 +168,7 @@ def _unproven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
     if pick.is_unclear:
         is_better = "is faster" if pick.reader is Reader.LATENCY else "gives more tokens per second"
         where = own.on if pick.reader is Reader.LATENCY else f"{own.figure} at {own.on}"
-        which = f"a variant that keeps {standings.limit}" if _excludes(standings) else "a variant"
+        which = f"a variant {WITHIN}" if _excludes(standings) else "a variant"
         return f"Too few rounds to tell whether {which} {is_better} than {own.variant} ({where})."
     what = f"was faster than {own.variant} on {own.on}"
     if pick.reader is Reader.THROUGHPUT:
@@ -159,14 +184,21 @@ def _beyond(pick: Pick, seen: Evidence) -> str:
     return f" beyond the noise ({seen.noise.percent:.0f} %)"
 
 
-def _ties(pick: Pick) -> Iterator[str]:
-    best, *others = pick.choices
-    names = [f"{one.variant} ({one.figure if pick.reader is Reader.MEMORY else _times(one)})" for one in others]
-    if names:
-        what = f"No difference in {pick.reader.quantity} that this run can show"
-        if pick.is_unclear:
-            what = f"Too few rounds to tell apart in {pick.reader.quantity}"
-        yield f"{what}: {best.variant}, {', '.join(names)}."
+def _ties(pick: Pick, seen: Evidence) -> Iterator[str]:
+    """Those that can't be told from the best: where more rounds might tell, it is said."""
+    quantity = pick.reader.quantity
+    none, unknown = f"No difference in {quantity} that this run can show", f"Too few rounds to tell apart in {quantity}"
+    for what, is_unclear in ((none, False), (unknown, True)):
+        tied = [one for one in pick.tied if one.is_unclear is is_unclear]
+        names = [f"{one.variant} ({one.figure if pick.reader is Reader.MEMORY else _times(one)})" for one in tied]
+        if names:
+            yield f"{what}{_widened(pick, tied, seen)}: {pick.choices[0].variant}, {', '.join(names)}."
+
+
+def _widened(pick: Pick, tied: Sequence[Choice], seen: Evidence) -> str:
+    """Why the 95 % intervals that are shown may lie apart all the same."""
+    is_by_blocks = pick.reader is not Reader.MEMORY and any(one.low is not None for one in tied)
+    return f" (intervals widened for {seen.comparisons} comparisons)" if is_by_blocks and seen.comparisons > 1 else ""
 
 
 def _times(choice: Choice) -> str:
@@ -179,7 +211,7 @@ def _rejected(pick: Pick, standings: QualityStandings) -> Iterator[str]:
     for name in pick.faster_beyond_limit:
         variant = standings.run.variant(name)
         if variant is not None:
-            yield f"{name} {better}, but {why_not_admitted(variant, standings, str(standings.limit))}."
+            yield f"{name} {better}, but {why_not_admitted(variant, standings, 'the quality limit')}."
 
 
 def why_not_admitted(variant: VariantResult, standings: QualityStandings, limit: str) -> str:
@@ -201,26 +233,45 @@ def _excludes(standings: QualityStandings) -> bool:
     return not all(standings.admits(variant) for variant in measured)
 
 
-def _costs(choice: Choice, pick: Pick, seen: Evidence) -> Iterator[str]:
+def _costs(choice: Choice, pick: Pick, seen: Evidence, is_quality_told: bool) -> Iterator[str]:
     """Quality; and for whom speed matters the memory, for whom memory matters the speed."""
-    yield quality_words(seen.run, choice.variant)
+    if not is_quality_told:
+        yield quality_words(seen.run, choice.variant)
     if pick.reader is not Reader.MEMORY:
         yield from _memory_beside(choice.variant, pick, seen)
-    elif (record := seen.common.get(choice.variant)) is not None and seen.reference is not None:
+    else:
+        yield from _speed_beside(choice.variant, seen)
+
+
+def _speed_beside(name: str, seen: Evidence) -> Iterator[str]:
+    record = seen.common.get(name)
+    if record is not None and seen.reference is not None:
         yield f"{speedup_or_ratio(record, seen.reference)} as fast as {seen.run.reference}"
 
 
 def _memory_beside(name: str, pick: Pick, seen: Evidence) -> Iterator[str]:
-    """The peaks of both on the workload of the pick, else their weights; nothing where they are the same."""
+    for title, own, other in _both_sizes(name, pick, seen):
+        yield f"{title} {format_bytes(own)} against {format_bytes(other)}"
+
+
+def _memory_in_short(name: str, pick: Pick, seen: Evidence) -> Iterator[str]:
+    """The same as a multiple of the reference's."""
+    for title, own, other in _both_sizes(name, pick, seen):
+        yield f"{times_cell(own / other)} {seen.run.reference}'s {title}"
+
+
+def _both_sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, float]]:
+    """The title and value of the variant's peak and the reference's on the workload of the pick, else of their weights;
+    nothing where they are read as the same."""
     records = seen.common if pick.reader is Reader.LATENCY else seen.best_batch
     variants = [one for one in map(seen.run.variant, (name, seen.run.reference)) if one is not None]
     for metric in (*PEAKS, WEIGHTS):
         values = [_METRIC[metric].of(records[one.id], one) for one in variants]
-        sizes = [format_bytes(value) for value in values if value is not None]
-        if len(sizes) == 2:
+        own, other = values if len(values) == 2 else (None, None)
+        if own is not None and other is not None:
             title = _METRIC[metric].title
-            if sizes[0] != sizes[1]:
-                yield f"{title[:1].lower()}{title[1:]} {sizes[0]} against {sizes[1]}"
+            if other and format_bytes(own) != format_bytes(other):
+                yield f"{title[:1].lower()}{title[1:]}", own, other
             return
 
 
@@ -238,5 +289,5 @@ def _weights(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterato
         share = smallest.weight_bytes / reference.weight_bytes
         yield (
             f"{smallest.id} has the smallest weights: {format_bytes(smallest.weight_bytes)}, {share * 100:.0f} % of "
-            f"{run.reference}'s {format_bytes(reference.weight_bytes)}; {quality_words(run, smallest.id)}."
+            f"{run.reference}'s {format_bytes(reference.weight_bytes)}."
         )

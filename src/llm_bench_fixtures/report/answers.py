@@ -55,11 +55,21 @@ class Answer:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences beside the recommendations: what doesn't pay, what is not recommended, and on what they rest."""
-        beyond = f"Not recommended under {self.limit}"
+        said = [f"{title}: {'; '.join(f'{one.variant} {one.text}' for one in them)}." for title, them in self.lists]
+        return (*self.untold, *said, *self.quality_notes)
+
+    @property
+    def lists(self) -> tuple[tuple[str, tuple[Remark, ...]], ...]:
+        """What doesn't pay, and what is beyond the limit, each under its title; without those that are empty."""
+        beyond = "Not recommended under the quality limit"
         lists = ((self.not_worth_it_title, self.not_worth_it), (beyond, self.beyond_limit))
-        said = [f"{title}: {'; '.join(f'{one.variant} {one.text}' for one in them)}." for title, them in lists if them]
+        return tuple((title, them) for title, them in lists if them)
+
+    @property
+    def quality_notes(self) -> tuple[str, ...]:
+        """How the limit was applied to the recommendations, and what the figures of quality can't tell."""
         limit = [self.limit_note] if self.recommendations else []
-        return (*self.untold, *said, *limit, *([self.quality_note] if self.quality_note else []))
+        return (*limit, *([self.quality_note] if self.quality_note else []))
 
     @property
     def not_worth_it_title(self) -> str:
@@ -75,8 +85,12 @@ def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> An
         limit=limit,
         limit_note=_limit_note(standings),
         recommendations=tuple(
-            Recommendation(pick, pick_sentence(pick, seen, standings), tuple(pick_notes(pick, seen, standings)))
-            for pick in picks
+            Recommendation(
+                pick,
+                pick_sentence(pick, seen, standings, _is_told(pick, picks[:index])),
+                tuple(pick_notes(pick, seen, standings)),
+            )
+            for index, pick in enumerate(picks)
             if pick.choices
         ),
         untold=tuple(_untold(picks, seen)),
@@ -85,6 +99,11 @@ def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> An
         beyond_limit=tuple(_beyond_limit(standings)),
         quality_note=near_lossless_sentence(seen.run),
     )
+
+
+def _is_told(pick: Pick, before: Sequence[Pick]) -> bool:
+    """Whether the same variant is recommended to an earlier reader."""
+    return any(one.is_proven and one.variants[0] == pick.variants[0] for one in before)
 
 
 def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
@@ -109,7 +128,7 @@ def _why_untold(reader: Reader, seen: Evidence) -> str:
 def _limit_note(standings: QualityStandings) -> str:
     limit, run = standings.limit, standings.run
     if standings.is_applied:
-        return f"Recommended are variants with {limit} against {run.reference} (--llm-quality-limit)."
+        return f"Recommended are variants with {standings.words} ({limit}; --llm-quality-limit moves it)."
     notes = dict.fromkeys(variant.quality_note for variant in run.variants if variant.quality_note)
     why = f" ({'; '.join(notes)})" if notes else ""
     return f"The limit {limit} is not applied: no variant's quality was compared with {run.reference}'s{why}."

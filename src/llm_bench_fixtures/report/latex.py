@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.short_table import legend as legend_of
 from llm_bench_fixtures.report.short_table import short_table
 from llm_bench_fixtures.text import INSTEAD, printable
 
@@ -48,11 +49,13 @@ def render_latex(findings: Findings) -> str:
 def _lines(findings: Findings) -> Iterator[str]:
     some = next(iter(findings.common.values()), None)
     workload = describe_workload(some) if some else "nothing was timed"
-    yield from latex_table(short_table(findings), f"Text generation of {findings.run.provenance.model}: {workload}.")
+    table = short_table(findings)
+    caption = f"Text generation of {findings.run.provenance.model}: {workload}."
+    yield from latex_table(table, caption, "; ".join(legend_of(table)))
 
 
-def latex_table(table: Table, caption: str) -> Iterator[str]:
-    """The lines of the environment; a comment says what it needs."""
+def latex_table(table: Table, caption: str, legend: str = "") -> Iterator[str]:
+    """The lines of the environment; a comment says what it needs. legend: what stands beneath the table."""
     yield r"% \usepackage{booktabs}"
     yield r"\begin{table}"
     yield rf"  \caption{{{latex(caption)}}}"
@@ -64,6 +67,8 @@ def latex_table(table: Table, caption: str) -> Iterator[str]:
     yield from map(_row, table.rows)
     yield r"    \bottomrule"
     yield r"  \end{tabular}"
+    if legend:
+        yield rf"  \par\smallskip{{\footnotesize {latex(f'{legend[:1].upper()}{legend[1:]}.')}}}"
     yield r"\end{table}"
 
 

@@ -46,7 +46,7 @@ def not_worth_it(seen: Evidence, picks: Sequence[Pick]) -> Iterator[Remark]:
 def _why_not(variant: VariantResult, record: Record, seen: Evidence) -> str:
     """Empty where nothing speaks against it."""
     if seen.ran_the_reference(variant.id):
-        return f"runs what {seen.run.reference} runs: {variant.label}"
+        return f"runs what {seen.run.reference} runs"
     in_batches = _gain_in_batches(variant.id, seen)
     if in_batches is not None and in_batches.is_faster:
         return ""

@@ -54,6 +54,8 @@ class Choice:
     """The 95 % interval of the ratio, or for memory what the least and the most peak of the variant make of it; None
     where it was taken apart, or measured once."""
     high: float | None
+    is_unclear: bool = False
+    """Whether the rounds are too few to tell it from the best."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,28 @@ class Pick:
     reference: Choice | None
     """The reference's own figure."""
     choices: tuple[Choice, ...]
-    """The best first, then those that this run can't tell from it. The reference is the first where this run shows none
-    to be better. Empty where the run says nothing."""
+    """The best first, then those that this run shows to be better than the reference and can't tell from the best.
+    Where it shows none to be better, the reference first, then those that it can't tell from it. Empty where the run
+    says nothing."""
     is_proven: bool
     """Whether the best is better than the reference by a difference that this run can show."""
     faster_beyond_limit: tuple[str, ...] = ()
     """Variants that would be better, but are not shown to keep the quality limit."""
     has_rivals_beyond_limit: bool = False
     """Whether a variant that isn't shown to keep the limit isn't shown to be worse than the best either."""
-    is_unclear: bool = False
-    """Whether none is proven, and the rounds of some variant are too few to tell."""
+    undecided: tuple[Choice, ...] = ()
+    """Of a proven best: others that this run can't tell from it, and doesn't show to be better than the reference. They
+    are no recommendation."""
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether none is proven, and the rounds of some variant are too few to tell."""
+        return not self.is_proven and any(one.is_unclear for one in self.choices)
+
+    @property
+    def tied(self) -> tuple[Choice, ...]:
+        """All that this run can't tell from the best."""
+        return (*self.choices[1:], *self.undecided)
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -117,28 +131,44 @@ def _pick_by_time(
         return Pick(reader, "", None, (), is_proven=False)
     others = [record for name, record in records.items() if not seen.ran_the_reference(name)]
     admitted = [record for record in others if _admits(standings, record.variant)]
-    best, is_proven = _settle(seen, admitted, reference)
-    beyond = {record.variant: seen.gain(record, best[0]) for record in others if record not in admitted}
+    settled = _settle(seen, admitted, reference)
+    beyond = {record.variant: seen.gain(record, settled.best) for record in others if record not in admitted}
     rejected = tuple(name for name, found in beyond.items() if found.is_faster)
     has_rivals = not all(found.is_slower for found in beyond.values())
-    choices = tuple(_time_choice(metric, record, reference, standings.run) for record in best)
-    own = _time_choice(metric, reference, reference, standings.run)
-    is_unclear = not is_proven and any(seen.gain(record, reference).is_unclear for record in admitted)
-    return Pick(reader, metric, own, choices, is_proven, rejected, has_rivals, is_unclear)
+    own = _time_choice(metric, reference, reference, seen)
+    choices, undecided = (
+        tuple(_time_choice(metric, record, reference, seen, settled.best) for record in records)
+        for records in ((settled.best, *settled.tied), settled.undecided)
+    )
+    return Pick(reader, metric, own, choices, settled.is_proven, rejected, has_rivals, undecided)
 
 
-def _settle(seen: Evidence, others: list[Record], reference: Record) -> tuple[list[Record], bool]:
-    """The best and those that can't be told from it; and whether it is faster than the reference."""
+@dataclass(frozen=True)
+class _Settled:
+    """The best of some records, and those that can't be told from it."""
+
+    best: Record
+    is_proven: bool
+    """Whether it is faster than the reference by a difference that this run can show; so is each that is tied then."""
+    tied: tuple[Record, ...]
+    undecided: tuple[Record, ...] = ()
+    """Those that aren't shown to be faster than the reference, though the best is."""
+
+
+def _settle(seen: Evidence, others: list[Record], reference: Record) -> _Settled:
     gains = {record.variant: seen.gain(record, reference) for record in others}
     ranked = sorted(others, key=lambda one: (gains[one.variant].is_faster, gains[one.variant].ratio), reverse=True)
-    if not ranked or not gains[ranked[0].variant].is_faster:
-        return [reference, *(one for one in ranked if not gains[one.variant].is_slower)], False
-    best = ranked[0]
-    return [best, *(one for one in ranked[1:] if not seen.gain(one, best).is_slower)], True
+    near = [one for one in ranked if not gains[one.variant].is_slower]
+    if not near or not gains[near[0].variant].is_faster:
+        return _Settled(reference, False, tuple(near))
+    best = near[0]
+    level = [one for one in near[1:] if not seen.gain(one, best).is_slower]
+    tied = tuple(one for one in level if gains[one.variant].is_faster)
+    return _Settled(best, True, tied, tuple(one for one in level if one not in tied))
 
 
-def _time_choice(metric: str, record: Record, reference: Record, run: Run) -> Choice:
-    variant = run.variant(record.variant)
+def _time_choice(metric: str, record: Record, reference: Record, seen: Evidence, best: Record | None = None) -> Choice:
+    variant = seen.run.variant(record.variant)
     value = (_METRIC[metric].of(record, variant) if variant else None) or 0.0
     is_latency = metric == "latency_s"
     figure = format_seconds(value) if is_latency else f"{three_digits(value)} tokens/s"
@@ -148,7 +178,8 @@ def _time_choice(metric: str, record: Record, reference: Record, run: Run) -> Ch
     ratio = found.ratio if found else reference.median_s / record.median_s
     has_width = found is not None and found.low < found.high
     low, high = (found.low, found.high) if found is not None and has_width else (None, None)
-    return Choice(record.variant, value, figure, on, ratio, low, high)
+    is_unclear = best is not None and best is not record and seen.gain(record, best).is_unclear
+    return Choice(record.variant, value, figure, on, ratio, low, high, is_unclear)
 
 
 def _admits(standings: QualityStandings, identifier: str) -> bool:
@@ -172,8 +203,12 @@ def pick_memory(seen: Evidence, standings: QualityStandings) -> Pick:
     rejected = tuple(name for name in beyond if is_less(peaks[name], peaks[best], metric))
     has_rivals = not all(is_less(peaks[best], peaks[name], metric) for name in beyond)
     own = _memory_choice(seen.run.reference, reference, reference)
-    choices = tuple(_memory_choice(name, peaks[name], reference) for name in (best, *tied))
-    return Pick(Reader.MEMORY, metric, own, choices, bool(less), rejected, has_rivals)
+    undecided = [name for name in tied if less and name not in less]
+    named = [best, *(name for name in tied if name not in undecided)]
+    choices, others = (
+        tuple(_memory_choice(name, peaks[name], reference) for name in names) for names in (named, undecided)
+    )
+    return Pick(Reader.MEMORY, metric, own, choices, bool(less), rejected, has_rivals, others)
 
 
 def memory_metric(seen: Evidence) -> str:

@@ -16,7 +16,7 @@ from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.markdown import bullets, escape, folded, markdown_table, named
 from llm_bench_fixtures.report.sections import facts, noise_footnote
-from llm_bench_fixtures.report.short_table import BATCHED, BATCHED_MEANS, short_table
+from llm_bench_fixtures.report.short_table import legend, short_table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
@@ -72,10 +72,11 @@ def _summary(findings: Findings) -> Iterator[str]:
     """One row a variant, on the workload that most of them ran."""
     some = next(iter(findings.common.values()), None)
     table, where = short_table(findings), describe_workload(some) if some else "Nothing was timed"
-    means = f"; {BATCHED_MEANS}" if any(name.startswith(BATCHED) for name in table.header) else ""
-    yield from (escape(f"{where[:1].upper()}{where[1:]}{means}."), "")
+    yield from (escape(f"{where[:1].upper()}{where[1:]}."), "")
     if table.rows:
         yield from (*markdown_table(table), "")
+    if means := "; ".join(legend(table)):
+        yield from (escape(f"{means[:1].upper()}{means[1:]}."), "")
 
 
 def _changes(changes: Changes) -> Iterator[str]:

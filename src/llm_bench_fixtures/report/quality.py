@@ -51,6 +51,11 @@ class QualityStandings:
             variant.id != self.run.reference and self.limit.measure in variant.quality for variant in self.run.variants
         )
 
+    @property
+    def words(self) -> str:
+        """The limit, to stand after "with": "perplexity at most 1 % above fp32's"."""
+        return self.limit.words(self.run.reference)
+
     def of(self, variant: VariantResult) -> Standing:
         """The reference, and what ran the same as it, is within every limit."""
         if self._is_reference(variant):
@@ -174,6 +179,17 @@ def change_cell(variant: VariantResult) -> str:
         return MISSING
     error = variant.quality.get("ppl_ratio_error")
     return format_change(ratio) if error is None else format_change_and_error(ratio, error)
+
+
+def quality_in_short(run: Run, identifier: str) -> str:
+    """The cost in quality without its error: "near-lossless", "perplexity +1.0 %"."""
+    variant = run.variant(identifier)
+    if variant is None or "perplexity" not in variant.quality:
+        return "quality not measured"
+    if is_near_lossless(variant):
+        return "near-lossless"
+    ratio = variant.quality.get("ppl_ratio")
+    return quality_words(run, identifier) if ratio is None else f"perplexity {format_change(ratio)}"
 
 
 def quality_words(run: Run, identifier: str) -> str:

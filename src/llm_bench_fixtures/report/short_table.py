@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,11 @@ LABEL = "what ran"
 BATCHED = "batched"
 FLIPS = "flips"
 BATCHED_MEANS = "batched: the most tokens/s over the batch sizes, and at which"
+ERRORS = {
+    "latency": "half the distance between the quartiles of the latency",
+    "perplexity": "one standard error of the perplexity's change",
+}
+_INTERVAL = re.compile(r"\([\d.,]+–[\d.,]+")
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,19 @@ def short_table(findings: Findings) -> Table:
     own = [metric.column for metric in findings.added]
     names = ("latency", "speed-up", throughput, "weights", "peak", "perplexity", "top-1", FLIPS, *own)
     return variants_table(findings, findings.run.variants, names)
+
+
+def legend(table: Table, names: Sequence[str] = ()) -> Iterator[str]:
+    """What its figures are, in lines to stand beneath it. names: of the columns that are shown; all without any."""
+    shown = [place for place, name in enumerate(table.header) if name in (names or table.header)]
+    cells = {table.header[place].partition(",")[0]: [row[place] for row in table.rows] for place in shown}
+    if BATCHED in cells:
+        yield BATCHED_MEANS
+    errors = [means for name, means in ERRORS.items() if any("±" in cell for cell in cells.get(name, ()))]
+    has_intervals = any(_INTERVAL.search(cell) for name, them in cells.items() if name != LABEL for cell in them)
+    parts = [*([f"±: {', '.join(errors)}"] if errors else []), *(["(a–b): the 95 % interval"] if has_intervals else [])]
+    if parts:
+        yield "; ".join(parts)
 
 
 def what_ran(findings: Findings, variant: VariantResult) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.short_table import BATCHED, BATCHED_MEANS, FLIPS, LABEL, variants_table, what_ran
+from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, legend, variants_table, what_ran
 from llm_bench_fixtures.results.folder import PAGE_FILE
 from llm_bench_fixtures.text import printable, without_commands
 
@@ -39,6 +39,8 @@ def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) ->
     yield ""
     yield from _table(findings, width, paint)
     yield from _list(_answer(findings), width)
+    yield from _lists(findings, width)
+    yield from _list(findings.answer.quality_notes, width)
     yield from _list(findings.takeaways, width)
     for cost in findings.instrumentation:
         yield ""
@@ -77,19 +79,22 @@ def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
         yield from columns(table, width, dispensable, paint)
     below = [variant for variant in variants if not variant.label or LABEL not in shown]
     yield from _paragraphs((f"{one.id}: {what_ran(findings, one)}" for one in below), width, indent="  ")
-    if any(name.startswith(BATCHED) for name in shown):
-        yield from _paragraphs([BATCHED_MEANS], width)
+    yield from _paragraphs(legend(table, shown), width)
 
 
 def _answer(findings: Findings) -> Iterator[str]:
-    """What the sentence leaves out: the readers for whom nothing beats the reference, what ties, what doesn't pay."""
+    """What the sentence leaves out: what ties, what would be better but for the limit, what is unknown."""
     answer = findings.answer
-    some_proven = any(one.pick.is_proven for one in answer.recommendations)
     for one in answer.recommendations:
-        if some_proven and not one.pick.is_proven:
-            yield one.sentence
         yield from one.notes
-    yield from answer.remarks
+    yield from answer.untold
+
+
+def _lists(findings: Findings, width: int) -> Iterator[str]:
+    """What doesn't pay and what isn't recommended: a line a variant."""
+    for title, remarks in findings.answer.lists:
+        yield from ("", *_paragraphs([f"{title}:"], width))
+        yield from _paragraphs((f"  {one.variant} {one.text}" for one in remarks), width, indent="    ")
 
 
 def _dispensable(header: Sequence[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from llm_bench_fixtures.results.spread import student_half_width
 
 CONFIDENCE = 0.95
 LEAST_BLOCKS = 3
+WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 WAITED_SHARE = 0.02  # of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
 PROCESS_DEVIATION = 0.01  # of log latencies: standard deviation between processes of identical work
@@ -75,8 +76,8 @@ class Speedup:
 
     @property
     def is_unclear(self) -> bool:
-        """Never: there are blocks enough for an interval, and that says how sure it is."""
-        return False
+        """The blocks are too few to tell: the interval has 1 in it, and is wider than 10 % to either side."""
+        return not (self.is_faster or self.is_slower) and self.relative_half_width > WIDE
 
     @property
     def relative_half_width(self) -> float:
