@@ -74,7 +74,7 @@ def test_a_higher_throughput_is_better(trend: Trend) -> None:
     trend.keep_levels(1.0, 0.5)
     output, _ = trend("--metric", "decode_tokens_per_s,latency_s")
     assert "decode tokens/s +100.0 % (better)" in output.out
-    assert "latency -50.0 % (better)" in output.out
+    assert "latency −50.0 % (better)" in output.out
 
 
 def test_what_did_not_move_is_said_and_not_drawn(trend: Trend) -> None:

@@ -43,10 +43,13 @@ def test_a_run_compared_with_itself_is_unchanged() -> None:
     assert comparison.judged_tests == len(full_run().measured())
 
 
-def test_a_slower_run_is_worse_in_every_timing() -> None:
+def test_a_slower_run_is_worse_in_its_median_latency_and_open_in_every_other_timing() -> None:
     comparison = compared(one_record(median_s=1.0), one_record(median_s=2.0))
     worse = {one.metric.name for one in comparison.with_verdict(Verdict.REGRESSED)}
-    assert worse >= {"latency_s", "ttft_s", "tpot_s", "decode_tokens_per_s", "output_tokens_per_s"}
+    assert worse == {"latency_s", "output_tokens_per_s", "ms_per_token"}
+    unknown = {one.metric.name for one in comparison.with_verdict(Verdict.INCONCLUSIVE)}
+    assert unknown >= {"latency_mean_s", "ttft_s", "tpot_s", "itl_p90_s", "decode_tokens_per_s"}
+    assert {verdict(comparison, name).interval for name in unknown} == {None}
     assert verdict(comparison, "latency_s").ratio == pytest.approx(2)
     assert verdict(comparison, "decode_tokens_per_s").ratio == pytest.approx(0.5)
     assert not comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)
@@ -64,6 +67,27 @@ def test_a_slower_run_is_worse_in_every_timing() -> None:
 def test_a_timing_has_to_leave_the_noise_too(head_s: float, rules: str, expected: Verdict) -> None:
     """A run that repeats nothing is assumed to know its times to 15 %."""
     assert verdict(compared(one_record(), one_record(median_s=head_s), rules), "latency_s").verdict is expected
+
+
+def test_a_rule_for_another_timing_blocks_as_before_and_has_no_interval_of_the_median() -> None:
+    found = verdict(compared(one_record(), one_record(median_s=2.0), "ttft_s:5%"), "ttft_s")
+    assert (found.verdict, found.is_blocking, found.interval) == (Verdict.REGRESSED, True, None)
+
+
+def test_an_outlier_among_few_rounds_is_no_change() -> None:
+    """Bug: the mean of 134, 135 and 600 ms was called regressed, with the interval of another run's medians."""
+    base, head = (one_record(rounds_s=rounds) for rounds in ((0.131, 0.132, 0.133), (0.1342, 0.135, 0.5997)))
+    for one in compared(base, head).judgements:
+        assert one.verdict in (Verdict.UNCHANGED, Verdict.INCONCLUSIVE), one.metric.name
+    mean = verdict(compared(base, head), "latency_mean_s")
+    assert (mean.verdict, mean.interval) == (Verdict.INCONCLUSIVE, None)
+
+
+def test_a_median_that_is_only_told_has_to_leave_the_scatter_of_its_rounds() -> None:
+    """Rounds of 1 and 3 s in turn: the medians of two such runs may well be 1 and 3."""
+    base, head = one_record(rounds_s=(1, 1, 1, 3, 3)), one_record(rounds_s=(1, 1, 3, 3, 3))
+    assert verdict(compared(base, head), "latency_s").verdict is Verdict.INCONCLUSIVE
+    assert verdict(compared(base, head, "latency_s:10%"), "latency_s").verdict is Verdict.REGRESSED
 
 
 def probed(median_s: float, slowdown: float) -> Run:

@@ -154,7 +154,7 @@ def in_blocks(speedup: float) -> Run:
 
 def test_a_speedup_that_regressed_is_listed_and_what_it_cannot_see_is_said_once() -> None:
     text = text_of(judged(in_blocks(2.0), in_blocks(1.5)), width=10_000)
-    assert "Speed-up: 2.00 → 1.50, -25.0 % (allowed: 5 %)" in text
+    assert "Speed-up: 2.00 → 1.50, −25.0 % (allowed: 5 %)" in text
     assert text.count("Speed-ups over fp32 were judged by their intervals: 1 test.") == 1
     assert "What slows fp32 alike is not seen in them: there the exact counts and the probe speak." in text
     assert "Timing is advisory between saved runs" in text

@@ -68,7 +68,7 @@ def test_a_slowdown_is_a_row_with_the_metrics_own_sign() -> None:
     text = lines_of(result_of(a=SLOWER, b=SAME))
     (row,) = [line for line in text.splitlines() if line.startswith("a  ")]
     assert "decode tokens/s" in row
-    assert "-10.4 %" in row
+    assert "−10.4 %" in row
     assert "regressed" in row
     assert "1 regressed, 1 unchanged of 2 comparisons." in text
     assert text.endswith("exit status 20: something got worse")
@@ -88,7 +88,7 @@ def test_a_group_that_moved_is_one_row_and_not_one_for_each_test() -> None:
     variants = {**dict.fromkeys("abcd", "nf4"), "e": "fp32", "f": "fp32"}
     result = result_with(variants, a=SLOWER, b=SLOWER, c=SLOWER, d=UNSURE, e=SAME, f=SAME)
     text = lines_of(result)
-    (row,) = [line for line in text.splitlines() if "-10.4 %" in line]
+    (row,) = [line for line in text.splitlines() if "−10.4 %" in line]
     assert row.startswith("whole decode of nf4, in all 4 tests  ")
     assert "regressed" in row
     assert not [line for line in text.splitlines() if line.startswith(("a ", "b ", "c ", "d "))]
@@ -102,7 +102,7 @@ def test_a_group_that_moved_is_one_row_and_not_one_for_each_test() -> None:
 def test_a_test_that_moved_without_its_group_has_a_row() -> None:
     variants = dict.fromkeys("abcd", "nf4")
     text = lines_of(result_with(variants, a=SLOWER, b=SAME, c=SAME, d=SAME))
-    (row,) = [line for line in text.splitlines() if "-10.4 %" in line]
+    (row,) = [line for line in text.splitlines() if "−10.4 %" in line]
     assert row.startswith("a  ")
     assert text.endswith("exit status 20: something got worse")
 

@@ -188,3 +188,13 @@ def test_what_is_too_long_for_a_comment_leaves_out_what_is_needed_least() -> Non
     text = render(long)
     assert len(text.encode()) < 10_000
     assert "About this run." in text.splitlines()[-1]
+
+
+def test_a_table_that_is_too_long_by_itself_is_cut_and_says_so() -> None:
+    """Bug: where leaving out every folded part was not enough, the file was too long and said nothing."""
+    names = [f"variant-{at}" for at in range(300)]
+    run = make_run([make_record(name) for name in names], [make_variant(name) for name in names])
+    text = render_markdown(findings_of(run, registry()))
+    assert len(text.encode()) < 10_000
+    assert text.endswith("**Cut here, as it is too long for a comment: `report.html` has the rest.**\n")
+    assert text.count("<details>") == text.count("</details>")

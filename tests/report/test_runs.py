@@ -104,7 +104,7 @@ def on_longer_prompts(run: Run) -> tuple[Any, ...]:
             [Aspect.LATENCY, Aspect.SPEEDUP, Aspect.PEAK],
             f"another workload: {WORK.format(128)}; the first run's: {WORK.format(64)}",
         ),
-        (other(reference="bf16"), [Aspect.SPEEDUP, Aspect.QUALITY],
+        (other(reference="bf16"), [Aspect.SPEEDUP, Aspect.QUALITY, Aspect.FLIPS],
          "another reference: bf16, float32; the first run's: fp32, float32"),
         (pair(isolated=True), [], ""),
     ],
@@ -163,3 +163,34 @@ def test_nothing_in_the_runs_becomes_markup() -> None:
     assert not set("\x1b\u202e") & set(text)
     assert "](b)" not in text.replace("\\]", "")
     assert len(text.encode()) < 10_000
+
+
+def many_runs(number: int = 11, variants: int = 11) -> Runs:
+    names = ["fp32", *(f"variant-{at}" for at in range(1, variants))]
+    records = [make_record(name, 1.0 + at) for at, name in enumerate(names)]
+    quality = {"perplexity": 20.0, "ppl_ratio": 1.0, "choice_items": 190.0, "flips": 0.01, "flips_low": 0.0}
+    quality |= {"flips_high": 0.03, "flips_lost": 1.0, "flips_gained": 1.0}
+    run = make_run(records, [make_variant(name, quality=quality) for name in names])
+    return beside(*[replace(run, provenance=make_provenance(commit="", hardware="M3, 8 cores"))] * number)
+
+
+def test_the_markdown_of_many_runs_is_bounded_and_says_what_is_left_out() -> None:
+    """Bug: eleven runs of eleven variants made 40 kB."""
+    found = many_runs()
+    text = render_runs_markdown(found)
+    assert len(text.encode()) < 10_000
+    assert "Left out here: " in text
+    assert text.count("<details>") == text.count("</details>")
+    assert "All of tiny, M3." in text
+    assert [run.label for run in found.runs] == [str(at) for at in range(1, 12)]
+    assert [label for label, _ in found.answers] == ["on all 11"]
+    assert "flips" in found.table.header
+
+
+def test_runs_of_one_machine_are_named_by_their_folder_or_their_minute() -> None:
+    """Bug: a commit that some of them lack was joined with the raw time."""
+    origins = [
+        make_provenance(commit=commit, started=f"2026-11-22T1{at}:09:19+00:00") for at, commit in enumerate("aab")
+    ]
+    assert labels_of(origins, ["/r/x/results.json", "/r/y/results.json", "/r/0003_z.json"]) == ["x", "y", "0003_z"]
+    assert labels_of(origins) == ["22 Nov 10:09 UTC", "22 Nov 11:09 UTC", "22 Nov 12:09 UTC"]

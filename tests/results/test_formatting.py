@@ -50,7 +50,7 @@ def test_five_digits(value: float, text: str) -> None:
     assert five_digits(value) == text
 
 
-@pytest.mark.parametrize(("ratio", "text"), [(1.013, "+1.3 %"), (1.0, "+0.0 %"), (0.5, "-50.0 %")])
+@pytest.mark.parametrize(("ratio", "text"), [(1.013, "+1.3 %"), (1.0, "+0.0 %"), (0.5, "−50.0 %")])
 def test_change(ratio: float, text: str) -> None:
     assert format_change(ratio) == text
 
@@ -60,7 +60,7 @@ def test_change(ratio: float, text: str) -> None:
     [
         (1.0004, 0.0002, "+0.04 % ± 0.02 %"),
         (1.0042, 0.0015, "+0.4 % ± 0.1 %"),
-        (0.9, 0.03, "-10.0 % ± 3.0 %"),
+        (0.9, 0.03, "−10.0 % ± 3.0 %"),
         (1.0, 0.00000099, "+0.0 %"),
         (1.0, 0.0, "+0.0 %"),
     ],

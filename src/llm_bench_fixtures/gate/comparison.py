@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
 from llm_bench_fixtures.gate.quality import BY_ITSELF, quality_margin, questions_obstacle
 from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
-from llm_bench_fixtures.gate.slowdown import machine_slowdown
+from llm_bench_fixtures.gate.slowdown import machine_slowdown, mean_slowdown
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
+from llm_bench_fixtures.gate.timings import TimingNoise, has_own_noise
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
 from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
@@ -68,9 +69,9 @@ class _Comparer:
         self._rules, self._metrics = rules, metrics
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
         self._before = {record.test: record for record in base.records}
-        self._floor = min(noise_floor(base), noise_floor(head), key=lambda floor: floor.log_ratio)
         self._pairs = list(self._measured_pairs())
-        self._slowdown = _mean_slowdown(self._pairs)
+        self._noise = TimingNoise((noise_floor(base), noise_floor(head)), len(self._pairs))
+        self._slowdown = mean_slowdown((after.probe_s, before.probe_s) for before, after in self._pairs)
         self._ran_before = [_tests_before(run) for run in (base, head)]
         self._speedups = speedup_changes(self._speedup_pairs(), head.reference)
 
@@ -88,7 +89,7 @@ class _Comparer:
             judged_tests=sum(is_comparable and _same_workload(*pair) for pair in self._pairs),
             uncovered=tuple(uncovered_tests(self._base, self._head)),
             differences=self._differences,
-            floor=self._floor,
+            floor=self._noise.floor,
             slowdown=self._slowdown,
             notes=tuple(self._notes()),
         )
@@ -118,7 +119,7 @@ class _Comparer:
             rule = self._rules.of(metric, after.scenario, after.gate)
             if metric.kind is Kind.MEMORY and not shares_memory and rule.force is Force.BLOCKING:
                 rule = replace(rule, force=Force.ADVISORY)  # what else ran in the process is in its peak too
-            margin, obstacle = self._noise(metric), other_workload
+            margin, obstacle = self._noise.margin(metric, rule, before.rounds_s, after.rounds_s), other_workload
             if metric.name == SPEEDUP:
                 change = self._speedups.tests.get(after.test)
                 rule, obstacle = self._speedup_rule(rule, metric), obstacle or self._reference_obstacle()
@@ -161,11 +162,16 @@ class _Comparer:
                 continue
             base, head = variant_metrics(before), variant_metrics(after)
             for metric in self._present(base, head):
-                margin = max(self._noise(metric), quality_margin(metric, before, after))
-                values = _Values(base.get(metric.name), head.get(metric.name), self._slowdown or 1.0, margin)
+                margin = quality_margin(metric, before, after)
+                values = _Values(base.get(metric.name), head.get(metric.name), self._slowdown or 1.0)
                 obstacle = self._quality_obstacle(metric) if metric.name in {**before.quality, **after.quality} else ""
                 judged = [
-                    self._judged(after.id, "", metric, rule, values, obstacle, lost=after.quality_note)
+                    self._judged(
+                        *(after.id, "", metric, rule),
+                        replace(values, margin=max(margin, self._noise.margin(metric, rule))),
+                        obstacle,
+                        lost=after.quality_note,
+                    )
                     for rule in self._variant_rules(metric, after.id)
                 ]
                 yield max(judged, key=_severity)
@@ -186,9 +192,6 @@ class _Comparer:
 
     def _present(self, base: Mapping[str, float], head: Mapping[str, float]) -> Iterator[Metric]:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)
-
-    def _noise(self, metric: Metric) -> float:
-        return self._floor.log_ratio if metric.kind is Kind.TIMING else 0.0
 
     def _judged(
         self,
@@ -213,9 +216,8 @@ class _Comparer:
             margin = beyond(rule, values.margin) if metric.name == SPEEDUP else values.margin
             verdict = judge(metric.direction, rule, values.base, level, margin)
         slowdown = values.slowdown if metric.unit in CLOCKED else 1.0
-        return Judgement(
-            subject, scenario, metric, rule, verdict, values.base, values.head, slowdown, values.margin, reason
-        )
+        known = values.margin if has_own_noise(metric) else math.inf
+        return Judgement(subject, scenario, metric, rule, verdict, values.base, values.head, slowdown, known, reason)
 
     def _obstacle(self, kind: Kind) -> str:
         """Why metrics of that kind can't be compared; "" where they can."""
@@ -292,10 +294,3 @@ def _same_workload(before: JudgedRecord, after: JudgedRecord) -> bool:
 
 def _digest(record: JudgedRecord) -> str | None:
     return record.workload.digest if record.workload else None
-
-
-def _mean_slowdown(pairs: Sequence[tuple[JudgedRecord, JudgedRecord]]) -> float | None:
-    """Geometric mean over the tests that have the probe on both sides; None where there is none."""
-    found = [machine_slowdown(after.probe_s, before.probe_s) for before, after in pairs]
-    known = [slowdown for slowdown in found if slowdown is not None]
-    return statistics.geometric_mean(known) if known else None

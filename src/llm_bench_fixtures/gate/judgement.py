@@ -12,6 +12,7 @@ from llm_bench_fixtures.results.metrics import Direction, Force, Metric, Unit
 CLOCKED = (Unit.SECONDS, Unit.MILLISECONDS_PER_TOKEN, Unit.TOKENS_PER_SECOND)  # units that a slow machine changes
 
 LARGEST_LOG_RATIO = math.log(1e30)  # beyond it, one of the two is as good as 0
+WIDEST = math.log(10)  # of half an interval: one that is wider says nothing
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Judgement:
     slowdown: float = 1.0
     """How many times as slow the machine was for `head`, by the probe; 1 where it was not probed."""
     margin: float = 0.0
-    """A log ratio within which the two values can't be told apart."""
+    """A log ratio within which the two values can't be told apart; infinite where none was measured on this metric."""
     reason: str = ""
     """Why the change was not judged, or why the value vanished."""
 
@@ -53,8 +54,8 @@ class Judgement:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where `ratio` lies for all that the two runs tell; None where it wasn't judged, or is exact."""
-        if self.ratio is None or self.verdict is Verdict.NOT_MEASURED or not 0 < self.margin < math.inf:
+        """Where `ratio` lies for all that the two runs tell; None where that isn't known, or the value is exact."""
+        if self.ratio is None or self.verdict is Verdict.NOT_MEASURED or not 0 < self.margin <= WIDEST:
             return None
         return self.ratio * math.exp(-self.margin), self.ratio * math.exp(self.margin)
 

@@ -14,18 +14,26 @@ from llm_bench_fixtures.results.metrics import Force, Kind
 from llm_bench_fixtures.text import printable
 
 INCOMPARABLE = (Verdict.NOT_MEASURED, Verdict.NEW, Verdict.VANISHED)
+LATENCY = "latency_s"
+NOTHING = "nothing changed beyond the noise"
+NOTHING_GATED = "nothing changed of what a gate goes by"
 WORDS = {Verdict.REGRESSED: "got worse", Verdict.IMPROVED: "got better", Verdict.VANISHED: "vanished"}
 
 
 def change_sentence(comparison: Comparison, against: str, name_of: Callable[[Judgement], str]) -> str:
     """What changed, in one sentence; true of runs that can't be compared, too.
 
+    It speaks of what a gate goes by, and then of the median latencies that left their noise. Times of another hour
+    never come first, and what did not change is not counted.
+
     against: the other run's name. name_of: what a judgement is about.
     """
     judged = [one for one in comparison.judgements if one.rule.force is not Force.OFF]
     if all(one.verdict in INCOMPARABLE for one in judged):
         return f"Against {against} nothing can be compared: {_why(comparison, judged)}."
-    clauses = [*_blocking(judged, name_of), *_advisory(judged), *_rest(judged), *_lost(comparison)]
+    latencies = list(_latencies(judged))
+    changed = list(_blocking(judged, name_of)) or [NOTHING_GATED if latencies else NOTHING]
+    clauses = [*changed, *latencies, *_incomparable(judged), *_lost(comparison)]
     return f"Against {against}, {'; '.join(clauses)}."
 
 
@@ -50,8 +58,6 @@ def _blocking(judged: Sequence[Judgement], name_of: Callable[[Judgement], str]) 
         them = [one for one in found if one.verdict is verdict]
         if them:
             yield f"{count(len(them), 'value')} {words}{_example(them, name_of)}"
-    if not found:
-        yield "nothing changed of what the gate goes by"
 
 
 def _example(them: Sequence[Judgement], name_of: Callable[[Judgement], str]) -> str:
@@ -70,23 +76,20 @@ def _size(one: Judgement) -> float:
     return abs(log_ratio(one.base, one.head)) if one.base is not None and one.head is not None else 0.0
 
 
-def _advisory(judged: Sequence[Judgement]) -> Iterator[str]:
-    """What fails no gate, such as times of another hour."""
-    told = [one for one in judged if not one.is_blocking]
+def _latencies(judged: Sequence[Judgement]) -> Iterator[str]:
+    """The median latencies that left their noise, and are only told."""
+    told = [one for one in judged if not one.is_blocking and one.metric.name == LATENCY]
     worse, better = (sum(one.verdict is verdict for one in told) for verdict in (Verdict.REGRESSED, Verdict.IMPROVED))
-    if worse or better:
-        yield f"of what fails no gate, {worse:,} got worse and {better:,} better"
+    found = [f"{number:,} {words}" for number, words in ((worse, "longer"), (better, "shorter")) if number]
+    if found:
+        yield f"of {count(len(told), 'median latency', 'median latencies')} {' and '.join(found)}, which fails no gate"
 
 
-def _rest(judged: Sequence[Judgement]) -> Iterator[str]:
-    for verdict, words in (
-        (Verdict.UNCHANGED, "unchanged"),
-        (Verdict.INCONCLUSIVE, "not told apart from chance"),
-        (Verdict.NOT_MEASURED, "not comparable"),
-    ):
-        number = sum(one.verdict is verdict for one in judged)
-        if number:
-            yield f"{number:,} {words}"
+def _incomparable(judged: Sequence[Judgement]) -> Iterator[str]:
+    """Of what a gate goes by."""
+    number = sum(one.is_blocking and one.verdict is Verdict.NOT_MEASURED for one in judged)
+    if number:
+        yield f"{count(number, 'value')} not comparable"
 
 
 def _lost(comparison: Comparison) -> Iterator[str]:

@@ -18,7 +18,7 @@ from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import JudgedRun
 from llm_bench_fixtures.report.cells import title_of
-from llm_bench_fixtures.report.change_words import change_sentence, interval_text
+from llm_bench_fixtures.report.change_words import LATENCY, change_sentence, interval_text
 from llm_bench_fixtures.report.comparison import baseline_sentence, change_text, grouped
 from llm_bench_fixtures.report.comparison_footnotes import footnotes
 from llm_bench_fixtures.report.document import Tone
@@ -51,6 +51,11 @@ class Change:
     def is_advisory(self) -> bool:
         """Whether it fails no gate."""
         return not self.judgement.is_blocking
+
+    @property
+    def is_latency(self) -> bool:
+        """Whether it is a median latency that left its noise, and fails no gate."""
+        return self.is_advisory and self.tone is not None and self.judgement.metric.name == LATENCY
 
     @property
     def metric(self) -> str:

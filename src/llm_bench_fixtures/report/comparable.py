@@ -18,6 +18,7 @@ class Aspect(StrEnum):
     THROUGHPUT = "throughput"
     PEAK = "peak memory"
     QUALITY = "quality"
+    FLIPS = "flips"
 
 
 def obstacles(first: Findings, other: Findings) -> dict[Aspect, str]:
@@ -27,12 +28,14 @@ def obstacles(first: Findings, other: Findings) -> dict[Aspect, str]:
     batch = _difference("other prompts in a batch", _batch(first), _batch(other))
     peak = _difference("another kind of peak", _peak(first), _peak(other))
     corpus = _difference("another corpus", first.run.provenance.corpus, other.run.provenance.corpus)
+    questions = _difference("other questions", first.run.provenance.choices, other.run.provenance.choices)
     for aspect, reasons in (
         (Aspect.LATENCY, (workload,)),
         (Aspect.SPEEDUP, (workload, reference)),
         (Aspect.THROUGHPUT, (batch,)),
         (Aspect.PEAK, (workload, peak)),
         (Aspect.QUALITY, (corpus, reference)),
+        (Aspect.FLIPS, (questions, reference)),
     ):
         reason = next(filter(None, reasons), "")
         if reason:

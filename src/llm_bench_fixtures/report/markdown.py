@@ -29,6 +29,10 @@ _EMPHASIS = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word a
 _BLOCK = re.compile(r"^ *(?=(#+|[-+=]+|:-+|\d{1,9}[.)])(\s|$)|--|==|:-)")
 _NUMBERED = re.compile(r"^(\d{1,9})(?=[.)](\s|$))")
 
+LIMIT_BYTES = 10_000  # of a file that is fit for a comment
+CUT = "\n**Cut here, as it is too long for a comment: `report.html` has the rest.**\n"
+CLOSED = "\n</details>"
+
 
 def escape(text: str) -> str:
     """The text on one line, with replacements for control characters, so that it is shown as it is."""
@@ -82,3 +86,17 @@ def folded(title: str, lines: Iterable[str]) -> Iterator[str]:
     content = list(lines)
     if content:
         yield from (f"<details><summary>{escape_html(title)}</summary>", "", *content, "", "</details>", "")
+
+
+def cut(text: str, limit: int) -> str:
+    """The first whole lines of a text of `limit` bytes or more, with a line that says so; what is folded is closed."""
+    if len(text.encode()) < limit:
+        return text
+    kept, left = [], limit - len(CUT.encode()) - len(CLOSED.encode()) - 2
+    for line in text.splitlines():
+        left -= len(line.encode()) + 1
+        if left < 0:
+            break
+        kept.append(line)
+    is_open = sum(line.startswith("<details>") for line in kept) > kept.count("</details>")
+    return "\n".join([*kept, *([CLOSED] if is_open else []), CUT])

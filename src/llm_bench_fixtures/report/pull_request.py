@@ -14,14 +14,13 @@ from llm_bench_fixtures.report.cells import describe_workload, title_of
 from llm_bench_fixtures.report.changes import Change, Changes
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
-from llm_bench_fixtures.report.markdown import bullets, escape, folded, markdown_table, named
+from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table, named
 from llm_bench_fixtures.report.sections import facts, noise_footnote
 from llm_bench_fixtures.report.short_table import legend, short_table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
 
-LIMIT_BYTES = 10_000
 THE_ANSWER, MORE = "The answer for each reader, with its cost", "More that follows from this run"
 EVERY_CASE = "Every case: the reference's latency, and the others' speed-ups"
 SKIPPED, ABOUT = "Skipped and failed", "About this run"
@@ -39,7 +38,7 @@ def render_markdown(findings: Findings) -> str:
         text = "\n".join(_lines(findings, DISPENSABLE[:number])) + "\n"
         if len(text.encode()) < LIMIT_BYTES:
             break
-    return text
+    return cut(text, LIMIT_BYTES)
 
 
 def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
@@ -80,14 +79,14 @@ def _summary(findings: Findings) -> Iterator[str]:
 
 
 def _changes(changes: Changes) -> Iterator[str]:
-    """The first values that changed, which are those that a gate goes by; the page has them all."""
+    """The first values that changed: those that a gate goes by, then median latencies; the page has them all."""
     header = ("variant", "benchmark", "metric", "before", "now", "change", "verdict")
-    advice = [one for one in changes.moved if one.is_advisory]
+    advice = [one for one in changes.moved if one.is_latency]
     shown = [one for one in changes.moved if not one.is_advisory][:MOST_CHANGES] + advice[:MOST_ADVISORY]
     if shown:
         yield from (*markdown_table(Table(header, tuple(map(_change_row, shown)), frozenset({3, 4, 5}))), "")
     if len(changes.moved) > len(shown):
-        yield from (f"... and {len(changes.moved) - len(shown)} more, which report.html has.", "")
+        yield from (f"... and {len(changes.moved) - len(shown):,} more, which report.html has.", "")
     yield from bullets([changes.against, *changes.notes[:MOST_NOTES]])
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.picks import Pick, Reader, against
-from llm_bench_fixtures.report.short_table import BATCHED, Column, figure_columns
+from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, Column, figure_columns
 from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.record import Provenance
 
@@ -30,6 +32,7 @@ COLUMNS = {
     "peak": Aspect.PEAK,
     "perplexity": Aspect.QUALITY,
     "top-1": Aspect.QUALITY,
+    FLIPS: Aspect.FLIPS,
 }  # of the table, from the left to the right; weights are always comparable
 
 
@@ -69,6 +72,8 @@ class Runs:
     """Everything that is said of several runs."""
 
     runs: tuple[RunBeside, ...]
+    common: str
+    """The model and the machine, as far as all runs share them."""
     sentence: str
     """What to use on each, in one sentence."""
     readers: tuple[tuple[Reader, tuple[ReadersRow, ...]], ...]
@@ -81,11 +86,21 @@ class Runs:
     """What was left out, by the run's name, with the reason."""
     notes: tuple[str, ...]
 
+    @property
+    def answers(self) -> tuple[tuple[str, str], ...]:
+        """By run, its answer in one sentence; runs with the same one together."""
+        found: dict[str, list[str]] = {}
+        for run in self.runs:
+            found.setdefault(run.findings.answer.sentence, []).append(run.label)
+        if len(found) == 1 < len(self.runs):
+            return tuple((f"on all {len(self.runs)}", sentence) for sentence in found)
+        return tuple((", ".join(labels), sentence) for sentence, labels in found.items())
+
 
 def runs_of(named: Sequence[tuple[str, Findings]], unreadable: Sequence[str] = ()) -> Runs:
     """named: each run's file and what its own report says; at least one. unreadable: why further files are not among
     them."""
-    labels = labels_of([findings.run.provenance for _, findings in named])
+    labels = labels_of([findings.run.provenance for _, findings in named], [source for source, _ in named])
     first = named[0][1]
     runs = tuple(
         RunBeside(label, source, findings, obstacles(first, findings))
@@ -94,6 +109,7 @@ def runs_of(named: Sequence[tuple[str, Findings]], unreadable: Sequence[str] = (
     readers = tuple((reader, tuple(_reader_rows(runs, reader))) for reader in Reader)
     return Runs(
         runs=runs,
+        common=_common([findings.run.provenance for _, findings in named]),
         sentence=_sentence(readers),
         readers=tuple((reader, rows) for reader, rows in readers if rows),
         table=_table(runs),
@@ -107,13 +123,17 @@ PARTS: tuple[Callable[[Provenance], str], ...] = (
     lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,
     lambda one: _short_machine(one.hardware),
     lambda one: one.device,
+)  # of a label, wherever they differ
+MORE: tuple[Callable[[Provenance], str], ...] = (
     lambda one: one.hardware,
     lambda one: count(one.threads, "thread"),
-    lambda one: ", ".join(f"{name} {version}" for name, version in one.libraries.items()),
     lambda one: one.commit[:12],
+)  # what else may tell the runs apart, the most telling first; then the folder's name, and these:
+LAST: tuple[Callable[[Provenance], str], ...] = (
+    lambda one: ", ".join(f"{name} {version}" for name, version in one.libraries.items()),
+    lambda one: _short_time(one.started),
     lambda one: one.started,
-)  # of a label, the most telling first
-
+)
 
 TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|, \d+ cores?$", re.IGNORECASE)
 
@@ -123,18 +143,52 @@ def _short_machine(hardware: str) -> str:
     return " ".join(TRADEMARKS.sub("", hardware).split()) or hardware
 
 
-def labels_of(origins: Sequence[Provenance]) -> list[str]:
-    """A different one for each run: its model and machine as far as these differ, then whatever else does."""
-    chosen: list[Sequence[str]] = []
-    for place, part in enumerate(PARTS):
-        texts = [part(one) for one in origins]
-        is_enough = place > 2 and _all_differ(chosen)
-        if len(set(texts)) > 1 and not is_enough:
-            chosen.append(texts)
+def _short_time(started: str) -> str:
+    """22 Nov 11:09 UTC; as it is where it is no time."""
+    try:
+        return datetime.fromisoformat(started).astimezone(UTC).strftime("%d %b %H:%M UTC")
+    except ValueError:
+        return started
+
+
+def _folder(source: str) -> str:
+    """The file's name; of a results.json that of its folder."""
+    path = Path(source)
+    return path.stem if path.stem != "results" else path.absolute().parent.name
+
+
+def _common(origins: Sequence[Provenance]) -> str:
+    texts = [{part(one) for one in origins} for part in PARTS[:2]]
+    return ", ".join(found.pop() for found in texts if len(found) == 1)
+
+
+def labels_of(origins: Sequence[Provenance], sources: Sequence[str] = ()) -> list[str]:
+    """A different one for each run: its model and machine as far as these differ, then whatever else tells them apart,
+    alone or, where nothing does alone, together. sources: the runs' files."""
+    chosen = [texts for texts in _texts(PARTS, origins) if len(set(texts)) > 1]
+    if not _all_differ(chosen):
+        folders = [list(map(_folder, sources))] if sources else []
+        others = [*_texts(MORE, origins), *folders, *_texts(LAST, origins)]
+        chosen = _told_apart(chosen, [texts for texts in others if len(set(texts)) > 1])
     if not chosen:
         chosen = [[one.model for one in origins]]
     labels = [" · ".join(filter(None, texts)) for texts in zip(*chosen, strict=True)]
     return labels if len(set(labels)) == len(labels) else [f"{label} · run {at}" for at, label in enumerate(labels, 1)]
+
+
+def _texts(parts: Sequence[Callable[[Provenance], str]], origins: Sequence[Provenance]) -> list[list[str]]:
+    return [[part(one) for one in origins] for part in parts]
+
+
+def _told_apart(chosen: list[list[str]], others: Sequence[list[str]]) -> list[list[str]]:
+    """With the first of the others that is enough alone, else with as many as it takes."""
+    for texts in others:
+        if _all_differ([*chosen, texts]):
+            return [*chosen, texts]
+    for texts in others:
+        if not _all_differ(chosen):
+            chosen = [*chosen, texts]
+    return chosen
 
 
 def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:

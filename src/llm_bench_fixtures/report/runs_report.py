@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.report.html import render_runs
 from llm_bench_fixtures.report.latex import latex_table
-from llm_bench_fixtures.report.markdown import bullets, escape, folded, markdown_table
+from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
 from llm_bench_fixtures.report.page.runs import build_runs_page
 from llm_bench_fixtures.report.runs import RUN, Runs
 from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, claim
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 from llm_bench_fixtures.writing import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
+LEAST_ROWS = 12  # of the table
 CAPTION = "Text generation by machine and model."
 
 
@@ -45,16 +48,31 @@ def _data(runs: Runs) -> pd.DataFrame:
 
 
 def render_runs_markdown(runs: Runs) -> str:
-    """The whole file. Every text from outside is escaped: it can't become markup."""
-    return "\n".join(_lines(runs)) + "\n"
+    """The whole file. Every text from outside is escaped: it can't become markup.
+
+    Of runs that are too many for a comment, rows and then whole parts are left out, and that is said.
+    """
+    rows = len(runs.table.rows)
+    while rows > LEAST_ROWS and len("\n".join(_lines(runs, rows)).encode()) >= LIMIT_BYTES:
+        rows -= len(runs.runs)
+    return cut("\n".join(_lines(runs, rows)) + "\n", LIMIT_BYTES)
 
 
-def _lines(runs: Runs) -> Iterator[str]:
-    yield from ("## Text generation by machine and model", "", f"**{escape(runs.sentence)}**", "")
+def _lines(runs: Runs, rows: int) -> Iterator[str]:
+    yield from ("## Text generation by machine and model", "", *_common(runs), f"**{escape(runs.sentence)}**", "")
     if runs.table.rows:
-        yield from (*markdown_table(runs.table), "")
+        shown = replace(runs.table, rows=runs.table.rows[:rows])
+        left_out = len(runs.table.rows) - len(shown.rows)
+        yield from (*markdown_table(shown), "")
+        if left_out:
+            yield from (f"Left out here: {count(left_out, 'row')}, which `report.html` and `results.csv` have.", "")
     if runs.incomparable:
         yield from ("Not compared:", "", *bullets(runs.incomparable), "")
-    answers = (f"{run.label}: {run.findings.answer.sentence}" for run in runs.runs)
+    answers = (f"{labels}: {sentence}" for labels, sentence in runs.answers)
     yield from folded("The answer of each run", bullets(answers))
     yield from folded("About the runs", [*markdown_table(runs.about), "", *bullets(runs.notes)])
+
+
+def _common(runs: Runs) -> Iterator[str]:
+    if runs.common:
+        yield from (f"All of {escape(runs.common)}.", "")

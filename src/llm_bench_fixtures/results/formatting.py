@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from llm_bench_fixtures.results.metrics import Kind, Metric, Unit
 
 MISSING = "–"
+MINUS = "−"  # U+2212, as wide as the plus
 MOST_DIGITS = 4  # after the point of a percentage
 UNIT_IN_COLUMN = (
     Unit.TOKENS_PER_SECOND,
@@ -23,7 +24,7 @@ FLOP_SIZES = {"TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6}
 
 def count(number: int, one: str, many: str = "") -> str:
     """1 run, 2 runs. many: the plural, if it isn't `one` with an s."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def format_metric(value: float | None, metric: Metric) -> str:
@@ -121,7 +122,7 @@ def five_digits(value: float) -> str:
 def format_change(ratio: float) -> str:
     """A ratio as a signed percentage: 1.013 is "+1.3 %"."""
     percent = round((ratio - 1) * 100, 1) + 0.0  # no "-0.0"
-    return f"{percent:+.1f} %"
+    return _signed(f"{percent:+.1f} %")
 
 
 def format_change_and_error(ratio: float, error: float) -> str:
@@ -132,4 +133,8 @@ def format_change_and_error(ratio: float, error: float) -> str:
         return format_change(ratio)
     digits = min(max(-math.floor(math.log10(error * 100)), 1), MOST_DIGITS)
     percent = round((ratio - 1) * 100, digits) + 0.0  # no "-0.0"
-    return f"{percent:+.{digits}f} % ± {error * 100:.{digits}f} %"
+    return _signed(f"{percent:+.{digits}f} % ± {error * 100:.{digits}f} %")
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", MINUS)

@@ -26,6 +26,7 @@ from llm_bench_fixtures.results.metrics import METRICS, registry
         ("2.05 GFLOP", 2.05e9),
         ("+0.36 % ± 0.08 %", 0.36),
         ("-0.1 %", -0.1),
+        ("−0.1 %", -0.1),
         ("<0.01 %", 0.01),
         ("5.7e-05", 5.7e-5),
         ("3,810.9", 3810.9),

@@ -87,9 +87,25 @@ def test_the_commands_take_the_commit_the_libraries_and_the_run() -> None:
     assert repeat_command(make_run(provenance=provenance)).splitlines() == [
         "git switch --detach 0123456789abcdef",
         "# and the changes that were not committed",
-        "pip install torch==2.6.0+cpu",
+        "pip install torch==2.6.0 --extra-index-url https://download.pytorch.org/whl/cpu",
         "pytest 'my suite' -k 'a or b'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("commit", "libraries", "lines"),
+    [
+        ("abc", {"llm-bench-fixtures": "0.1.0", "torch": "2.6.0+cu126"},
+         ["pip install -e .", "pip install torch==2.6.0 --extra-index-url https://download.pytorch.org/whl/cu126"]),
+        ("abc", {"llm-bench-fixtures": "0.1.0"}, ["pip install -e ."]),
+        ("", {"llm-bench-fixtures": "0.1.0"}, ["pip install llm-bench-fixtures==0.1.0"]),
+        ("", {"torch": "2.6.0+cpu/../x", "mine": "1+local"}, ["pip install torch==2.6.0 mine==1"]),
+    ],
+)  # fmt: skip
+def test_what_is_installed_can_be_installed(commit: str, libraries: dict[str, str], lines: list[str]) -> None:
+    """Bug: the package that ran from a checkout, and versions with a local tag, were asked of an index."""
+    run = make_run(provenance=make_provenance(commit=commit, libraries=libraries, dirty=False))
+    assert [line for line in repeat_command(run).splitlines() if line.startswith("pip")] == lines
 
 
 @pytest.mark.parametrize("hostile", ["x; rm -rf ~", "$(reboot)", "a\nb", "`id`", "it's"])

@@ -40,7 +40,7 @@ def changes_part(findings: Findings, terms: Mapping[str, Term]) -> ChangesPart |
         moved=_table("Values that changed", [one for one in changes.moved if not one.is_advisory]),
         told=_table("Values that changed and fail no gate", [one for one in changes.moved if one.is_advisory]),
         still=_table("Values that did not, or can't be told", changes.still),
-        values=sum(1 + one.others for one in changes.still),
+        values=f"{sum(1 + one.others for one in changes.still):,}",
         tests=_tests(changes),
         notes=changes.notes,
         facts=tuple(facts(changes.comparison.base)),

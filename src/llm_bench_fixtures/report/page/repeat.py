@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import printable
+
+OWN = "llm-bench-fixtures"
+BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(\.\d+)*")  # of torch: the name of an index of PyTorch's own
+TORCH_INDEX = "https://download.pytorch.org/whl/"
 
 
 def repeat_command(run: Run) -> str:
@@ -21,10 +26,21 @@ def _lines(run: Run) -> Iterator[str]:
         yield shlex.join(["git", "switch", "--detach", printable(provenance.commit)])
         if provenance.dirty:
             yield "# and the changes that were not committed"
-    if provenance.libraries:
-        pins = [f"{name}=={version}" for name, version in provenance.libraries.items()]
-        yield shlex.join(["pip", "install", *map(printable, pins)])
+    libraries = dict(provenance.libraries)
+    if provenance.commit and libraries.pop(OWN, ""):
+        yield "pip install -e ."
+    if libraries:
+        yield shlex.join(["pip", "install", *map(printable, _requirements(libraries))])
     yield shlex.join(map(printable, _words(run)))
+
+
+def _requirements(libraries: Mapping[str, str]) -> Iterator[str]:
+    """Each at its version. No index has a local version (`+cpu`) but PyTorch's own, by the tag's name."""
+    for name, version in libraries.items():
+        public, _, tag = version.partition("+")
+        yield f"{name}=={public}"
+        if name == "torch" and BUILD.fullmatch(tag):
+            yield from ("--extra-index-url", f"{TORCH_INDEX}{tag}")
 
 
 def _words(run: Run) -> list[str]:

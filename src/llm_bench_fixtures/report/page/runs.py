@@ -40,14 +40,14 @@ def build_runs_page(runs: Runs) -> RunsPage:
     charts = tuple(runs_charts(runs.runs))
     terms = glossary([head.partition(", ")[0] for head in runs.table.header], runs.runs[0].findings.metrics)
     return RunsPage(
-        title=f"Text generation in {count(len(runs.runs), 'run')}",
+        title=f"Text generation in {count(len(runs.runs), 'run')}{f': {runs.common}' if runs.common else ''}",
         sentence=runs.sentence,
         readers=runs.readers,
         chips=_chips(runs),
         charts=charts,
         table=_main_table(runs.table, terms),
         incomparable=runs.incomparable,
-        answers=tuple((run.label, run.findings.answer.sentence) for run in runs.runs),
+        answers=runs.answers,
         about=page_table(runs.about, "Where the runs come from", {}),
         footnotes=runs.notes,
         glossary=tuple(terms.values()),

@@ -10,8 +10,9 @@ from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Cell, Head, PageTable, Row, Term
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, variants_table
+from llm_bench_fixtures.results.formatting import MINUS
 
-_NUMBER = re.compile(r"<?([+-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)(?: ?(µs|ms|s|[kMG]?B|[MGT]?FLOP)\b)?")
+_NUMBER = re.compile(r"<?([+−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)(?: ?(µs|ms|s|[kMG]?B|[MGT]?FLOP)\b)?")
 _SIZES = {
     "µs": 1e-6, "ms": 1e-3, "s": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9,
     "FLOP": 1.0, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12,
@@ -28,7 +29,7 @@ def sort_key(cell: str) -> float | None:
     found = _NUMBER.match(cell)
     if found is None:
         return None
-    return float(found[1].replace(",", "")) * _SIZES.get(found[2] or "", 1.0)
+    return float(found[1].replace(",", "").replace(MINUS, "-")) * _SIZES.get(found[2] or "", 1.0)
 
 
 def page_table(table: Table, caption: str, terms: Mapping[str, Term]) -> PageTable:

@@ -163,7 +163,7 @@ class ChangesPart:
     """What changed of all that fails no gate; folded."""
     still: PageTable
     """What did not change, or can't be told; folded."""
-    values: int
+    values: str
     """How many values `still` stands for."""
     tests: PageTable
     """What only one of the runs measured, and why."""
