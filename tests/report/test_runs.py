@@ -12,7 +12,8 @@ from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.document import Tone
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.picks import Reader
-from llm_bench_fixtures.report.runs import Runs, labels_of, runs_of
+from llm_bench_fixtures.report.run_labels import labels_of
+from llm_bench_fixtures.report.runs import Runs, runs_of
 from llm_bench_fixtures.report.runs_report import render_runs_markdown
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run

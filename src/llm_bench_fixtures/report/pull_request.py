@@ -81,12 +81,14 @@ def _summary(findings: Findings) -> Iterator[str]:
 def _changes(changes: Changes) -> Iterator[str]:
     """The first values that changed: those that a gate goes by, then median latencies; the page has them all."""
     header = ("variant", "benchmark", "metric", "before", "now", "change", "verdict")
+    gated = [one for one in changes.moved if not one.is_advisory]
     advice = [one for one in changes.moved if one.is_latency]
-    shown = [one for one in changes.moved if not one.is_advisory][:MOST_CHANGES] + advice[:MOST_ADVISORY]
+    shown = gated[:MOST_CHANGES] + advice[:MOST_ADVISORY]
+    more = len(gated) + len(advice) - len(shown)
     if shown:
         yield from (*markdown_table(Table(header, tuple(map(_change_row, shown)), frozenset({3, 4, 5}))), "")
-    if len(changes.moved) > len(shown):
-        yield from (f"... and {len(changes.moved) - len(shown):,} more, which report.html has.", "")
+    if more:
+        yield from (f"... and {more:,} more, which report.html has.", "")
     yield from bullets([changes.against, *changes.notes[:MOST_NOTES]])
 
 

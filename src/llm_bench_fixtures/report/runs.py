@@ -6,20 +6,17 @@ run's: another workload, reference, corpus or kind of peak.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.picks import Pick, Reader, against
+from llm_bench_fixtures.report.run_labels import common_to, labels_of
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, Column, figure_columns
 from llm_bench_fixtures.results.formatting import MISSING, count
-from llm_bench_fixtures.results.record import Provenance
 
 VARIANT, RUN = "variant", "run"
 
@@ -89,12 +86,17 @@ class Runs:
     @property
     def answers(self) -> tuple[tuple[str, str], ...]:
         """By run, its answer in one sentence; runs with the same one together."""
-        found: dict[str, list[str]] = {}
-        for run in self.runs:
-            found.setdefault(run.findings.answer.sentence, []).append(run.label)
-        if len(found) == 1 < len(self.runs):
-            return tuple((f"on all {len(self.runs)}", sentence) for sentence in found)
-        return tuple((", ".join(labels), sentence) for sentence, labels in found.items())
+        return tuple(_together([(run.label, run.findings.answer.sentence) for run in self.runs], len(self.runs)))
+
+
+def _together(said: Iterable[tuple[str, str]], runs: int) -> Iterator[tuple[str, str]]:
+    """The labels of all that say the same, and what they say. said: a label and a sentence each. runs: how many there
+    are in all."""
+    found: dict[str, list[str]] = {}
+    for label, sentence in said:
+        found.setdefault(sentence, []).append(label)
+    for sentence, labels in found.items():
+        yield (f"on all {runs}" if len(labels) == runs > 1 else ", ".join(labels)), sentence
 
 
 def runs_of(named: Sequence[tuple[str, Findings]], unreadable: Sequence[str] = ()) -> Runs:
@@ -109,7 +111,7 @@ def runs_of(named: Sequence[tuple[str, Findings]], unreadable: Sequence[str] = (
     readers = tuple((reader, tuple(_reader_rows(runs, reader))) for reader in Reader)
     return Runs(
         runs=runs,
-        common=_common([findings.run.provenance for _, findings in named]),
+        common=common_to([findings.run.provenance for _, findings in named]),
         sentence=_sentence(readers),
         readers=tuple((reader, rows) for reader, rows in readers if rows),
         table=_table(runs),
@@ -117,83 +119,6 @@ def runs_of(named: Sequence[tuple[str, Findings]], unreadable: Sequence[str] = (
         incomparable=tuple(_incomparable(runs, unreadable)),
         notes=tuple(_notes(runs)),
     )
-
-
-PARTS: tuple[Callable[[Provenance], str], ...] = (
-    lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,
-    lambda one: _short_machine(one.hardware),
-    lambda one: one.device,
-)  # of a label, wherever they differ
-MORE: tuple[Callable[[Provenance], str], ...] = (
-    lambda one: one.hardware,
-    lambda one: count(one.threads, "thread"),
-    lambda one: one.commit[:12],
-)  # what else may tell the runs apart, the most telling first; then the folder's name, and these:
-LAST: tuple[Callable[[Provenance], str], ...] = (
-    lambda one: ", ".join(f"{name} {version}" for name, version in one.libraries.items()),
-    lambda one: _short_time(one.started),
-    lambda one: one.started,
-)
-
-TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|, \d+ cores?$", re.IGNORECASE)
-
-
-def _short_machine(hardware: str) -> str:
-    """The processor without its trademarks and its number of cores."""
-    return " ".join(TRADEMARKS.sub("", hardware).split()) or hardware
-
-
-def _short_time(started: str) -> str:
-    """22 Nov 11:09 UTC; as it is where it is no time."""
-    try:
-        return datetime.fromisoformat(started).astimezone(UTC).strftime("%d %b %H:%M UTC")
-    except ValueError:
-        return started
-
-
-def _folder(source: str) -> str:
-    """The file's name; of a results.json that of its folder."""
-    path = Path(source)
-    return path.stem if path.stem != "results" else path.absolute().parent.name
-
-
-def _common(origins: Sequence[Provenance]) -> str:
-    texts = [{part(one) for one in origins} for part in PARTS[:2]]
-    return ", ".join(found.pop() for found in texts if len(found) == 1)
-
-
-def labels_of(origins: Sequence[Provenance], sources: Sequence[str] = ()) -> list[str]:
-    """A different one for each run: its model and machine as far as these differ, then whatever else tells them apart,
-    alone or, where nothing does alone, together. sources: the runs' files."""
-    chosen = [texts for texts in _texts(PARTS, origins) if len(set(texts)) > 1]
-    if not _all_differ(chosen):
-        folders = [list(map(_folder, sources))] if sources else []
-        others = [*_texts(MORE, origins), *folders, *_texts(LAST, origins)]
-        chosen = _told_apart(chosen, [texts for texts in others if len(set(texts)) > 1])
-    if not chosen:
-        chosen = [[one.model for one in origins]]
-    labels = [" · ".join(filter(None, texts)) for texts in zip(*chosen, strict=True)]
-    return labels if len(set(labels)) == len(labels) else [f"{label} · run {at}" for at, label in enumerate(labels, 1)]
-
-
-def _texts(parts: Sequence[Callable[[Provenance], str]], origins: Sequence[Provenance]) -> list[list[str]]:
-    return [[part(one) for one in origins] for part in parts]
-
-
-def _told_apart(chosen: list[list[str]], others: Sequence[list[str]]) -> list[list[str]]:
-    """With the first of the others that is enough alone, else with as many as it takes."""
-    for texts in others:
-        if _all_differ([*chosen, texts]):
-            return [*chosen, texts]
-    for texts in others:
-        if not _all_differ(chosen):
-            chosen = [*chosen, texts]
-    return chosen
-
-
-def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:
-    rows = list(zip(*chosen, strict=True))
-    return bool(rows) and len(set(rows)) == len(rows)
 
 
 def _reader_rows(runs: Sequence[RunBeside], reader: Reader) -> Iterator[ReadersRow]:
@@ -305,9 +230,12 @@ def _notes(runs: Sequence[RunBeside]) -> Iterator[str]:
         yield f"{run.label}: noise of the median latency {run.findings.noise.percent:.0f} %."
     if len({run.findings.run.provenance.model for run in runs}) > 1:
         yield "Perplexities of two models are over other tokens; the change against the own reference can be compared."
-    for run in runs:
-        yield from (f"{run.label}: {warning}" for warning in run.findings.warnings)
-        absent = [one for one in run.findings.run.variants if not one.label]
-        if absent:
-            names = "; ".join(f"{one.id} ({one.status}: {first_line(one.reason)})" for one in absent)
-            yield f"{run.label}: not measured: {names}."
+    said = [(run.label, sentence) for run in runs for sentence in _remarks(run)]
+    yield from (f"{labels}: {sentence}" for labels, sentence in _together(said, len(runs)))
+
+
+def _remarks(run: RunBeside) -> Iterator[str]:
+    yield from run.findings.warnings
+    absent = [one for one in run.findings.run.variants if not one.label]
+    if absent:
+        yield f"not measured: {'; '.join(f'{one.id} ({one.status}: {first_line(one.reason)})' for one in absent)}."

@@ -1,0 +1,88 @@
+"""What several runs are called: by what differs between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.record import Provenance
+
+PARTS: tuple[Callable[[Provenance], str], ...] = (
+    lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,
+    lambda one: _short_machine(one.hardware),
+    lambda one: one.device,
+)  # of a label, wherever they differ
+MORE: tuple[Callable[[Provenance], str], ...] = (
+    lambda one: one.hardware,
+    lambda one: count(one.threads, "thread"),
+    lambda one: one.commit[:12],
+)  # what else may tell the runs apart, the most telling first; then the folder's name, and these:
+LAST: tuple[Callable[[Provenance], str], ...] = (
+    lambda one: ", ".join(f"{name} {version}" for name, version in one.libraries.items()),
+    lambda one: _short_time(one.started),
+    lambda one: one.started,
+)
+
+TRADEMARKS = re.compile(r"\((R|TM)\)|\bCPU\b|, \d+ cores?$", re.IGNORECASE)
+
+
+def _short_machine(hardware: str) -> str:
+    """The processor without its trademarks and its number of cores."""
+    return " ".join(TRADEMARKS.sub("", hardware).split()) or hardware
+
+
+def _short_time(started: str) -> str:
+    """22 Nov 11:09 UTC; as it is where it is no time."""
+    try:
+        return datetime.fromisoformat(started).astimezone(UTC).strftime("%d %b %H:%M UTC")
+    except ValueError:
+        return started
+
+
+def _folder(source: str) -> str:
+    """The file's name; of a results.json that of its folder."""
+    path = Path(source)
+    return path.stem if path.stem != "results" else path.absolute().parent.name
+
+
+def common_to(origins: Sequence[Provenance]) -> str:
+    """The model and the machine, as far as all runs share them."""
+    texts = [{part(one) for one in origins} for part in PARTS[:2]]
+    return ", ".join(found.pop() for found in texts if len(found) == 1)
+
+
+def labels_of(origins: Sequence[Provenance], sources: Sequence[str] = ()) -> list[str]:
+    """A different one for each run: its model and machine as far as these differ, then whatever else tells them apart,
+    alone or, where nothing does alone, together. sources: the runs' files."""
+    chosen = [texts for texts in _texts(PARTS, origins) if len(set(texts)) > 1]
+    if not _all_differ(chosen):
+        folders = [list(map(_folder, sources))] if sources else []
+        others = [*_texts(MORE, origins), *folders, *_texts(LAST, origins)]
+        chosen = _told_apart(chosen, [texts for texts in others if len(set(texts)) > 1])
+    if not chosen:
+        chosen = [[one.model for one in origins]]
+    labels = [" · ".join(filter(None, texts)) for texts in zip(*chosen, strict=True)]
+    return labels if len(set(labels)) == len(labels) else [f"{label} · run {at}" for at, label in enumerate(labels, 1)]
+
+
+def _texts(parts: Sequence[Callable[[Provenance], str]], origins: Sequence[Provenance]) -> list[list[str]]:
+    return [[part(one) for one in origins] for part in parts]
+
+
+def _told_apart(chosen: list[list[str]], others: Sequence[list[str]]) -> list[list[str]]:
+    """With the first of the others that is enough alone, else with as many as it takes."""
+    for texts in others:
+        if _all_differ([*chosen, texts]):
+            return [*chosen, texts]
+    for texts in others:
+        if not _all_differ(chosen):
+            chosen = [*chosen, texts]
+    return chosen
+
+
+def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:
+    rows = list(zip(*chosen, strict=True))
+    return bool(rows) and len(set(rows)) == len(rows)
