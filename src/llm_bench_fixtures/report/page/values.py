@@ -43,6 +43,8 @@ class Head:
     style: str = ""
     """The class of the column's cells that aren't numbers."""
     term: Term | None = None
+    is_minor: bool = False
+    """A narrow window leaves the column out."""
 
 
 @dataclass(frozen=True)
