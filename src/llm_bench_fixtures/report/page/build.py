@@ -30,6 +30,7 @@ from llm_bench_fixtures.report.page.texts import prompt_texts
 from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.page.values import Chart, Chip, Page, PageSection, Term
 from llm_bench_fixtures.report.quality import near_lossless
+from llm_bench_fixtures.report.scenarios import not_asked_sentence
 from llm_bench_fixtures.report.sections import SKIPPED, TEXTS
 from llm_bench_fixtures.results.record import Run
 
@@ -63,6 +64,7 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         machine_plots=_plots_of(MACHINE, plots),
         machine_note="" if findings.decode in findings.takeaways else findings.decode,
         texts=prompt_texts(run),
+        texts_note=not_asked_sentence(run),
         absences=tuple(absences(findings)),
         scenarios=tuple((section.scenario, section.title) for section in document.sections if section.scenario),
         sections=tuple(_sections(run, document, plots, terms)),

@@ -201,6 +201,8 @@ class Page:
     machine_plots: tuple[Plot, ...]
     machine_note: str
     texts: tuple[PromptTexts, ...]
+    texts_note: str
+    """Whose texts are not among them; empty where all are."""
     absences: tuple[Absence, ...]
     scenarios: tuple[tuple[str, str], ...]
     """Name and title of those that have a section."""
