@@ -263,6 +263,15 @@ def test_the_tradeoff_has_weights_latency_and_the_change_of_the_perplexity() -> 
     assert "beside each name its perplexity" in axis.get_title(loc="left")
 
 
+def test_the_tradeoff_has_the_peak_memory_where_it_was_measured() -> None:
+    """The memory that the answer goes by: bf16 needs 50 MB at its peak, with weights of 2 MB."""
+    (axis,) = finished(draw_tradeoff(chart_findings())).axes
+    (bf16,) = [one for one in axis.containers if one.get_label() == "bf16"]
+    assert isinstance(bf16, ErrorbarContainer)
+    assert float(bf16.lines[0].get_xdata()[0]) == pytest.approx(50)
+    assert "peak" in axis.get_xlabel()
+
+
 def test_one_round_has_no_error_bar(tmp_path: Path) -> None:
     run = make_run([make_record(rounds_s=(1.0,)), make_record("bf16", rounds_s=(2.0,))])
     assert drawn(run, tmp_path) == ["tradeoff", "phases", "precision"]
