@@ -145,6 +145,13 @@ def test_without_perplexity_there_is_no_panel_for_it() -> None:
         assert len(finished(draw_precision(found(make_run([make_record()], variants)))).axes) == panels
 
 
+def test_a_bar_of_perplexity_is_its_change_against_the_reference() -> None:
+    """In percent: ort-int8's is 2 % higher; the reference's own is 0."""
+    (*_, axis) = finished(draw_precision(chart_findings())).axes
+    assert axis.get_title(loc="left") == "Perplexity against fp32, %"
+    assert [bar.get_width() for bar in axis.patches] == pytest.approx([0, 0.1, 0, 2])
+
+
 def test_bars_are_as_long_as_the_numbers() -> None:
     """0.1 s is 100 ms; 4 000 000 bytes are 4 MB."""
     figure = finished(draw_precision(found(make_run([make_record(median_s=0.1)]))))
