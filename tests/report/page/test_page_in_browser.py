@@ -127,6 +127,22 @@ def test_the_pointer_sees_the_record(report: Path, open_page: Any) -> None:
     assert "speed-up: 0.8" in text
 
 
+def test_no_label_of_the_tradeoff_is_struck_through_by_an_error_bar(report: Path, open_page: Any) -> None:
+    opened = open_page(report)
+    struck = opened.ask(
+        """() => {
+          const chart = document.querySelector("[data-chart=tradeoff]");
+          const boxes = (what) => [...chart.querySelectorAll(what)].map((one) => one.getBoundingClientRect());
+          const bars = boxes(".errorbar path");
+          const meets = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+          const shown = [...chart.querySelectorAll(".textpoint text")].filter((one) => one.textContent);
+          const hit = (text) => bars.some((bar) => meets(text.getBoundingClientRect(), bar));
+          return [bars.length > 0, shown.length > 0, shown.filter(hit).map((one) => one.textContent)];
+        }"""
+    )
+    assert struck == [True, True, []]
+
+
 def test_a_chip_leaves_its_variant_alone_in_tables_and_charts(report: Path, open_page: Any) -> None:
     opened = open_page(report)
     opened.page.click("#variants [data-variant='bf16']")
