@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from run_factory import (
@@ -16,6 +17,7 @@ from run_factory import (
 )
 
 from llm_bench_fixtures.measure.work import Work
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, VariantResult
@@ -24,6 +26,10 @@ MISSING_LIBRARY = "bitsandbytes is not installed: pip install 'llm-bench-fixture
 SPEEDUPS = {"fp32": 1.0, "bf16": 0.8, "ort-fp32": 1.3, "ort-int8": 1.5}
 WEIGHTS = {"fp32": 4_000_000, "bf16": 2_000_000, "ort-fp32": 4_000_000, "ort-int8": 1_000_000}
 PEAKS = {"fp32": 100e6, "bf16": 50e6, "ort-fp32": 200e6, "ort-int8": 150e6}
+WIDE = (
+    "fp32", "fp16", "bf16", "autocast-bf16", "ort-fp32", "ort-int8-dynamic", "ort-int8-static", "bnb-int8", "bnb-nf4",
+    "bnb-fp4",
+)  # fmt: skip
 TEXTS = {"fp32": " Paris is", "bf16": " Paris is", "ort-fp32": " Paris was", "ort-int8": " Paris"}
 READ_BYTES_PER_S = 10e9
 FLOPS_PER_S = 100e9
@@ -99,3 +105,27 @@ def _records() -> list[Record]:
 
 def chart_findings(**changes: Any) -> Findings:
     return findings_of(chart_run(**changes), registry())
+
+
+def wide_run() -> Run:
+    """All default variants that run on a CPU, with flips, as wide as a real run's: in each scenario of `chart_run`."""
+    backends = {name: one.backend for one in CATALOGUE if (name := one.id) in WIDE}
+    labels = {name: f"{backends[name]} {name}, computes in bfloat16 (float32 requested; AVX512-BF16)" for name in WIDE}
+    run = chart_run()
+    facts = {
+        "loss": 4.8892, "perplexity": 132.85, "bits_per_byte": 2.2356, "word_perplexity": 3810.9,
+        "byte_perplexity": 4.7096, "ppl_ratio": 1.0036, "ppl_ratio_error": 0.0008, "kld_mean": 0.00249,
+        "kld_error": 0.0, "kld_p50": 0.00218, "kld_p99": 0.0075, "kld_p999": 0.0123, "kld_max": 0.0223,
+        "top1_agreement": 0.943, "mean_dp": 2.5e-05, "rms_dp": 0.0072, "first_divergent_token": 14.24,
+        "divergent_share": 0.0812, "scored_tokens": 2000.0, "flips": 3 / 190, "flips_low": 0.0033,
+        "flips_high": 0.045, "flips_lost": 1.0, "flips_gained": 2.0, "choice_items": 190.0,
+    }  # fmt: skip
+    own = {name: facts if name != "fp32" else {"perplexity": 132.85} for name in WIDE}
+    variants = [
+        make_variant(name, backend=backends[name], weight_bytes=18_432_000, quality=own[name], label=labels[name])
+        for name in WIDE
+    ]
+    of_one = [one for one in run.records if one.variant == "bf16"]
+    records = [one for one in run.records if one.variant == "fp32"]
+    records += [replace(one, variant=name, test=f"{one.test} {name}") for name in WIDE[1:] for one in of_one]
+    return replace(run, variants=tuple(variants), records=tuple(records))

@@ -145,6 +145,13 @@ def test_without_perplexity_there_is_no_panel_for_it() -> None:
         assert len(finished(draw_precision(found(make_run([make_record()], variants)))).axes) == panels
 
 
+def test_a_bar_of_perplexity_is_its_change_against_the_reference() -> None:
+    """In percent: ort-int8's is 2 % higher; the reference's own is 0."""
+    (*_, axis) = finished(draw_precision(chart_findings())).axes
+    assert axis.get_title(loc="left") == "Perplexity against fp32, %"
+    assert [bar.get_width() for bar in axis.patches] == pytest.approx([0, 0.1, 0, 2])
+
+
 def test_bars_are_as_long_as_the_numbers() -> None:
     """0.1 s is 100 ms; 4 000 000 bytes are 4 MB."""
     figure = finished(draw_precision(found(make_run([make_record(median_s=0.1)]))))
@@ -261,6 +268,15 @@ def test_the_tradeoff_has_weights_latency_and_the_change_of_the_perplexity() -> 
     assert [list(map(float, values)) for values in bf16.lines[0].get_data()] == [[2.0], [500.0]]
     assert {note.get_text() for note in axis.texts if note.get_text()} == {"fp32", "bf16 +1.0 %"}
     assert "beside each name its perplexity" in axis.get_title(loc="left")
+
+
+def test_the_tradeoff_has_the_peak_memory_where_it_was_measured() -> None:
+    """The memory that the answer goes by: bf16 needs 50 MB at its peak, with weights of 2 MB."""
+    (axis,) = finished(draw_tradeoff(chart_findings())).axes
+    (bf16,) = [one for one in axis.containers if one.get_label() == "bf16"]
+    assert isinstance(bf16, ErrorbarContainer)
+    assert float(bf16.lines[0].get_xdata()[0]) == pytest.approx(50)
+    assert "peak" in axis.get_xlabel()
 
 
 def test_one_round_has_no_error_bar(tmp_path: Path) -> None:

@@ -40,6 +40,14 @@ def scenario_of_texts(run: Run) -> str:
     return max(writers, key=lambda scenario: len(writers[scenario]), default="")
 
 
+def not_asked_sentence(run: Run) -> str:
+    """Which of the variants that ran wrote no text in the scenario whose texts are shown; empty for nobody."""
+    shown = scenario_of_texts(run)
+    writers = {record.variant for record in run.records if record.scenario == shown and record.outputs}
+    others = [variant.id for variant in run.variants if variant.label and variant.id not in writers]
+    return f"Not asked for these texts: {', '.join(others)}." if writers and others else ""
+
+
 def _columns_of(scenario: Scenario, findings: Findings) -> list[Metric]:
     """Its own columns, or the usual ones; then the project's own metrics that aren't among them."""
     own = [findings.metrics[name] for name in scenario.columns if name in findings.metrics]

@@ -14,7 +14,7 @@ from llm_bench_fixtures.report.cells import (
 from llm_bench_fixtures.report.choices import choice_footnotes
 from llm_bench_fixtures.report.document import Document, Section, Table
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.scenarios import scenario_of_texts, scenario_sections
+from llm_bench_fixtures.report.scenarios import not_asked_sentence, scenario_of_texts, scenario_sections
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
@@ -123,7 +123,7 @@ def _text_sections(run: Run) -> Iterator[Section]:
             for variant in variants
             if (case, variant) in by_place
         ]
-        yield Section(TEXTS, Table(("prompt", "variant", "continuation"), tuple(rows)))
+        yield Section(TEXTS, Table(("prompt", "variant", "continuation"), tuple(rows)), not_asked_sentence(run))
 
 
 def _skipped_or_failed_sections(findings: Findings) -> Iterator[Section]:

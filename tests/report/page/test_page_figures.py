@@ -226,3 +226,34 @@ def test_the_roof_of_a_variant_is_that_of_its_own_precision(
     """Five operations for each byte: on the slope of 10 bytes a second, below the ceiling of 100 operations at 30."""
     variant = make_variant(matmul_flops_per_s=100.0, read_bytes_per_s=read_bytes_per_s)
     assert roofline._own_roof(variant, PhaseWork(flops=10, bytes_read=2, seconds=1.0)) == expected
+
+
+def test_the_band_is_named_by_its_width_and_the_near_lossless_are_marked(findings: Findings) -> None:
+    """bf16's interval is within 0.5 %; that of ort-int8, at 2 %, is not."""
+    chart = tradeoff_chart(findings)
+    assert chart is not None
+    layout: Any = chart.figure["layout"]
+    assert [one["text"] for one in layout["annotations"]] == ["within ± 0.5 %"]
+    texts = {trace["meta"]: (trace["text"], trace["customdata"]) for trace in traces(chart) if "meta" in trace}
+    assert texts["bf16"] == (["≈ bf16"], ["≈ bf16"])
+    assert texts["ort-int8"] == (["ort-int8"], ["ort-int8"])
+    assert "≈: near-lossless" in chart.note
+
+
+def test_a_front_of_one_variant_is_said_to_be_one() -> None:
+    """fp32 is twice as fast; both are as good and as large."""
+    variants = [make_variant(), make_variant("bf16", quality={"perplexity": 20, "ppl_ratio": 1.001})]
+    run = make_run([make_record(), make_record("bf16", 2.0)], variants)
+    assert "fp32 alone; each other variant is beaten" in note(found(run))
+
+
+def test_the_roofline_names_whose_ceilings_were_not_measured() -> None:
+    run = chart_run()
+    chart = roofline_chart(found(run))
+    assert chart is not None
+    assert "No ceiling" not in chart.note
+    assert "Far below both neither limits" in chart.note
+    variants = tuple(replace(one, matmul_flops_per_s=None) if one.id == "ort-int8" else one for one in run.variants)
+    chart = roofline_chart(found(replace(run, variants=variants)))
+    assert chart is not None
+    assert "for the arithmetic of ort-int8: " in chart.note

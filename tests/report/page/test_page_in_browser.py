@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from page_browser import HOSTILE, NEEDS_A_BROWSER
-from page_runs import chart_run
+from page_runs import chart_run, wide_run
 
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.results.metrics import registry
@@ -25,6 +25,12 @@ def written(run: Run, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(chart_run(), tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All default variants that run on a CPU, with flips and long names of what ran."""
+    return written(wide_run(), tmp_path_factory.mktemp("wide"))
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +78,71 @@ def test_nothing_is_wider_than_the_window(report: Path, open_page: Any, width: i
     assert opened.complaints == []
 
 
+TOO_WIDE = "[...document.querySelectorAll(`${where} .scroll`)].filter(one => one.scrollWidth > one.clientWidth)"
+CUT = f"where => {TOO_WIDE}.map(one => one.getAttribute('aria-label'))"
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_the_summary_of_all_default_variants_is_not_cut_off(wide: Path, open_page: Any, width: int) -> None:
+    opened = open_page(wide, viewport={"width": width, "height": 900})
+    assert len(opened.visible("#summary tbody th")) == 10
+    assert "flips" in opened.page.inner_text("#summary thead")
+    assert opened.ask(CUT, "#summary") == []
+
+
+def test_on_a_phone_the_summary_of_all_default_variants_fits(wide: Path, open_page: Any) -> None:
+    opened = open_page(wide, viewport={"width": 390, "height": 900})
+    assert opened.widest() == 0
+    assert opened.ask(CUT, "#summary") == []
+    assert len(opened.visible("#summary thead th")) == 4
+
+
+def test_in_print_no_table_of_all_default_variants_is_cut_off(wide: Path, open_page: Any) -> None:
+    opened = open_page(wide, viewport={"width": 794, "height": 900})
+    opened.ask("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    opened.ask("window.dispatchEvent(new Event('beforeprint'))")
+    opened.page.emulate_media(media="print")
+    assert opened.widest() <= 1
+    assert opened.ask(CUT, "#summary") == []
+
+
+def test_the_pointer_sees_the_record(report: Path, open_page: Any) -> None:
+    opened = open_page(report)
+    place = opened.ask(
+        """() => {
+          const canvas = document.querySelector("[data-chart=tradeoff] > .canvas");
+          canvas.scrollIntoView({ block: "center", behavior: "instant" });
+          const trace = canvas.data.find((one) => one.meta === "bf16");
+          const { xaxis, yaxis } = canvas._fullLayout;
+          const box = canvas.getBoundingClientRect();
+          const x = box.x + xaxis._offset + xaxis.d2p(trace.x[0]);
+          return [x, box.y + yaxis._offset + yaxis.d2p(trace.y[0])];
+        }"""
+    )
+    opened.page.mouse.move(place[0] + 30, place[1])
+    opened.page.mouse.move(*place)
+    opened.page.wait_for_selector("[data-chart=tradeoff] .hoverlayer .hovertext")
+    text = opened.page.text_content("[data-chart=tradeoff] .hoverlayer")
+    assert "bf16" in text
+    assert "speed-up: 0.8" in text
+
+
+def test_no_label_of_the_tradeoff_is_struck_through_by_an_error_bar(report: Path, open_page: Any) -> None:
+    opened = open_page(report)
+    struck = opened.ask(
+        """() => {
+          const chart = document.querySelector("[data-chart=tradeoff]");
+          const boxes = (what) => [...chart.querySelectorAll(what)].map((one) => one.getBoundingClientRect());
+          const bars = boxes(".errorbar path");
+          const meets = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+          const shown = [...chart.querySelectorAll(".textpoint text")].filter((one) => one.textContent);
+          const hit = (text) => bars.some((bar) => meets(text.getBoundingClientRect(), bar));
+          return [bars.length > 0, shown.length > 0, shown.filter(hit).map((one) => one.textContent)];
+        }"""
+    )
+    assert struck == [True, True, []]
+
+
 def test_a_chip_leaves_its_variant_alone_in_tables_and_charts(report: Path, open_page: Any) -> None:
     opened = open_page(report)
     opened.page.click("#variants [data-variant='bf16']")
@@ -112,7 +183,7 @@ def test_a_table_sorts_by_click_and_by_keyboard(report: Path, open_page: Any) ->
     head.locator(".sort").press("Enter")
     assert opened.ask(ids) == ["bf16", "fp32", "ort-fp32", "ort-int8"]
     assert head.get_attribute("aria-sort") == "ascending"
-    opened.page.locator("#summary th:has-text('TTFT') .sort").press(" ")
+    opened.page.locator("#summary th:has-text('latency') .sort").press(" ")
     assert opened.ask(ids)[0] == "ort-int8"
     assert head.get_attribute("aria-sort") is None
 
@@ -120,9 +191,9 @@ def test_a_table_sorts_by_click_and_by_keyboard(report: Path, open_page: Any) ->
 def test_a_heads_formula_opens_beside_it(report: Path, open_page: Any) -> None:
     opened = open_page(report)
     assert opened.visible(".term") == []
-    opened.page.click("#summary th:has-text('TTFT') .what")
+    opened.page.click("#summary th:has-text('latency') .what")
     (entry,) = opened.visible(".term")
-    assert entry.startswith("Time to first token lower is better")
+    assert entry.startswith("Latency lower is better")
     opened.page.keyboard.press("Escape")
     assert opened.visible(".term") == []
 
@@ -172,7 +243,7 @@ def test_without_scripts_there_are_tables_and_pictures(report: Path, open_page: 
     assert opened.visible(".chip") == []
     assert opened.visible(".chart") == []
     assert opened.page.locator("#tradeoff img").is_visible()
-    opened.page.click("#summary th:has-text('TTFT') .what")
+    opened.page.click("#summary th:has-text('latency') .what")
     assert len(opened.visible(".term")) == 1
 
 

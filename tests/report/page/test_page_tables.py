@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from page_runs import chart_findings
+from page_runs import chart_findings, chart_run
 
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.page.glossary import WORDS, glossary
-from llm_bench_fixtures.report.page.tables import SHORT, page_table, sort_key, summary_table, without
+from llm_bench_fixtures.report.page.tables import (
+    SHORT,
+    page_table,
+    sort_key,
+    summary_table,
+    unranked,
+    without,
+    without_zeros,
+)
+from llm_bench_fixtures.report.page.values import Cell, Head, PageTable, Row
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes, format_seconds, three_digits
 from llm_bench_fixtures.results.metrics import METRICS, registry
 
@@ -79,14 +88,14 @@ def test_columns_that_are_not_wanted_or_say_nothing_are_left_out() -> None:
 def test_the_summary_has_the_variants_that_ran_and_what_ran_below_their_ids() -> None:
     table = summary_table(chart_findings(), glossary(SHORT, registry()))
     assert [head.text for head in table.heads] == [
-        "variant", "TTFT, ms", "TPOT, ms", "speed-up", "batched, tokens/s", "weights, MB", "peak, MB",
+        "variant", "latency, ms", "speed-up", "batched, tokens/s", "weights, MB", "peak, MB",
         "perplexity",
     ]  # fmt: skip
     assert [(row.cells[0].text, row.cells[0].detail) for row in table.rows][:2] == [
         ("fp32", "float32"),
         ("bf16", "float32"),
     ]
-    assert [head.is_number for head in table.heads] == [False] + [True] * 7
+    assert [head.is_number for head in table.heads] == [False] + [True] * 6
     assert all(head.term for head in table.heads[1:])
 
 
@@ -103,8 +112,47 @@ def test_the_reference_has_no_change_of_perplexity_to_be_sorted_by() -> None:
     table = summary_table(chart_findings(), {})
     assert [(row.cells[-1].text, row.cells[-1].sort) for row in table.rows][:2] == [
         ("20.000", 0.0),
-        ("+0.10 % ± 0.05 %", pytest.approx(0.1)),
+        ("≈ +0.10 %", 0.0),
     ]
+    assert table.rows[1].cells[-1].detail == "± 0.05 %"
+
+
+def test_near_lossless_variants_share_one_place_in_an_order_by_quality() -> None:
+    """bf16 has +0.1 % and ort-fp32 nothing; ort-int8, with 2 %, is beyond them."""
+    table = summary_table(chart_findings(), {})
+    assert [row.cells[-1].sort for row in table.rows] == [0.0, 0.0, 0.0, pytest.approx(2.0)]
+    heads = (Head("variant"), Head("KLD", is_number=True), Head("TTFT", is_number=True))
+    cells = {"fp32": (None, 1.0), "bf16": (1e-5, 2.0), "ort-fp32": (2e-6, 3.0), "ort-int8": (1e-7, 4.0)}
+    rows = [Row((Cell(one), Cell("", kld), Cell("", ttft)), one) for one, (kld, ttft) in cells.items()]
+    shared = unranked(PageTable("", heads, tuple(rows)), chart_run())
+    assert [row.cells[1].sort for row in shared.rows] == [2e-6, 2e-6, 2e-6, 1e-7]
+    assert [row.cells[2].sort for row in shared.rows] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_on_a_narrow_window_stays_what_decides() -> None:
+    table = summary_table(chart_findings(), {})
+    assert [head.text for head in table.heads if not head.is_minor] == ["variant", "speed-up", "peak, MB", "perplexity"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "detail"),
+    [
+        ("0.980× (0.951–1.01)", "0.980×", "0.951–1.01"),
+        ("34.2 ms ± 1.14 ms", "34.2 ms", "± 1.14 ms"),
+        ("3/190 (0.33–4.5 %)", "3/190", "0.33–4.5 %"),
+        ("3 (1.58 %; 0.327 % to 4.54 %)", "3", "1.58 %; 0.327 % to 4.54 %"),
+        ("754 (8)", "754 (8)", ""),
+    ],
+)
+def test_an_interval_or_an_error_stands_below_its_figure(text: str, value: str, detail: str) -> None:
+    (row,) = page_table(Table(("x",), ((text,),), frozenset({0})), "", {}).rows
+    assert (row.cells[0].text, row.cells[0].detail) == (value, detail)
+
+
+def test_a_column_of_errors_that_are_all_zero_is_left_out() -> None:
+    rows = (("fp32", MISSING, MISSING, "0"), ("bf16", "0", "0.1", "0"))
+    table = Table(("variant", "KLD ±", "ppl ratio ±", "KLD"), rows)
+    assert without_zeros(table).header == ("variant", "ppl ratio ±", "KLD")
 
 
 def test_a_head_with_its_unit_has_the_term_of_what_stands_before_it() -> None:

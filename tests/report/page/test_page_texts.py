@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 from page_runs import MISSING_LIBRARY, chart_findings, chart_run
-from run_factory import absent_variant, make_provenance, make_record, make_run, skipped_record
+from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, skipped_record
 
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.absences import absences
 from llm_bench_fixtures.report.page.repeat import repeat_command
 from llm_bench_fixtures.report.page.texts import prompt_texts
 from llm_bench_fixtures.report.page.values import Continuation
+from llm_bench_fixtures.report.scenarios import not_asked_sentence
 from llm_bench_fixtures.results.metrics import registry
 
 
@@ -28,6 +30,15 @@ def written(**texts: str) -> tuple[Continuation, ...]:
 def test_variants_that_wrote_the_same_stand_together_and_the_reference_first() -> None:
     texts = written(bf16="a cat", fp32="a dog", fp16="a dog")
     assert [(text.variants, text.is_reference) for text in texts] == [(("fp32", "fp16"), True), (("bf16",), False)]
+
+
+def test_who_wrote_no_text_is_named() -> None:
+    """The text's scenario has four variants; fp16 ran, but was not asked."""
+    run = chart_run()
+    assert not_asked_sentence(run) == ""
+    more = replace(run, variants=(*run.variants, make_variant("fp16")))
+    assert not_asked_sentence(more) == "Not asked for these texts: fp16."
+    assert not_asked_sentence(make_run([make_record()])) == ""
 
 
 def test_a_text_is_cut_at_the_first_character_that_differs() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _METRIC = {metric.name: metric for metric in METRICS}
 LATENCY = "latency_s"
+RATIO = "ppl_ratio"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Panel:
     title: str
     factor: float
     """From the base unit to the one of the panel."""
+    base: float = 0.0
+    """What is taken off the value, in the base unit."""
 
 
 def draw_precision(findings: Findings) -> Figure | None:
@@ -69,17 +72,21 @@ def _draw(findings: Findings, scenario: str) -> Figure | None:
 def _panels(run: Run, records: Sequence[Record]) -> list[Panel]:
     """Latency and weights; the others where some record has them."""
     known = {name for name in (SPEEDUP, "perplexity") if any(value_of(run, record, name) > 0 for record in records)}
+    is_compared = any(value_of(run, record, RATIO) > 0 for record in records)
+    change = Panel(RATIO, f"Perplexity against {drawable(run.reference)}, %", 100.0, 1.0)
     panels = (
         Panel(LATENCY, "Latency, ms", 1e3),
         Panel(SPEEDUP, f"Speed-up over {drawable(run.reference)}", 1.0),
         Panel("weight_bytes", "Weights, MB", 1e-6),
-        Panel("perplexity", "Perplexity", 1.0),
+        change if is_compared else Panel("perplexity", "Perplexity", 1.0),
     )
-    return [panel for panel in panels if panel.metric in {LATENCY, "weight_bytes", *known}]
+    return [panel for panel in panels if panel.metric in {LATENCY, "weight_bytes", RATIO, *known}]
 
 
 def _draw_bars(axis: Axes, run: Run, records: Sequence[Record], panel: Panel, looks: Mapping[str, Look]) -> None:
-    values = [value_of(run, record, panel.metric) for record in records]
+    values = [value_of(run, record, panel.metric) - panel.base for record in records]
+    if panel.metric == RATIO:
+        values = [0.0 if one.variant == run.reference else value for one, value in zip(records, values, strict=True)]
     errors = [_error(record, panel, value) for record, value in zip(records, values, strict=True)]
     bars = axis.barh(
         range(len(records)),
@@ -90,6 +97,8 @@ def _draw_bars(axis: Axes, run: Run, records: Sequence[Record], panel: Panel, lo
         error_kw={"ecolor": "#222", "capsize": 3, "linewidth": 1.2},
     )
     written = five_digits if panel.metric == "perplexity" else three_digits
+    if panel.metric == RATIO:
+        written = "{:+.2f}".format
     labels = ["" if math.isnan(value) else written(value * panel.factor) for value in values]
     axis.bar_label(bars, labels, padding=6, fontsize=FONT_SIZE * 0.85, color="#222")
     axis.set_title(panel.title)

@@ -1,4 +1,4 @@
-"""Memory against latency, and what each variant costs in quality beside its name."""
+"""The memory that the answer goes by against latency, and what each variant costs in quality beside its name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from llm_bench_fixtures.report.drawings.labels import PointLabel, label_points
 from llm_bench_fixtures.report.drawings.style import caption, drawable, marker, name_of, new_figure
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.looks import Look, looks_of
+from llm_bench_fixtures.report.picks import memory_metric
 from llm_bench_fixtures.results.formatting import format_change
 from llm_bench_fixtures.results.record import Record, Run
 
@@ -24,21 +25,22 @@ MARKER = 12  # points across
 
 
 def draw_tradeoff(findings: Findings) -> Figure | None:
-    """None where fewer than two variants have weights and a latency."""
-    run = findings.run
-    records = [record for record in findings.common.values() if value_of(run, record, "weight_bytes") > 0]
+    """None where fewer than two variants have a memory and a latency. Memory is the peak, or weights without peaks."""
+    run, memory = findings.run, memory_metric(findings)
+    records = [record for record in findings.common.values() if value_of(run, record, memory) > 0]
     if len(records) < 2:
         return None
     figure, (axis,) = new_figure(1, 6.6, width=11.8)
     looks = looks_of(run)
     for record in records:
-        _draw_point(axis, run, record, looks[record.variant])
-    axis.set(xlabel="weights, MB", ylabel="latency, ms", title=_title(run, records))
-    axis.set_xlim(0, ROOM * max(value_of(run, record, "weight_bytes") for record in records) * 1e-6)
+        _draw_point(axis, run, record, memory, looks[record.variant])
+    named = findings.metrics[memory].title.lower()
+    axis.set(xlabel=f"{named}, MB", ylabel="latency, ms", title=_title(run, records))
+    axis.set_xlim(0, ROOM * max(value_of(run, record, memory) for record in records) * 1e-6)
     _scale_latency(axis, records)
     on = f"{run.provenance.model}, {run.provenance.hardware}; {describe_workload(records[0])}"
     caption(figure, f"{on}. Bars: quartiles of the rounds.")
-    label_points(figure, axis, [_label(run, record, looks[record.variant]) for record in records], MARKER * 0.7)
+    label_points(figure, axis, [_label(run, record, memory, looks[record.variant]) for record in records], MARKER * 0.7)
     return figure
 
 
@@ -49,11 +51,11 @@ def _title(run: Run, records: list[Record]) -> str:
     return f"Lower left is smaller and faster{beside if is_compared else ''}"
 
 
-def _draw_point(axis: Axes, run: Run, record: Record, look: Look) -> None:
+def _draw_point(axis: Axes, run: Run, record: Record, memory: str, look: Look) -> None:
     seconds = value_of(run, record, LATENCY)
     low, high = bounds(record, LATENCY, seconds)
     axis.errorbar(
-        value_of(run, record, "weight_bytes") * 1e-6,
+        value_of(run, record, memory) * 1e-6,
         seconds * 1e3,
         yerr=[[(seconds - low) * 1e3], [(high - seconds) * 1e3]],
         color=look.colour,
@@ -77,11 +79,11 @@ def _scale_latency(axis: Axes, records: list[Record]) -> None:
         axis.set_ylim(0, ROOM * top)
 
 
-def _label(run: Run, record: Record, look: Look) -> PointLabel:
+def _label(run: Run, record: Record, memory: str, look: Look) -> PointLabel:
     text = " ".join(filter(None, (name_of(record.variant), _change(run, record))))
     low, high = bounds(record, LATENCY, record.median_s)
-    weights = value_of(run, record, "weight_bytes")
-    return PointLabel(weights * 1e-6, record.median_s * 1e3, text, look.colour, (low * 1e3, high * 1e3))
+    size = value_of(run, record, memory)
+    return PointLabel(size * 1e-6, record.median_s * 1e3, text, look.colour, (low * 1e3, high * 1e3))
 
 
 def _change(run: Run, record: Record) -> str:

@@ -16,10 +16,21 @@ from llm_bench_fixtures.report.page.phases import phases_chart
 from llm_bench_fixtures.report.page.repeat import repeat_command
 from llm_bench_fixtures.report.page.roofline import roofline_chart
 from llm_bench_fixtures.report.page.sweeps import SWEEPS, sweep_charts
-from llm_bench_fixtures.report.page.tables import SHORT, WHAT_RAN, page_table, summary_table, without
+from llm_bench_fixtures.report.page.tables import (
+    ALIKE_MEANS,
+    SHORT,
+    WHAT_RAN,
+    page_table,
+    summary_table,
+    unranked,
+    without,
+    without_zeros,
+)
 from llm_bench_fixtures.report.page.texts import prompt_texts
 from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.page.values import Chart, Chip, Page, PageSection, Term
+from llm_bench_fixtures.report.quality import near_lossless
+from llm_bench_fixtures.report.scenarios import not_asked_sentence
 from llm_bench_fixtures.report.sections import SKIPPED, TEXTS
 from llm_bench_fixtures.results.record import Run
 
@@ -46,16 +57,17 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         tradeoff=tradeoff,
         tradeoff_plots=_plots_of(SUMMARY, plots),
         summary=summary_table(findings, terms),
-        summary_note=f"{document.summary.note} {_tones(run)}",
+        summary_note=f"{document.summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
         sweeps=sweeps,
         sweep_plots=tuple(plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)),
         machine=machine,
         machine_plots=_plots_of(MACHINE, plots),
         machine_note="" if findings.decode in findings.takeaways else findings.decode,
         texts=prompt_texts(run),
+        texts_note=not_asked_sentence(run),
         absences=tuple(absences(findings)),
         scenarios=tuple((section.scenario, section.title) for section in document.sections if section.scenario),
-        sections=tuple(_sections(document, plots, terms)),
+        sections=tuple(_sections(run, document, plots, terms)),
         reference=document.reference,
         facts=tuple(fact for fact in document.facts if fact[0] != COMMAND),
         command=repeat_command(run),
@@ -102,17 +114,19 @@ def _plots_of(scenario: str, plots: Sequence[Plot]) -> tuple[Plot, ...]:
     return tuple(plot for plot in plots if plot.scenario == scenario)
 
 
-def _sections(document: Document, plots: Sequence[Plot], terms: Mapping[str, Term]) -> Iterator[PageSection]:
+def _sections(run: Run, document: Document, plots: Sequence[Plot], terms: Mapping[str, Term]) -> Iterator[PageSection]:
     """The whole summary, then the others; the pictures of sweeps stand beside their charts."""
     in_charts = {SUMMARY, *(sweep.scenario for sweep in SWEEPS)}
-    yield _section(document.summary, (), terms, "")
+    yield _section(run, document.summary, (), terms)
     for section in document.sections:
         if section.title not in ELSEWHERE:
             pictures = () if section.scenario in in_charts else _plots_of(section.scenario, plots)
-            yield _section(section, pictures, terms, section.scenario)
+            yield _section(run, section, pictures, terms)
 
 
-def _section(section: Section, plots: tuple[Plot, ...], terms: Mapping[str, Term], scenario: str) -> PageSection:
-    shown = without(section.table, WHAT_RAN) if scenario else section.table  # the summary says it, and tables must fit
-    table = page_table(shown, section.title, terms)
-    return PageSection(section.title, table, section.note, scenario, plots if section.scenario else ())
+def _section(run: Run, section: Section, plots: tuple[Plot, ...], terms: Mapping[str, Term]) -> PageSection:
+    scenario, shown = section.scenario, without_zeros(section.table)
+    if scenario:
+        shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
+    table = unranked(page_table(shown, section.title, terms), run)
+    return PageSection(section.title, table, section.note, scenario, plots)

@@ -47,15 +47,26 @@ def roofline_chart(findings: Findings) -> Chart | None:
     return Chart(
         name="roofline",
         title="Roofline",
-        note=(
-            "Filled: prefill. Open: decode. Grey: what this machine was measured to read and to multiply at most. A "
-            "point on the slope is limited by memory, one below a ceiling by the matrix products."
-        ),
+        note=_note(points),
         description=(
             "Operations per second against operations per byte read, for the prefill and the decode of each of "
             f"{', '.join(variants)}, below the limits of this machine"
         ),
         figure=_figure(points, provenance, looks_of(findings.run)),
+    )
+
+
+def _note(points: Sequence[Point]) -> str:
+    unknown = dict.fromkeys(point.variant for point in points if point.roof_flops_per_s is None)
+    apart = (
+        f" No ceiling was measured for the arithmetic of {', '.join(unknown)}: the ceilings shown are not theirs."
+        if unknown
+        else ""
+    )
+    return (
+        "Filled: prefill. Open: decode. Grey: what this machine was measured to read and to multiply at most. The "
+        "nearer to a line, the nearer to that limit: the slope is the memory's, a ceiling that of the matrix products. "
+        f"Far below both neither limits, but overhead does.{apart}"
     )
 
 

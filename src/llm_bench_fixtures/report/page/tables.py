@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Cell, Head, PageTable, Row, Term
+from llm_bench_fixtures.report.quality import is_near_lossless, near_lossless
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, variants_table
-from llm_bench_fixtures.results.formatting import MINUS
+from llm_bench_fixtures.results.formatting import MINUS, MISSING
+from llm_bench_fixtures.results.metrics import Direction
+from llm_bench_fixtures.results.record import Run
 
 _NUMBER = re.compile(r"<?([+−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)(?: ?(µs|ms|s|[kMG]?B|[MGT]?FLOP)\b)?")
+_SPREAD = re.compile(r"(?P<value>.+?) (?:(?P<error>± .+)|\((?P<interval>.*(?:–| to ).*)\))")
 _SIZES = {
     "µs": 1e-6, "ms": 1e-3, "s": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9,
     "FLOP": 1.0, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12,
@@ -20,8 +24,17 @@ _SIZES = {
 STYLES = {"variant": "name", "case": "name", "what ran": "prose", "remarks": "prose", "reason": "prose"}
 VARIANT, WHAT_RAN = "variant", LABEL
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
+CHANGES = frozenset({PERPLEXITY, "change"})  # columns whose change of a near-lossless variant is marked
+ALIKE = "≈"
+ALIKE_MEANS = f"{ALIKE} near-lossless: so near to the reference that quality ranks nobody, nor does sorting by it."
+# The columns in which near-lossless variants share one place when the table is sorted.
+UNRANKED = frozenset({
+    *("loss", PERPLEXITY, "change", "bits/byte", "word perplexity", "byte perplexity", "ppl ratio"),
+    *("KLD", "KLD p50", "KLD p99", "KLD p99.9", "KLD max", "top-1", "mean Δp", "RMS Δp"),
+})  # fmt: skip
 # Of the summary, what an answer needs; the whole table is folded below.
-SHORT = ("TTFT", "TPOT", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
+SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
+NARROW = ("variant", "speed-up", "peak", PERPLEXITY)  # what stays of it on a phone
 
 
 def sort_key(cell: str) -> float | None:
@@ -33,7 +46,8 @@ def sort_key(cell: str) -> float | None:
 
 
 def page_table(table: Table, caption: str, terms: Mapping[str, Term]) -> PageTable:
-    """The same cells. Rows that share their first cell are a group, unless each row has a first cell of its own."""
+    """The same cells, the interval or error of a figure below it. Rows that share their first cell are a
+    group, unless each row has a first cell of its own."""
     heads = tuple(
         Head(text, place in table.numeric, "" if place in table.numeric else STYLES.get(text, ""), _term(text, terms))
         for place, text in enumerate(table.header)
@@ -55,7 +69,13 @@ def _term(head: str, terms: Mapping[str, Term]) -> Term | None:
 
 def _cells(table: Table, index: int, heads: Sequence[Head]) -> Iterator[Cell]:
     for place, (text, head) in enumerate(zip(table.rows[index], heads, strict=True)):
-        yield Cell(text, sort_key(text) if head.is_number else None, tone=table.tones.get((index, place), ""))
+        tone = table.tones.get((index, place), "")
+        found = _SPREAD.fullmatch(text) if head.is_number else None
+        key = sort_key(text) if head.is_number else None
+        if found is None:
+            yield Cell(text, key, tone=tone)
+        else:
+            yield Cell(found["value"], key, found["error"] or found["interval"], tone)
 
 
 def _variant(header: Sequence[str], row: Sequence[str]) -> str:
@@ -72,14 +92,57 @@ def without(table: Table, name: str) -> Table:
     )
 
 
+def without_zeros(table: Table) -> Table:
+    """The table without the columns of errors that are 0 in every row."""
+    zeros = [
+        head
+        for place, head in enumerate(table.header)
+        if head.endswith("±") and {row[place] for row in table.rows} <= {"0", MISSING}
+    ]
+    for name in zeros:
+        table = without(table, name)
+    return table
+
+
+def unranked(table: PageTable, run: Run) -> PageTable:
+    """The table with one place in each order by quality for the reference and all near-lossless variants.
+
+    Their changes of perplexity are marked, save of what ran the same as the reference.
+    """
+    alike = {one.id for one in run.variants if one.id == run.reference or is_near_lossless(one)}
+    marked = frozenset(near_lossless(run))
+    rows = list(table.rows)
+    for place, head in enumerate(table.heads):
+        if head.is_number and head.text in UNRANKED and len(alike) > 1:
+            key = _shared_key(table, place, alike, run.reference)
+            rows = [_with_key(row, place, key, head.text, marked) if row.variant in alike else row for row in rows]
+    return replace(table, rows=tuple(rows))
+
+
+def _shared_key(table: PageTable, place: int, alike: Collection[str], reference: str) -> float | None:
+    """The reference's number, or the best of the group where it has none; None where nobody has one."""
+    known = [(row.variant, row.cells[place].sort) for row in table.rows if row.variant in alike]
+    keys = {variant: key for variant, key in known if key is not None}
+    term = table.heads[place].term
+    best = max if term and term.better == Direction.HIGHER_IS_BETTER else min
+    return keys.get(reference, best(keys.values(), default=None))
+
+
+def _with_key(row: Row, place: int, key: float | None, head: str, marked: Collection[str]) -> Row:
+    cell = row.cells[place]
+    is_change = head in CHANGES and row.variant in marked and cell.text.startswith(("+", "-"))
+    text = f"{ALIKE} {cell.text}" if is_change else cell.text
+    return replace(row, cells=(*row.cells[:place], replace(cell, text=text, sort=key), *row.cells[place + 1 :]))
+
+
 def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
     """The variants that ran, in the columns that an answer needs; what ran stands below the variant's id."""
     run = findings.run
     ran = [variant for variant in run.variants if variant.label]
     table = page_table(variants_table(findings, ran, SHORT), "The variants that ran", terms)
     rows = (_with_detail(row, table.heads, is_reference=row.variant == run.reference) for row in table.rows)
-    first, _, *others = table.heads
-    return PageTable(table.caption, (first, *others), tuple(rows))
+    first, _, *others = (replace(head, is_minor=head.text.partition(", ")[0] not in NARROW) for head in table.heads)
+    return unranked(PageTable(table.caption, (first, *others), tuple(rows)), run)
 
 
 def _with_detail(row: Row, heads: Sequence[Head], *, is_reference: bool) -> Row:

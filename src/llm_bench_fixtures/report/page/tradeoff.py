@@ -19,7 +19,7 @@ from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.report.page.pareto import Range, Standing, front
 from llm_bench_fixtures.report.page.values import Chart, Json
 from llm_bench_fixtures.report.picks import Peaks, memory_metric, peaks_of
-from llm_bench_fixtures.report.quality import NEAR, interval_of, is_near_lossless
+from llm_bench_fixtures.report.quality import NEAR, interval_of, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.metrics import METRICS, Metric, Tolerance
@@ -31,6 +31,7 @@ _METRIC = {metric.name: metric for metric in METRICS}
 SPEED = "output_tokens_per_s"
 LARGEST, SMALLEST = 46.0, 9.0  # pixels across a marker
 ALIKE = Range(-100 * NEAR, 100 * NEAR)  # the changes in percent between which quality is near-lossless
+MARK = "≈"  # before the name of a near-lossless variant
 BAND = "rgba(0, 158, 115, 0.10)"
 
 
@@ -73,7 +74,7 @@ def tradeoff_chart(findings: Findings) -> Chart | None:
     return Chart(
         name="tradeoff",
         title="Quality, speed and memory",
-        note=_note(memory, [point.variant for point in points if point.variant in best]),
+        note=_note(findings.run, memory, [point.variant for point in points if point.variant in best]),
         description=(
             "Change of perplexity against tokens per second, a marker for each of "
             f"{', '.join(point.variant for point in points)}"
@@ -82,10 +83,13 @@ def tradeoff_chart(findings: Findings) -> Chart | None:
     )
 
 
-def _note(memory: Metric, best: Sequence[str]) -> str:
+def _note(run: Run, memory: Metric, best: Sequence[str]) -> str:
+    alone = f"{best[0]} alone; each other variant is beaten by another one" if len(best) == 1 else ""
+    front_words = alone or f"none is shown to be better on the whole ({', '.join(best)})"
+    marked = f" {MARK}: near-lossless, with the whole interval in the band; not ordered." if near_lossless(run) else ""
     return (
         f"Higher and further right is better; the smaller the marker, the less memory ({memory.title.lower()}). "
-        f"Filled: on the Pareto front of the three; none is shown to be better on the whole ({', '.join(best)})."
+        f"Filled: on the Pareto front of the three; {front_words}.{marked}"
     )
 
 
@@ -145,9 +149,12 @@ def _figure(findings: Findings, points: Sequence[Point], best: frozenset[str]) -
     left, right = padded([end for point in points for end in (point.speed.low, point.speed.high)], 0.1)
     x: Json = {"title": title("output tokens per second"), "range": [max(left, 0.0), right]}
     y: Json = {"title": title("perplexity against the reference's"), "range": [high, low], "ticksuffix": " %"}
-    rows = _facts_by_variant(findings)
+    rows, alike = _facts_by_variant(findings), near_lossless(findings.run)
     traces = [
-        _trace(point, looks[point.variant], largest, point.variant in best, rows.get(point.variant, []))
+        _named(
+            _trace(point, looks[point.variant], largest, point.variant in best, rows.get(point.variant, [])),
+            f"{MARK} {short(point.variant)}" if point.variant in alike else short(point.variant),
+        )
         for point in sorted(points, key=lambda point: -point.peaks.shown)  # the small ones stay on top
     ]
     line = _front_line([point for point in points if point.variant in best])
@@ -155,7 +162,7 @@ def _figure(findings: Findings, points: Sequence[Point], best: frozenset[str]) -
 
 
 def _band() -> Json:
-    """Where quality is near-lossless."""
+    """Where the perplexity is near the reference's. A variant is near-lossless if its whole interval is within."""
     return {
         "type": "rect",
         "xref": "paper",
@@ -171,7 +178,7 @@ def _band() -> Json:
 
 def _band_name() -> Json:
     return {
-        "text": f"near-lossless, ± {100 * NEAR:g} %: not ordered",
+        "text": f"within ± {100 * NEAR:g} %",
         "x": 0,
         "xref": "paper",
         "xanchor": "left",
@@ -209,6 +216,11 @@ def _front_line(points: Sequence[Point]) -> Json:
     }
 
 
+def _named(trace: Json, label: str) -> Json:
+    """The trace with the label, which the page's script measures as it is without markup."""
+    return {**trace, "text": [escaped(label)], "customdata": [label]}
+
+
 def _trace(point: Point, look: Look, largest: float, is_best: bool, facts: Sequence[tuple[str, str]]) -> Json:
     on_front = [("Pareto front", "no other variant beats it")] if is_best else []
     return {
@@ -222,8 +234,6 @@ def _trace(point: Point, look: Look, largest: float, is_best: bool, facts: Seque
             look.colour, [point.speed.high - point.tokens_per_s], [point.tokens_per_s - point.speed.low]
         ),
         "error_y": error_bars(look.colour, [point.changes.high - point.change], [point.change - point.changes.low]),
-        "text": [escaped(short(point.variant))],
-        "customdata": [short(point.variant)],
         "textposition": "top center",
         "textfont": {"color": look.colour, "size": 12},
         "cliponaxis": False,

@@ -43,6 +43,8 @@ class Head:
     style: str = ""
     """The class of the column's cells that aren't numbers."""
     term: Term | None = None
+    is_minor: bool = False
+    """A narrow window leaves the column out."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,8 @@ class Page:
     machine_plots: tuple[Plot, ...]
     machine_note: str
     texts: tuple[PromptTexts, ...]
+    texts_note: str
+    """Whose texts are not among them; empty where all are."""
     absences: tuple[Absence, ...]
     scenarios: tuple[tuple[str, str], ...]
     """Name and title of those that have a section."""

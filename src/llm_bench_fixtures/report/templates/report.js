@@ -103,6 +103,7 @@
 
   const SIDES = ["top center", "bottom center", "middle right", "middle left", "top right", "top left", "bottom right", "bottom left"];
   const ROOM_TO_COVER = 40; // square pixels of other markers
+  const STRUCK = 10; // what a bar through a label costs, whatever it covers
   const pen = document.createElement("canvas").getContext("2d");
 
   function labelBox(point, side) {
@@ -117,6 +118,17 @@
   const overlap = (a, b) =>
     Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 
+  // The boxes of a point's error bars, along each axis.
+  function barsOf(trace, full, x, y) {
+    const ends = (bars, axis, value) => [value - bars.arrayminus[0], value + bars.array[0]].map((end) => axis.d2p(end));
+    const across = trace.error_x ? ends(trace.error_x, full.xaxis, trace.x[0]) : [x, x];
+    const along = trace.error_y ? ends(trace.error_y, full.yaxis, trace.y[0]) : [y, y];
+    return [
+      { left: Math.min(...across), top: y - 1, right: Math.max(...across), bottom: y + 1 },
+      { left: x - 1, top: Math.min(...along), right: x + 1, bottom: Math.max(...along) },
+    ];
+  }
+
   function placeLabels(canvas) {
     const full = canvas._fullLayout;
     const points = canvas.data.flatMap((trace, index) => {
@@ -128,13 +140,15 @@
     });
     if (!points.length) return;
     const markers = points.map(({ x, y, radius }) => ({ left: x - radius, top: y - radius, right: x + radius, bottom: y + radius }));
+    const bars = points.flatMap(({ index, x, y }) => barsOf(canvas.data[index], full, x, y));
     const frame = { left: 0, top: -full.margin.t, right: full.xaxis._length + full.margin.r, bottom: full.yaxis._length };
     const placed = [];
     const outside = (box) => box.left < frame.left || box.top < frame.top || box.right > frame.right || box.bottom > frame.bottom;
     const cost = (box, own) =>
       (outside(box) ? 1e6 : 0) +
       placed.reduce((sum, other) => sum + 50 * overlap(box, other), 0) +
-      markers.reduce((sum, other, at) => sum + (at === own ? 0 : overlap(box, other)), 0);
+      markers.reduce((sum, other, at) => sum + (at === own ? 0 : overlap(box, other)), 0) +
+      bars.reduce((sum, other) => sum + (overlap(box, other) > 0 ? STRUCK : 0), 0);
     const chosen = points.map((point, at) => {
       const options = SIDES.map((side, rank) => ({ side, box: labelBox(point, side), rank }));
       const costs = options.map((option) => cost(option.box, at) + option.rank * 0.01);
