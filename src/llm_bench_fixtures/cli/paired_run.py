@@ -28,6 +28,7 @@ from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
 from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.text import well_formed
 from llm_bench_fixtures.writing import check_writable, write_or_keep
 
 PAIRS = 8
@@ -168,7 +169,7 @@ def check_files(*paths: Path | None) -> None:
 def write_json(data: Any, path: Path) -> Path:
     """Returns the file that was written: another one, of which stderr tells, where `path` can't be. Raises
     UnwritableFile."""
-    written = write_or_keep(path, json.dumps(data, allow_nan=False) + "\n")
+    written = write_or_keep(path, json.dumps(well_formed(data), allow_nan=False) + "\n")
     if written != path:
         warn(f"{path} can't be written; its content is in {written}")
     return written
