@@ -344,6 +344,26 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
     assert f"{path} can't be written" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("trend", "-o", "~nosuchuser/x"), ("export", "-o", "~nosuchuser/x"), ("report", "1", "-o", "~nosuchuser/x")],
+    ids=" ".join,
+)
+def test_the_home_of_a_user_that_there_is_not_is_no_folder(
+    arguments: tuple[str, ...], storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Bug: a folder called `~nosuchuser` was made."""
+    monkeypatch.chdir(storage.parent)
+    with pytest.raises(SystemExit) as ended:
+        command(storage, *arguments)
+    assert ended.value.code == 4
+    assert command(Path("~nosuchuser"), "history") == 4
+    told = capsys.readouterr().err
+    assert "~nosuchuser/x: no user of that name has a home folder here; give the whole path" in told
+    assert "~nosuchuser: no user of that name" in told
+    assert {one.name for one in storage.parent.iterdir()} == {storage.name}
+
+
 def test_a_damaged_run_is_named_and_passed_over(storage: Path, capsys: Any) -> None:
     (storage / "laptop" / "0003_cut.json").write_text('{"benchmarks": [', encoding="utf-8")
     assert command(storage, "history") == 0

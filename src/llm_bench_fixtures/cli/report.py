@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, plugin_option, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, plugin_option, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
@@ -26,6 +26,7 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run, read_whole_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.options.quality_limit import QualityLimit
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.against import changes_against
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=checked(parse_path),
         default=Path(plugin_option("report").default),
         metavar="DIR",
         help="folder for the report. Default: %(default)s",
