@@ -328,6 +328,8 @@ BEFOREHAND = (
     ("pair", "HEAD", "--json"),
     ("pair", "HEAD", "--summary"),
     ("aa", "--json"),
+    ("gate", "--summary"),
+    ("compare", "1", "2", "--summary"),
 )
 
 
@@ -338,10 +340,27 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
 ) -> None:
     (tmp_path / "file").touch()
     path = tmp_path if place == "a folder" else tmp_path / "file" / "x"
-    for work in ("cli.paired_run.run_sides", "cli.trend.find_storage", "cli.export.find_storage"):
+    works = (
+        "paired_run.run_sides",
+        "trend.find_storage",
+        "export.find_storage",
+        "gate.select_run",
+        "compare.select_run",
+    )
+    for work in (f"cli.{name}" for name in works):
         monkeypatch.setattr(f"llm_bench_fixtures.{work}", fails(AssertionError("it began to work")))
     assert main([*arguments, str(path)]) == 4
     assert f"{path} can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="elsewhere no device is full")
+@pytest.mark.parametrize(("arguments", "status"), [(("gate", "2", "--baseline", "1"), 20), (("compare", "1", "2"), 0)])
+def test_a_summary_that_cannot_be_written_changes_no_status(
+    arguments: tuple[str, ...], status: int, storage: Path, capsys: Any
+) -> None:
+    """Bug: a run that regressed ended with status 4."""
+    assert command(storage, *arguments, "--summary", "/dev/full") == status
+    assert "/dev/full can't be written: No space left on device" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import well_formed
-from llm_bench_fixtures.writing import check_writable, write_or_keep
+from llm_bench_fixtures.writing import write_or_keep
 
 PAIRS = 8
 TIMEOUT_S = 300.0
@@ -157,13 +157,6 @@ def terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def check_files(*paths: Path | None) -> None:
-    """Raise UnwritableFile for one that can't be written once the pairs are measured."""
-    for path in paths:
-        if path is not None:
-            check_writable(path)
 
 
 def write_json(data: Any, path: Path) -> Path:
