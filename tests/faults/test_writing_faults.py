@@ -28,7 +28,7 @@ from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
-from llm_bench_fixtures.report import files
+from llm_bench_fixtures.report import files, runs_report
 from llm_bench_fixtures.report.files import Published, publish
 from llm_bench_fixtures.results.folder import MARKER, claim, set_aside
 from llm_bench_fixtures.results.metrics import registry
@@ -228,6 +228,64 @@ def test_the_report_before_is_kept_until_the_new_one_is_whole(tmp_path: Path, mo
     assert (tmp_path / "earlier" / "report.html").is_file()
     publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
     assert not (tmp_path / "earlier").exists()
+
+
+# --- `llm-bench report`: another run's results in the folder are kept, and nothing older is beside the page ---
+
+
+def reported(folder: Path, hardware: str) -> Path:
+    """A run's report in the folder."""
+    claim(folder)
+    run = make_run([make_record()], provenance=make_provenance(hardware=hardware))
+    publish(run, registry(), folder, DEFAULT_QUALITY_LIMIT)
+    return folder
+
+
+def test_a_report_made_again_keeps_the_results_of_another_run(storage: Path, tmp_path: Path, capsys: Any) -> None:
+    """Bug: it overwrote the results.json of a run that was saved nowhere else."""
+    folder = reported(tmp_path / "report", "laptop")
+    before = (folder / "results.json").read_bytes()
+    assert command(storage, "report", "1", "-o", str(folder)) == 0
+    assert (folder / "earlier" / "results.json").read_bytes() == before
+    assert f"is in {folder / 'earlier'}" in capsys.readouterr().out
+    assert command(storage, "report", "1", "-o", str(folder), "--against", str(folder / "earlier")) == 4
+    assert (folder / "earlier" / "results.json").read_bytes() == before
+
+
+def test_beside_the_page_of_several_runs_lies_nothing_older(storage: Path, tmp_path: Path) -> None:
+    """Bug: the plots and results.json of another run lay there. Where it is one of those, its results.json stays."""
+    folder = reported(tmp_path / "report", "laptop")
+    before = (folder / "results.json").read_bytes()
+    assert command(storage, "report", str(folder), "1", "-o", str(folder)) == 0
+    assert (folder / "results.json").read_bytes() == before
+    assert {one.name for one in folder.rglob("*") if one.is_file()} == {MARKER, *REPORT}
+    assert command(storage, "report", "1", "2", "-o", str(folder)) == 0
+    assert {one.name for one in folder.glob("*.*")} == {MARKER, *REPORT} - {"results.json"}
+    assert (folder / "earlier" / "results.json").read_bytes() == before
+
+
+def test_each_file_of_the_page_of_several_runs_fails_alone(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(runs_report, "latex_table", fails(BROKEN))
+    assert command(storage, "report", "1", "2", "-o", str(tmp_path / "report")) == 4
+    assert "results.tex was not written: RuntimeError: broken" in capsys.readouterr().err
+    assert {one.name for one in (tmp_path / "report").iterdir()} == {MARKER, *REPORT} - {"results.json", "results.tex"}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "runs"),
+    [(files, "write_plots", ("1",)), (runs_report, "latex_table", ("1", "2"))],
+    ids=["of one run", "of several"],
+)
+def test_an_interrupted_report_ends_as_interrupted(
+    module: Any, name: str, runs: tuple[str, ...], storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: Ctrl-C ended it with status 4. The report before is kept."""
+    folder = reported(tmp_path / "report", "laptop")
+    monkeypatch.setattr(module, name, fails(KeyboardInterrupt()))
+    assert command(storage, "report", *runs, "-o", str(folder)) == 2
+    assert {one.name for one in (folder / "earlier").glob("*.*")} == set(REPORT)
 
 
 def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
