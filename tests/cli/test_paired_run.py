@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from llm_bench_fixtures.cli import paired_run as command
@@ -39,6 +40,11 @@ def test_an_interruption_before_anything_ran_is_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(command, "open_side", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_sides([])
+
+
+def test_what_is_written_as_json_can_be_read_whatever_a_name_holds(tmp_path: Path) -> None:
+    path = command.write_json({"test\udce9": ["caf\udce9"]}, tmp_path / "pair.json")
+    assert msgspec.json.decode(path.read_bytes()) == {"test\ufffd": ["caf\ufffd"]}
 
 
 def test_more_threads_than_cores_are_refused(

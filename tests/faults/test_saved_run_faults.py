@@ -22,7 +22,7 @@ from saved_factory import stored_json
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.results.plausible import LONGEST_NAME, LONGEST_TEXT, MOST_BYTES, MOST_VARIANTS
+from llm_bench_fixtures.results.plausible import LONGEST_NAME, LONGEST_TEXT, MOST_BYTES, MOST_VALUES, MOST_VARIANTS
 from llm_bench_fixtures.results.record import MemoryFacts, Run
 from llm_bench_fixtures.results.storage import read_results, run_to_json
 
@@ -127,6 +127,11 @@ JSON, DAMAGED = "can't be read as JSON", "is damaged: "
 BLOCKS = f"{DAMAGED}benchmarks/test_precision.py::test_precision[-bf16] has blocks that don't fit its rounds"
 # What is wrong with the file, its content, and what is said of it.
 EVERYWHERE = [
+    (
+        "values without end",
+        lambda: edited(lambda run, _: run["variants"][1].update(loss_blocks=[1] * MOST_VALUES)),
+        " values, and no run has more than 3,000,000",
+    ),
     ("cut in half", lambda: json.dumps(stored()).encode()[:900], JSON),
     ("empty", lambda: b"", JSON),
     ("not UTF-8", lambda: b"\xff\xfe{}", JSON),
@@ -225,7 +230,7 @@ def test_a_file_that_is_too_large_is_not_read(storage: Storage) -> None:
     os.truncate(storage.bad, MOST_BYTES + 1)  # without taking room on the disk
     for command in (*NAMING, "history"):
         text = storage.run(command)[1]
-        assert f"{BAD} has 268 MB, and no run has more than 268 MB" in text
+        assert f"{BAD} has 50.3 MB, and no run has more than 50.3 MB" in text
 
 
 def test_what_is_no_file_is_no_run(storage: Storage) -> None:

@@ -28,7 +28,7 @@ from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
-from llm_bench_fixtures.report import files
+from llm_bench_fixtures.report import files, runs_report
 from llm_bench_fixtures.report.files import Published, publish
 from llm_bench_fixtures.results.folder import MARKER, claim, set_aside
 from llm_bench_fixtures.results.metrics import registry
@@ -232,6 +232,64 @@ def test_the_report_before_is_kept_until_the_new_one_is_whole(tmp_path: Path, mo
     assert not (tmp_path / "earlier").exists()
 
 
+# --- `llm-bench report`: another run's results in the folder are kept, and nothing older is beside the page ---
+
+
+def reported(folder: Path, hardware: str) -> Path:
+    """A run's report in the folder."""
+    claim(folder)
+    run = make_run([make_record()], provenance=make_provenance(hardware=hardware))
+    publish(run, registry(), folder, DEFAULT_QUALITY_LIMIT)
+    return folder
+
+
+def test_a_report_made_again_keeps_the_results_of_another_run(storage: Path, tmp_path: Path, capsys: Any) -> None:
+    """Bug: it overwrote the results.json of a run that was saved nowhere else."""
+    folder = reported(tmp_path / "report", "laptop")
+    before = (folder / "results.json").read_bytes()
+    assert command(storage, "report", "1", "-o", str(folder)) == 0
+    assert (folder / "earlier" / "results.json").read_bytes() == before
+    assert f"is in {folder / 'earlier'}" in capsys.readouterr().out
+    assert command(storage, "report", "1", "-o", str(folder), "--against", str(folder / "earlier")) == 4
+    assert (folder / "earlier" / "results.json").read_bytes() == before
+
+
+def test_beside_the_page_of_several_runs_lies_nothing_older(storage: Path, tmp_path: Path) -> None:
+    """Bug: the plots and results.json of another run lay there. Where it is one of those, its results.json stays."""
+    folder = reported(tmp_path / "report", "laptop")
+    before = (folder / "results.json").read_bytes()
+    assert command(storage, "report", str(folder), "1", "-o", str(folder)) == 0
+    assert (folder / "results.json").read_bytes() == before
+    assert {one.name for one in folder.rglob("*") if one.is_file()} == {MARKER, *REPORT}
+    assert command(storage, "report", "1", "2", "-o", str(folder)) == 0
+    assert {one.name for one in folder.glob("*.*")} == {MARKER, *REPORT} - {"results.json"}
+    assert (folder / "earlier" / "results.json").read_bytes() == before
+
+
+def test_each_file_of_the_page_of_several_runs_fails_alone(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(runs_report, "latex_table", fails(BROKEN))
+    assert command(storage, "report", "1", "2", "-o", str(tmp_path / "report")) == 4
+    assert "results.tex was not written: RuntimeError: broken" in capsys.readouterr().err
+    assert {one.name for one in (tmp_path / "report").iterdir()} == {MARKER, *REPORT} - {"results.json", "results.tex"}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "runs"),
+    [(files, "write_plots", ("1",)), (runs_report, "latex_table", ("1", "2"))],
+    ids=["of one run", "of several"],
+)
+def test_an_interrupted_report_ends_as_interrupted(
+    module: Any, name: str, runs: tuple[str, ...], storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: Ctrl-C ended it with status 4. The report before is kept."""
+    folder = reported(tmp_path / "report", "laptop")
+    monkeypatch.setattr(module, name, fails(KeyboardInterrupt()))
+    assert command(storage, "report", *runs, "-o", str(folder)) == 2
+    assert {one.name for one in (folder / "earlier").glob("*.*")} == set(REPORT)
+
+
 def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
     """Bug: with $MPLBACKEND=nonsense the import of matplotlib raised, and the report was lost."""
     program = "from llm_bench_fixtures.report.drawings.style import drawing\nwith drawing({}):\n    pass\n"
@@ -330,6 +388,8 @@ BEFOREHAND = (
     ("pair", "HEAD", "--json"),
     ("pair", "HEAD", "--summary"),
     ("aa", "--json"),
+    ("gate", "--summary"),
+    ("compare", "1", "2", "--summary"),
 )
 
 
@@ -340,10 +400,47 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
 ) -> None:
     (tmp_path / "file").touch()
     path = tmp_path if place == "a folder" else tmp_path / "file" / "x"
-    for work in ("cli.paired_run.run_sides", "cli.trend.find_storage", "cli.export.find_storage"):
+    works = (
+        "paired_run.run_sides",
+        "trend.find_storage",
+        "export.find_storage",
+        "gate.select_run",
+        "compare.select_run",
+    )
+    for work in (f"cli.{name}" for name in works):
         monkeypatch.setattr(f"llm_bench_fixtures.{work}", fails(AssertionError("it began to work")))
     assert main([*arguments, str(path)]) == 4
     assert f"{path} can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="elsewhere no device is full")
+@pytest.mark.parametrize(("arguments", "status"), [(("gate", "2", "--baseline", "1"), 20), (("compare", "1", "2"), 0)])
+def test_a_summary_that_cannot_be_written_changes_no_status(
+    arguments: tuple[str, ...], status: int, storage: Path, capsys: Any
+) -> None:
+    """Bug: a run that regressed ended with status 4."""
+    assert command(storage, *arguments, "--summary", "/dev/full") == status
+    assert "/dev/full can't be written: No space left on device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("trend", "-o", "~nosuchuser/x"), ("export", "-o", "~nosuchuser/x"), ("report", "1", "-o", "~nosuchuser/x")],
+    ids=" ".join,
+)
+def test_the_home_of_a_user_that_there_is_not_is_no_folder(
+    arguments: tuple[str, ...], storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Bug: a folder called `~nosuchuser` was made."""
+    monkeypatch.chdir(storage.parent)
+    with pytest.raises(SystemExit) as ended:
+        command(storage, *arguments)
+    assert ended.value.code == 4
+    assert command(Path("~nosuchuser"), "history") == 4
+    told = capsys.readouterr().err
+    assert "~nosuchuser/x: no user of that name has a home folder here; give the whole path" in told
+    assert "~nosuchuser: no user of that name" in told
+    assert {one.name for one in storage.parent.iterdir()} == {storage.name}
 
 
 def test_a_damaged_run_is_named_and_passed_over(storage: Path, capsys: Any) -> None:

@@ -36,6 +36,15 @@ def test_the_reason_is_kept_and_nothing_else_changes(tmp_path: Path, kind: str) 
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_reason_that_is_no_text_leaves_a_run_that_can_be_read(tmp_path: Path) -> None:
+    """Bug: `--reason $'caf\\xe9'` made a file that nothing reads."""
+    path = store(RUN, tmp_path / "0001_a.json")
+    bless(path, "caf\udce9")
+    blessing = read_saved_run(path).blessing
+    assert blessing is not None
+    assert blessing.reason == "caf\ufffd"
+
+
 @pytest.mark.parametrize(
     ("content", "reason", "error"),
     [

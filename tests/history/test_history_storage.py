@@ -122,13 +122,15 @@ def test_times_with_and_without_a_zone_can_be_ordered(storage: Path) -> None:
         ("ABCDDDD", "0001_there"),
         ("laptop/1", "0001_before"),
         ("0123456", "0002_old"),
+        ("server/0001_there.json", "0001_there"),
+        ("server/ther", "0001_there"),
     ],
 )
 def test_a_run_is_found_by(storage: Path, text: str, name: str) -> None:
     assert select_run(storage, text).stem == name
 
 
-@pytest.mark.parametrize("text", ["1", "0001", "before", "0001_", "laptop"])
+@pytest.mark.parametrize("text", ["1", "0001", "before", "0001_", "laptop/befor"])
 def test_a_name_of_several_is_refused_and_they_are_listed(storage: Path, text: str) -> None:
     with pytest.raises(AmbiguousRun) as caught:
         select_run(storage, text)
@@ -182,6 +184,14 @@ def test_a_number_is_no_folder(storage: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_name_that_the_system_refuses_is_not_found(storage: Path, text: str) -> None:
     with pytest.raises(RunNotFound):
         select_run(storage, text)
+
+
+@pytest.mark.parametrize("text", ["64b", "b", "on", "bit", "3.11", "json", "Linux-CPython-3.11-64bit", "/", "be"])
+def test_neither_a_machine_nor_an_ending_nor_a_few_digits_name_a_run(tmp_path: Path, text: str) -> None:
+    """Bug: with one run of a machine stored, `bless 64b` blessed it, in whose folder's name that stands."""
+    keep(tmp_path, "Linux-CPython-3.11-64bit/0001_cafebee.json", 1)
+    with pytest.raises(RunNotFound):
+        select_run(tmp_path, text)
 
 
 @pytest.mark.parametrize("text", ["99", "nothing", "aaa ", "abc ", "aaaa"])

@@ -39,8 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from llm_bench_fixtures.cli.arguments import check_files
     from llm_bench_fixtures.cli.console import say
-    from llm_bench_fixtures.cli.paired_run import check_files, make_plan, run_sides, write_json
+    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
     from llm_bench_fixtures.paired import resolution
     from llm_bench_fixtures.report.resolution import resolution_lines
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
 from llm_bench_fixtures.history.storage import find_storage
 from llm_bench_fixtures.options.table import OPTIONS, Option
+from llm_bench_fixtures.writing import check_writable
 
 T = TypeVar("T")
 
@@ -42,6 +43,13 @@ def working_folder() -> Path:
         return Path.cwd()
     except OSError as error:
         raise InvalidSetting("the working folder is gone: change to one that is there") from error
+
+
+def check_files(*paths: Path | None) -> None:
+    """Raise UnwritableFile for one that can't be written once the work is done."""
+    for path in paths:
+        if path is not None:
+            check_writable(path)
 
 
 def plugin_option(name: str) -> Option[Any]:

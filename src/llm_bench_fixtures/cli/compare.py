@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, check_files, storage_of
 from llm_bench_fixtures.cli.console import show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
+    check_files(arguments.summary)
     base, head = (read_saved_run(select_run(storage, text)) for text in (arguments.base, arguments.head))
     show_report(comparison_report(compare_runs(base, head, Rules(arguments.rules), registry())), arguments.summary)
     return ExitStatus.PASSED

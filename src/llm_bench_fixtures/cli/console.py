@@ -97,10 +97,18 @@ def is_terminal() -> bool:
 
 
 def show_report(report: GateReport, summary: Path | None) -> None:
-    """Write the report to stdout, and add it to the Markdown file `summary`. Raises UnwritableFile."""
+    """Write the report to stdout, and add it to the Markdown file `summary`."""
     say(gate_lines(report, shutil.get_terminal_size().columns))
     if summary is not None:
-        append_text(summary, gate_markdown(report))
+        add_summary(summary, gate_markdown(report))
+
+
+def add_summary(path: Path, text: str) -> None:
+    """Add the text to the file; where that can't be done, stderr says so, and the exit status stays what it is."""
+    try:
+        append_text(path, text)
+    except UnwritableFile as error:
+        warn(str(error))
 
 
 def tell_passed_over(unreadable: Unreadable) -> None:

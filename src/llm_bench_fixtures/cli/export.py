@@ -15,15 +15,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.cli.arguments import add_storage, working_folder
+from llm_bench_fixtures.cli.arguments import add_storage, check_files, checked, working_folder
 from llm_bench_fixtures.cli.console import counted, data_output, tell_passed_over
 from llm_bench_fixtures.errors import InvalidSetting, NothingToShow, UnknownName
 from llm_bench_fixtures.history.export import ExportFormat, write_csv, write_export
 from llm_bench_fixtures.history.storage import find_storage, run_files
 from llm_bench_fixtures.history.tidy import tidy_tables
-from llm_bench_fixtures.options.parsers import parse_names
+from llm_bench_fixtures.options.parsers import parse_names, parse_path
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.writing import check_writable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +37,9 @@ SUFFIXES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="Default: CSV to standard output")
+    parser.add_argument(
+        "-o", "--output", type=checked(parse_path), metavar="FILE", help="Default: CSV to standard output"
+    )
     parser.add_argument(
         "--format",
         type=ExportFormat,
@@ -53,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     kind = _format(arguments.format, arguments.output)
     here = working_folder()
-    if arguments.output is not None:
-        check_writable(arguments.output)
+    check_files(arguments.output)
     storage = find_storage(arguments.storage, here)
     files = counted(run_files(storage), "exporting")
     tables = _any(tidy_tables(files, storage, arguments.metric, registry(), tell_passed_over), storage)

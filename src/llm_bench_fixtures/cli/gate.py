@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, storage_of, working_folder
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, check_files, storage_of, working_folder
 from llm_bench_fixtures.cli.console import say, show_report
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.decision import Decision, decide_run
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
+    check_files(arguments.summary)
     decision = _decide(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
     show_report(gate_report(decision), arguments.summary)
     return decision.status

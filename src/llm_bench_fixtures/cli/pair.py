@@ -70,12 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from llm_bench_fixtures.cli.console import say, warn
-    from llm_bench_fixtures.cli.paired_run import check_files, make_plan, run_sides, write_json
+    from llm_bench_fixtures.cli.arguments import check_files
+    from llm_bench_fixtures.cli.console import add_summary, say, warn
+    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
     from llm_bench_fixtures.paired import resolution
     from llm_bench_fixtures.report import paired as presentation
     from llm_bench_fixtures.report.resolution import resolution_warning
-    from llm_bench_fixtures.writing import append_text
 
     check_files(arguments.json, arguments.summary)
     coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
@@ -88,5 +88,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(result.as_json(), arguments.json)
     if arguments.summary:
-        append_text(arguments.summary, presentation.markdown(summary))
+        add_summary(arguments.summary, presentation.markdown(summary))
     return result.status

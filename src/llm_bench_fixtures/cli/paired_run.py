@@ -28,7 +28,8 @@ from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
 from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.writing import check_writable, write_or_keep
+from llm_bench_fixtures.text import well_formed
+from llm_bench_fixtures.writing import write_or_keep
 
 PAIRS = 8
 TIMEOUT_S = 300.0
@@ -158,17 +159,10 @@ def terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def check_files(*paths: Path | None) -> None:
-    """Raise UnwritableFile for one that can't be written once the pairs are measured."""
-    for path in paths:
-        if path is not None:
-            check_writable(path)
-
-
 def write_json(data: Any, path: Path) -> Path:
     """Returns the file that was written: another one, of which stderr tells, where `path` can't be. Raises
     UnwritableFile."""
-    written = write_or_keep(path, json.dumps(data, allow_nan=False) + "\n")
+    written = write_or_keep(path, json.dumps(well_formed(data), allow_nan=False) + "\n")
     if written != path:
         warn(f"{path} can't be written; its content is in {written}")
     return written

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, plugin_option, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, plugin_option, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
@@ -26,6 +26,7 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run, read_whole_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.options.quality_limit import QualityLimit
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.against import changes_against
@@ -36,6 +37,7 @@ from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.runs import Runs, runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.report.terminal import summary_lines
+from llm_bench_fixtures.results.folder import EARLIER
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=checked(parse_path),
         default=Path(plugin_option("report").default),
         metavar="DIR",
         help="folder for the report. Default: %(default)s",
@@ -65,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths = [select_run(storage, text) for text in arguments.runs]
     against = select_run(storage, arguments.against) if arguments.against else None
     _check(paths, against)
+    _check_output(arguments.output, (*paths, *([against] if against else [])))
     progress = Progress(ConsoleProgress())
     if len(paths) == 1:
         _report_one(paths[0], against, arguments, progress)
@@ -84,6 +87,13 @@ def _check(paths: Sequence[Path], against: Path | None) -> None:
         raise InvalidSetting(f"{against} is the run itself: name another one for --against")
 
 
+def _check_output(folder: Path, paths: Sequence[Path]) -> None:
+    """Raise InvalidSetting for a run in the folder of the report that was set aside, which a new one replaces."""
+    for path in paths:
+        if path.resolve().parent == (folder / EARLIER).resolve():
+            raise InvalidSetting(f"{path} would be lost, as {folder} keeps one earlier report: name another folder")
+
+
 def _report_one(path: Path, against: Path | None, arguments: argparse.Namespace, progress: Progress) -> None:
     folder: Path = arguments.output
     with progress.activity(Phase.REPORTING, "reading the run"):
@@ -96,10 +106,10 @@ def _report_one(path: Path, against: Path | None, arguments: argparse.Namespace,
             folder,
             arguments.quality_limit,
             changes,
-            has_results=path.resolve() == (folder / RESULTS_FILE).resolve(),
+            has_results=_is_in(folder, [path]),
         )
     width = shutil.get_terminal_size().columns
-    say([*summary_lines(findings, folder, width), *_not_shown(found, width)])
+    say([*summary_lines(findings, folder, width), *_not_shown(found, width), *_set_aside(folder)])
 
 
 def _changes(path: Path, against: Path, arguments: argparse.Namespace) -> Changes:
@@ -131,8 +141,19 @@ def _report_several(paths: Sequence[Path], arguments: argparse.Namespace, progre
         raise UnreadableResults("none of the runs can be read:\n" + "\n".join(unreadable))
     with progress.activity(Phase.REPORTING, "writing the report"):
         runs = runs_of(named, unreadable)
-        write_runs_report(runs, arguments.output)
-    say(_lines(runs, arguments.output))
+        write_runs_report(runs, arguments.output, has_results=_is_in(arguments.output, paths))
+    say([*_lines(runs, arguments.output), *_set_aside(arguments.output)])
+
+
+def _is_in(folder: Path, paths: Sequence[Path]) -> bool:
+    """Whether one of the runs is what the report in the folder was made of."""
+    return (folder / RESULTS_FILE).resolve() in [path.resolve() for path in paths]
+
+
+def _set_aside(folder: Path) -> Iterator[str]:
+    """Where the results of another run are that were in the folder."""
+    if (folder / EARLIER / RESULTS_FILE).exists():
+        yield f"The report that was there before is in {folder / EARLIER}, until the next one."
 
 
 def _findings(path: Path, quality_limit: QualityLimit) -> Findings:

@@ -14,13 +14,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_storage, working_folder
+from llm_bench_fixtures.cli.arguments import add_storage, checked, working_folder
 from llm_bench_fixtures.cli.console import counted, say, tell_passed_over
 from llm_bench_fixtures.errors import NothingToShow, UnknownName
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
-from llm_bench_fixtures.options.parsers import parse_names
+from llm_bench_fixtures.options.parsers import parse_names, parse_path
 from llm_bench_fixtures.report.trend import Wording, build_page, render_trend, trend_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.writing import check_writable, write_whole
@@ -30,7 +30,14 @@ HELP = "draw how the numbers changed from run to run"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-o", "--output", type=Path, default=Path("llm-bench-trend.html"), metavar="FILE", help="Default: %(default)s")
+    add(
+        "-o",
+        "--output",
+        type=checked(parse_path),
+        default=Path("llm-bench-trend.html"),
+        metavar="FILE",
+        help="Default: %(default)s",
+    )
     add(
         "--metric",
         type=parse_names,

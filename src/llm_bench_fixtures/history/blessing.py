@@ -10,6 +10,7 @@ from pathlib import Path
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.history.saved import EXTRA, Blessing, JudgedRun, read_saved_run
 from llm_bench_fixtures.results.storage import decode, read_bytes
+from llm_bench_fixtures.text import well_formed
 from llm_bench_fixtures.writing import write_whole
 
 
@@ -25,5 +26,5 @@ def bless(path: Path, reason: str) -> JudgedRun:
     data = decode(read_bytes(path), dict, path)
     blessing = Blessing(reason.strip(), datetime.now(UTC).isoformat(timespec="seconds"))
     data.get(EXTRA, data)["blessing"] = asdict(blessing)
-    write_whole(path, json.dumps(data, indent=4))
+    write_whole(path, json.dumps(well_formed(data), indent=4))
     return run

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import AmbiguousRun, InvalidSetting, RunNotFound, StorageNotFound, indented
 from llm_bench_fixtures.history.headings import Heading, PassOver, headings, oldest_first
+from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.text import encodable
 
@@ -49,10 +50,10 @@ def _given_storage(given: str) -> Path:
     path = given.removeprefix("file://")
     if "://" in path:
         raise InvalidSetting(f"{given}: only runs in a folder can be read, given as a path or file://PATH")
+    storage = parse_path(path)
     try:
-        storage = Path(path).expanduser()
         is_folder = storage.is_dir()
-    except (OSError, RuntimeError) as error:  # a name that is too long, or ~ of a user that there isn't
+    except OSError as error:  # a name that is too long
         raise InvalidSetting(f"the folder of saved runs {given!r}: {error}") from error
     if not is_folder:
         raise StorageNotFound(f"there is no folder {storage}. Save a run there with pytest --benchmark-storage {given}")
@@ -84,7 +85,7 @@ def select_run(storage: Path | None, text: str, pass_over: PassOver = lambda _: 
     if storage is None:
         raise RunNotFound(f"no run {text!r}: it is no file, and there is no folder of saved runs to look in")
     files = run_files(storage)
-    found = _find(storage, files, text, pass_over)
+    found = _find(files, text, pass_over)
     if len(found) > 1:
         raise AmbiguousRun(text, storage, _names(found, storage))
     if found:
@@ -103,9 +104,9 @@ def list_runs(storage: Path, pass_over: PassOver) -> list[Heading]:
 def _given_file(text: str) -> Path | None:
     """The file itself, or the results in the folder of a report; None where there is neither."""
     try:
-        path = Path(text).expanduser()
+        path = parse_path(text)
         return next((file for file in (path, path / RESULTS_FILE) if file.is_file()), None)
-    except (OSError, RuntimeError):  # a name that is too long, or ~ of a user that there isn't
+    except (OSError, InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
         return None
 
 
@@ -114,7 +115,7 @@ def _is_number(text: str) -> bool:
     return bool(re.fullmatch(r"\d+", text, re.ASCII)) and not COMMIT.fullmatch(text)
 
 
-def _find(storage: Path, files: Sequence[Path], text: str, pass_over: PassOver) -> list[Path]:
+def _find(files: Sequence[Path], text: str, pass_over: PassOver) -> list[Path]:
     """The runs of that number or file; else those of that name, branch and commit; else those with it in their name."""
     of_number = _numbered(files, text)
     if of_number is not None:
@@ -124,7 +125,7 @@ def _find(storage: Path, files: Sequence[Path], text: str, pass_over: PassOver) 
         return of_file
     named = [path for path in files if text == NUMBERED.sub("", path.stem, count=1)]
     found = [*named, *_newest(files, text, pass_over)]
-    return list(dict.fromkeys(found)) or _containing(storage, files, text)
+    return list(dict.fromkeys(found)) or _containing(files, text)
 
 
 def _numbered(files: Iterable[Path], text: str) -> list[Path] | None:
@@ -151,14 +152,20 @@ def _newest(files: Iterable[Path], text: str, pass_over: PassOver) -> list[Path]
     return found
 
 
-def _containing(storage: Path, files: Sequence[Path], text: str) -> list[Path]:
-    """The files whose name has the text in it. Hexadecimal digits aren't sought in what --benchmark-autosave made of
-    the commit and the time: any few of them stand somewhere in most of these."""
-    is_hexadecimal = HEXADECIMAL.fullmatch(text)
-    names = {path: name_in(storage, path) for path in files}
-    if is_hexadecimal:
-        names = {path: MADE_BY_AUTOSAVE.sub("", name) for path, name in names.items()}
-    return [path for path, name in names.items() if text in name]
+def _containing(files: Sequence[Path], text: str) -> list[Path]:
+    """The files with the text in their own name, or with what follows `MACHINE/` in it, of that machine. A few
+    hexadecimal digits aren't sought: they stand in most names."""
+    machine, _, part = text.rpartition("/")
+    if not part or (HEXADECIMAL.fullmatch(part) and not COMMIT.fullmatch(part)):
+        return []
+    of_machine = [path for path in files if machine in ("", path.parent.name)]
+    return [path for path in of_machine if part == path.name or part in _sought(path, part)]
+
+
+def _sought(path: Path, part: str) -> str:
+    """The file's name as far as the text is sought in it: hexadecimal digits aren't in what --benchmark-autosave made
+    of the commit and the time."""
+    return MADE_BY_AUTOSAVE.sub("", path.stem) if HEXADECIMAL.fullmatch(part) else path.stem
 
 
 def _names(files: Sequence[Path], storage: Path) -> list[str]:

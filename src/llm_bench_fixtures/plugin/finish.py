@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import UnwritableFile, first_line
+from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.plugin.gating import BASELINE, changes_of_run, finish_gate, gate_run, is_gated
 from llm_bench_fixtures.plugin.stash import (
@@ -19,6 +20,7 @@ from llm_bench_fixtures.plugin.stash import (
     TURNS,
     is_xdist_worker,
     metrics_of,
+    or_usage_error,
     selection_of,
     settings_of,
 )
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.report.files import Published
     from llm_bench_fixtures.results.record import Run
-
-T = TypeVar("T")
 
 MADE_FOLDER: pytest.StashKey[bool] = pytest.StashKey()  # whether there was none for the report
 PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
@@ -49,16 +49,9 @@ def claim_report(config: pytest.Config) -> None:
     settings = settings_of(config)
     summary = settings.of(options.SUMMARY) if is_gated(config) else None
     if summary is not None:
-        _or_usage_error(options.SUMMARY.flag, check_writable, summary)
-    config.stash[MADE_FOLDER] = _or_usage_error("--llm-report", claim, settings.report)
-    _or_usage_error("--llm-report", set_aside, settings.report)
-
-
-def _or_usage_error(flag: str, prepare: Callable[[Path], T], path: Path) -> T:
-    try:
-        return prepare(path)
-    except UnwritableFile as error:
-        raise pytest.UsageError(f"{flag}: {error}") from error
+        or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
+    config.stash[MADE_FOLDER] = or_usage_error(partial(claim, settings.report), "--llm-report")
+    or_usage_error(partial(set_aside, settings.report), "--llm-report")
 
 
 def finish(session: pytest.Session, exitstatus: int) -> None:

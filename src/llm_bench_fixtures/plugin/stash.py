@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
@@ -90,12 +90,14 @@ def _text(config: pytest.Config, name: str) -> str | None:
     return written if typed is None else typed
 
 
-def or_usage_error(compute: Callable[[], T]) -> T:
-    """What `compute` returns; a setting that it can't use becomes pytest's UsageError."""
+def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
+    """What `compute` returns; a setting that it can't use, or a file that it can't write, becomes pytest's UsageError.
+
+    flag: of the option that it is about, where the message doesn't say."""
     try:
         return compute()
-    except InvalidSetting as error:
-        raise pytest.UsageError(str(error)) from error
+    except (InvalidSetting, UnwritableFile) as error:
+        raise pytest.UsageError(f"{flag}: {error}" if flag else str(error)) from error
 
 
 def bench_session(config: pytest.Config) -> BenchSession:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, cast
 
 from llm_bench_fixtures.errors import UnwritableFile, first_line
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
+from llm_bench_fixtures.report.attempts import Attempts, begin
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.html import render_html
@@ -23,19 +24,16 @@ from llm_bench_fixtures.results.folder import (
     PAGE_FILE,
     PLOTS,
     TABLE_FILE,
-    claim,
     forget_earlier,
 )
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
-from llm_bench_fixtures.writing import new_folder, replacing, unwritable, write_whole
+from llm_bench_fixtures.writing import new_folder, replacing, write_whole
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,19 +59,21 @@ def write_report(
     *,
     has_results: bool = False,
 ) -> Findings:
-    """Claim the folder and write results.json, results.csv, report.md, results.tex, plots/*.png and report.html; the
-    data first, so that it is kept whatever happens to the rest. Returns what the report says of the run.
+    """Claim the folder, set the report aside that is in it, and write results.json, results.csv, report.md,
+    results.tex, plots/*.png and report.html; the data first, so that it is kept whatever happens to the rest. Returns
+    what the report says of the run.
 
     metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
     changes: what the run changed against another. has_results: its results.json was read from there, and stays. Raises
-    UnwritableFile where a part of it could not be written, or the folder isn't ours.
+    UnwritableFile where a part of it could not be written, or the folder isn't ours, and KeyboardInterrupt.
     """
-    claim(folder)
-    report = _Report(run, metrics, folder, quality_limit, changes, has_results)
+    begin(folder, has_results=has_results)
+    report = _Report(
+        folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes, has_results=has_results
+    )
     report.write()
-    if report.findings is None or report.problems:
-        raise UnwritableFile("\n".join(report.problems))
-    return report.findings
+    report.end()
+    return cast("Findings", report.findings)  # where there are none, there is a problem
 
 
 def publish(
@@ -82,7 +82,7 @@ def publish(
     """Write the report into the claimed folder as far as it can be written. What fails leaves the rest alone; if the
     folder can't be written to, the whole report is written into a new one among the temporary folders. Once it is
     whole, the one that was set aside is removed."""
-    report = _Report(run, metrics, folder, quality_limit, changes)
+    report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes)
     report.write()
     if not report.problems:
         forget_earlier(folder)
@@ -103,34 +103,30 @@ def _write_elsewhere(report: _Report) -> list[str]:
     return [f"The report is in {report.folder} instead of {before}.", *report.problems]
 
 
-@dataclass
-class _Report:
+@dataclass(kw_only=True)
+class _Report(Attempts):
     """Writes one file after the other."""
 
     run: Run
     metrics: Mapping[str, Metric]
-    folder: Path
     quality_limit: QualityLimit
     changes: Changes | None = None
     has_results: bool = False
     findings: Findings | None = None
     page_folder: Path | None = None
-    problems: list[str] = field(default_factory=list)
-    is_folder_unwritable: bool = False
-    was_interrupted: bool = False
 
     def write(self) -> None:
         run = self.run
         if not self.has_results:
-            self._attempt(RESULTS_FILE, lambda: write_run(run, self.folder / RESULTS_FILE, follows=False))
-        self._attempt(TABLE_FILE, self._write_table)
+            self.attempt(RESULTS_FILE, lambda: write_run(run, self.folder / RESULTS_FILE, follows=False))
+        self.attempt(TABLE_FILE, self._write_table)
         found = self.findings = self.findings or self._find()
         if found is None:
             return
-        self._attempt(MARKDOWN_FILE, lambda: self._write_text(MARKDOWN_FILE, render_markdown(found)))
-        self._attempt(LATEX_FILE, lambda: self._write_text(LATEX_FILE, render_latex(found)))
-        plots = self._attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) or []
-        self._attempt(PAGE_FILE, lambda: self._write_page(found, plots))
+        self.attempt(MARKDOWN_FILE, lambda: self._write_text(MARKDOWN_FILE, render_markdown(found)))
+        self.attempt(LATEX_FILE, lambda: self._write_text(LATEX_FILE, render_latex(found)))
+        plots = self.attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) or []
+        self.attempt(PAGE_FILE, lambda: self._write_page(found, plots))
 
     def _find(self) -> Findings | None:
         """After Ctrl-C too: the terminal shows them."""
@@ -150,20 +146,3 @@ class _Report:
 
     def _write_text(self, name: str, text: str) -> None:
         write_whole(self.folder / name, text, follows=False)
-
-    def _attempt(self, name: str, write: Callable[[], T]) -> T | None:
-        """What `write` returns; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
-        path = self.folder / name
-        try:
-            if not self.was_interrupted:
-                return write()
-            self.problems.append(f"{path} was not written: interrupted")
-        except KeyboardInterrupt:
-            self.was_interrupted = True
-            self.problems.append(f"{path} was not written: interrupted")
-        except OSError as error:
-            self.is_folder_unwritable = True
-            self.problems.append(str(error if isinstance(error, UnwritableFile) else unwritable(path, error)))
-        except Exception as error:  # whatever a library that draws or renders raises
-            self.problems.append(f"{path} was not written: {type(error).__name__}: {first_line(error)}")
-        return None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.report.attempts import Attempts, begin
 from llm_bench_fixtures.report.html import render_runs
 from llm_bench_fixtures.report.latex import latex_table
 from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
 from llm_bench_fixtures.report.page.runs import build_runs_page
 from llm_bench_fixtures.report.runs import RUN, Runs
-from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE, claim
+from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 from llm_bench_fixtures.writing import write_whole
@@ -24,17 +26,28 @@ LEAST_ROWS = 12  # of the table
 CAPTION = "Text generation by machine and model."
 
 
-def write_runs_report(runs: Runs, folder: Path) -> None:
-    """Claim the folder and write report.html, report.md, results.tex and results.csv. Raises UnwritableFile."""
-    claim(folder)
-    texts = {
-        TABLE_FILE: _data(runs).to_csv(index=False),
-        MARKDOWN_FILE: render_runs_markdown(runs),
-        LATEX_FILE: "\n".join(latex_table(runs.table, CAPTION)) + "\n",
-        PAGE_FILE: render_runs(build_runs_page(runs)),
+def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) -> None:
+    """Claim the folder, set the report aside that is in it, and write report.html, report.md, results.tex and
+    results.csv.
+
+    has_results: the results.json in it is one of the runs', and stays. Raises UnwritableFile where a part of it could
+    not be written, or the folder isn't ours, and KeyboardInterrupt.
+    """
+    begin(folder, has_results=has_results)
+    files: dict[str, Callable[[], str]] = {
+        TABLE_FILE: lambda: _data(runs).to_csv(index=False),
+        MARKDOWN_FILE: lambda: render_runs_markdown(runs),
+        LATEX_FILE: lambda: "\n".join(latex_table(runs.table, CAPTION)) + "\n",
+        PAGE_FILE: lambda: render_runs(build_runs_page(runs)),
     }
-    for name, text in texts.items():
-        write_whole(folder / name, text, follows=False)
+    attempts = Attempts(folder)
+    for name, render in files.items():
+        attempts.attempt(name, partial(_write, folder / name, render))
+    attempts.end()
+
+
+def _write(path: Path, render: Callable[[], str]) -> None:
+    write_whole(path, render(), follows=False)
 
 
 def _data(runs: Runs) -> pd.DataFrame:

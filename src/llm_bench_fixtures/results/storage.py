@@ -14,7 +14,13 @@ import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
 from llm_bench_fixtures.results.formatting import format_bytes
-from llm_bench_fixtures.results.plausible import MOST_BYTES, faults_of_metrics, faults_of_record, faults_of_run
+from llm_bench_fixtures.results.plausible import (
+    MOST_BYTES,
+    MOST_VALUES,
+    faults_of_metrics,
+    faults_of_record,
+    faults_of_run,
+)
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
 from llm_bench_fixtures.text import well_formed
@@ -90,9 +96,12 @@ def read_bytes(path: str | Path) -> bytes:
                 raise UnreadableResults(
                     f"{path} has {format_bytes(size)}, and no run has more than {format_bytes(MOST_BYTES)}"
                 )
-            return file.read()
+            data = file.read()
     except OSError as error:
         raise UnreadableResults(f"{path} can't be read: {error.strerror or error}") from error
+    if (values := data.count(b",") + 1) > MOST_VALUES:  # before they are decoded, which takes the memory
+        raise UnreadableResults(f"{path} has {values:,} values, and no run has more than {MOST_VALUES:,}")
+    return data
 
 
 def check_schema(data: bytes, path: str | Path) -> None:

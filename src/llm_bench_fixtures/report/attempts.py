@@ -1,0 +1,64 @@
+"""Writes the files of a report one after the other: each fails alone, and what failed is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from llm_bench_fixtures.errors import UnwritableFile, first_line
+from llm_bench_fixtures.results.folder import EARLIER, claim, forget_earlier, set_aside
+from llm_bench_fixtures.results.storage import RESULTS_FILE
+from llm_bench_fixtures.writing import unwritable
+
+T = TypeVar("T")
+
+
+@dataclass
+class Attempts:
+    """What became of the files that were tried so far."""
+
+    folder: Path
+    problems: list[str] = field(default_factory=list)
+    is_folder_unwritable: bool = False
+    was_interrupted: bool = False
+
+    def attempt(self, name: str, write: Callable[[], T]) -> T | None:
+        """What `write` returns; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
+        path = self.folder / name
+        try:
+            if not self.was_interrupted:
+                return write()
+            self.problems.append(f"{path} was not written: interrupted")
+        except KeyboardInterrupt:
+            self.was_interrupted = True
+            self.problems.append(f"{path} was not written: interrupted")
+        except OSError as error:
+            self.is_folder_unwritable = True
+            self.problems.append(str(error if isinstance(error, UnwritableFile) else unwritable(path, error)))
+        except Exception as error:  # whatever a library that draws or renders raises
+            self.problems.append(f"{path} was not written: {type(error).__name__}: {first_line(error)}")
+        return None
+
+    def end(self) -> None:
+        """Remove the report that was set aside, unless there are results of another run in it. Raises UnwritableFile
+        for what could not be written, and KeyboardInterrupt."""
+        if self.was_interrupted:
+            raise KeyboardInterrupt
+        if self.problems:
+            raise UnwritableFile("\n".join(self.problems))
+        if not (self.folder / EARLIER / RESULTS_FILE).exists():
+            forget_earlier(self.folder)
+
+
+def begin(folder: Path, *, has_results: bool) -> None:
+    """Claim the folder and set the report aside that is in it. has_results: its results.json is one that was read, and
+    stays. Raises UnwritableFile."""
+    claim(folder)
+    set_aside(folder)
+    if has_results:
+        try:
+            (folder / EARLIER / RESULTS_FILE).replace(folder / RESULTS_FILE)
+        except OSError as error:
+            raise unwritable(folder / RESULTS_FILE, error) from error
