@@ -34,6 +34,7 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.causality import check_causal
+from llm_bench_fixtures.models.counts import check_counts
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.options.settings import parse_settings
@@ -378,13 +379,49 @@ class Broken:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+ENDLESS: Mapping[str, tuple[Mapping[str, object], str]] = {  # built part by part, or filled number by number
+    "layers of a decoder without end": (
+        {"model_type": "bart", "is_encoder_decoder": False, "decoder_layers": 10**9},
+        "its config asks for decoder_layers of 1,000,000,000, and",
+    ),
+    "layers and experts whose product has no end": (
+        {"model_type": "mixtral", "num_hidden_layers": 3000, "num_local_experts": 3000},
+        "its config asks for experts in all layers of 9,000,000, and",
+    ),
+    "layers for pictures without end": (
+        {"model_type": "gemma3", "vision_config": {"num_hidden_layers": 10**9}},
+        "its config asks for num_hidden_layers of 1,000,000,000, and",
+    ),
+    "layers of a part without end": (
+        {"model_type": "gemma3", "text_config": {"num_hidden_layers": 10**9}},
+        "its config asks for num_hidden_layers of 1,000,000,000, and",
+    ),
+    "depths without end": ({"depths": [2, 10**9]}, "its config asks for depths of 1,000,000,000, and"),
+    "experts without end": ({"zero_expert_num": 10**9}, "its config asks for zero_expert_num of 1,000,000,000, and"),
+    "layers without end, as a fraction": ({"n_layer": 1e9}, "its config asks for n_layer of 1,000,000,000, and"),
+    "positions without end": (
+        {"model_type": "roformer", "max_position_embeddings": 10**8},
+        "its config asks for max_position_embeddings of 100,000,000, and",
+    ),
+    "a table of sines without end": (
+        {
+            "model_type": "xlm",
+            "sinusoidal_embeddings": True,
+            "max_position_embeddings": 10**7,
+            "emb_dim": 2048,
+            "n_words": 4096,
+        },
+        "its config asks for 10,000,000 positions of 2,048 numbers, which xlm computes one by one",
+    ),
+}
 DUMMY = {"load_format": "dummy"}
 BROKEN: Mapping[str, Broken] = {
     "no heads": Broken(no_such_head, "its config makes no model: ZeroDivisionError"),
     "an unknown activation": Broken(shape(activation_function="swoosh"), "its config makes no model: KeyError"),
     "heads that don't divide the width": Broken(shape(n_head=3), "its config makes no model: `embed_dim` must be"),
     "a width beyond all numbers": Broken(shape(n_embd=2**62, n_head=1), "its config makes no model: "),
-    "layers without end": Broken(shape(n_layer=10**9), "its config asks for num_hidden_layers of 1,000,000,000, and"),
+    "layers without end": Broken(shape(n_layer=10**9), "its config asks for n_layer of 1,000,000,000, and"),
+    **{what: Broken(shape(**config), reason) for what, (config, reason) in ENDLESS.items()},
     "an unknown architecture": Broken(shape(model_type="nothing", architectures=[]), "no usable config: "),
     "a config that is a list": Broken(write("config.json", "[]"), "no usable config: "),
     "a config that is no JSON": Broken(write("config.json", "{"), "no usable config: "),
@@ -426,6 +463,20 @@ def test_a_candidate_that_fails_is_a_reason_and_the_next_is_tried(broken: Broken
         assert (source.name, name) == ("tiny", str(folder))
     assert reason.startswith(broken.reason)
     assert "\n" not in reason
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"num_hidden_layers": 61, "num_experts": 384, "num_experts_per_tok": 8},
+        {"text_config": {"max_position_embeddings": 10_485_760}, "vision_config": {"depth": 32}},
+        {"block_size": 10**6, "vocab_size_per_layer_input": 262_144, "expert_ffn_hidden_size": 30_000},
+        {"layers_block_type": ["attention", "mamba"], "eos_token_id": [151_643], "vision_feature_layer": -1},
+    ],
+    ids=["a trillion weights", "ten million positions", "sizes of a part", "lists"],
+)
+def test_what_published_models_ask_for_is_not_too_much(config: Mapping[str, object]) -> None:
+    check_counts(config)
 
 
 @pytest.mark.parametrize(
