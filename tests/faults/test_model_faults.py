@@ -9,6 +9,8 @@ import json
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -187,17 +189,6 @@ def generate_as_it_says(folder: Path) -> None:
     ModelSource("x", folder).load_model(dtype="auto").generate(ids, custom_generate=said, trust_remote_code=True)
 
 
-def python_files(folder: Path) -> None:
-    for name in ("torch.py", "conftest.py", "sitecustomize.py", "modeling_gpt2.py", "tokenizer.py", "__init__.py"):
-        planted(folder, name)
-
-
-def onnx_files(folder: Path) -> None:
-    for name in ("model.onnx", "onnx/model.onnx", "libcustom_ops.so", "modules.json"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(b"no graph")
-
-
 @dataclass(frozen=True)
 class Code:
     """Something in a model's folder that could run."""
@@ -241,8 +232,6 @@ CODE: Mapping[str, Code] = {
     "pickles beside the weights": Code(pickles_beside, run=unpickle),
     "a chat template": Code(chat_template, run=render),
     "generation settings that name code": Code(generation_config, run=generate_as_it_says),
-    "modules that are called as others are": Code(python_files),
-    "ONNX graphs and a library of operators": Code(onnx_files),
 }
 
 
@@ -286,6 +275,36 @@ def test_a_source_that_nobody_checked_runs_no_code_either(
     with pytest.raises(UntrustedCode, match="--llm-trust-remote-code"):
         load_variant(make_request(variant, source=ModelSource("unchecked", folder)))
     assert not trace_of(folder).exists()
+
+
+STARTS = """
+from llm_bench_fixtures.models.device import processor_flags
+from llm_bench_fixtures.processes.launch import start_function, start_importing
+
+def answer(channel):
+    channel.send("answered")
+
+if __name__ == "__main__":
+    processor_flags()
+    start_importing(["json"], on_cpu=True)
+    for on_cpu in (True, False):
+        process = start_function("", answer, (), on_cpu=on_cpu)
+        print(process.receive())
+        process.close()
+"""
+
+
+@pytest.mark.parametrize("name", ["struct.py", "socket.py", "multiprocessing.py", "cpuinfo.py"])
+def test_modules_of_the_folder_are_not_taken_for_others_from_within_it(name: str, folder: Path, tmp_path: Path) -> None:
+    """Bug: what Python starts with -c and -m imports from the working folder first."""
+    planted(folder, name)
+    (tmp_path / "starts.py").write_text(STARTS)
+    command = [sys.executable, tmp_path / "starts.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["answered", "answered"]
+    assert not trace_of(folder).exists()
+    subprocess.run([sys.executable, "-c", f"import {Path(name).stem}"], cwd=folder, capture_output=True, check=True)
+    assert trace_of(folder).exists()
 
 
 def test_a_shape_for_dummy_weights_runs_no_code_either(folder: Path) -> None:
