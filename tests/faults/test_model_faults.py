@@ -9,6 +9,8 @@ import json
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,6 +36,7 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.causality import check_causal
+from llm_bench_fixtures.models.counts import check_counts
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.options.settings import parse_settings
@@ -186,17 +189,6 @@ def generate_as_it_says(folder: Path) -> None:
     ModelSource("x", folder).load_model(dtype="auto").generate(ids, custom_generate=said, trust_remote_code=True)
 
 
-def python_files(folder: Path) -> None:
-    for name in ("torch.py", "conftest.py", "sitecustomize.py", "modeling_gpt2.py", "tokenizer.py", "__init__.py"):
-        planted(folder, name)
-
-
-def onnx_files(folder: Path) -> None:
-    for name in ("model.onnx", "onnx/model.onnx", "libcustom_ops.so", "modules.json"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(b"no graph")
-
-
 @dataclass(frozen=True)
 class Code:
     """Something in a model's folder that could run."""
@@ -240,8 +232,6 @@ CODE: Mapping[str, Code] = {
     "pickles beside the weights": Code(pickles_beside, run=unpickle),
     "a chat template": Code(chat_template, run=render),
     "generation settings that name code": Code(generation_config, run=generate_as_it_says),
-    "modules that are called as others are": Code(python_files),
-    "ONNX graphs and a library of operators": Code(onnx_files),
 }
 
 
@@ -285,6 +275,36 @@ def test_a_source_that_nobody_checked_runs_no_code_either(
     with pytest.raises(UntrustedCode, match="--llm-trust-remote-code"):
         load_variant(make_request(variant, source=ModelSource("unchecked", folder)))
     assert not trace_of(folder).exists()
+
+
+STARTS = """
+from llm_bench_fixtures.models.device import processor_flags
+from llm_bench_fixtures.processes.launch import start_function, start_importing
+
+def answer(channel):
+    channel.send("answered")
+
+if __name__ == "__main__":
+    processor_flags()
+    start_importing(["json"], on_cpu=True)
+    for on_cpu in (True, False):
+        process = start_function("", answer, (), on_cpu=on_cpu)
+        print(process.receive())
+        process.close()
+"""
+
+
+@pytest.mark.parametrize("name", ["struct.py", "socket.py", "multiprocessing.py", "cpuinfo.py"])
+def test_modules_of_the_folder_are_not_taken_for_others_from_within_it(name: str, folder: Path, tmp_path: Path) -> None:
+    """Bug: what Python starts with -c and -m imports from the working folder first."""
+    planted(folder, name)
+    (tmp_path / "starts.py").write_text(STARTS)
+    command = [sys.executable, tmp_path / "starts.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["answered", "answered"]
+    assert not trace_of(folder).exists()
+    subprocess.run([sys.executable, "-c", f"import {Path(name).stem}"], cwd=folder, capture_output=True, check=True)
+    assert trace_of(folder).exists()
 
 
 def test_a_shape_for_dummy_weights_runs_no_code_either(folder: Path) -> None:
@@ -378,13 +398,49 @@ class Broken:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+ENDLESS: Mapping[str, tuple[Mapping[str, object], str]] = {  # built part by part, or filled number by number
+    "layers of a decoder without end": (
+        {"model_type": "bart", "is_encoder_decoder": False, "decoder_layers": 10**9},
+        "its config asks for decoder_layers of 1,000,000,000, and",
+    ),
+    "layers and experts whose product has no end": (
+        {"model_type": "mixtral", "num_hidden_layers": 3000, "num_local_experts": 3000},
+        "its config asks for experts in all layers of 9,000,000, and",
+    ),
+    "layers for pictures without end": (
+        {"model_type": "gemma3", "vision_config": {"num_hidden_layers": 10**9}},
+        "its config asks for num_hidden_layers of 1,000,000,000, and",
+    ),
+    "layers of a part without end": (
+        {"model_type": "gemma3", "text_config": {"num_hidden_layers": 10**9}},
+        "its config asks for num_hidden_layers of 1,000,000,000, and",
+    ),
+    "depths without end": ({"depths": [2, 10**9]}, "its config asks for depths of 1,000,000,000, and"),
+    "experts without end": ({"zero_expert_num": 10**9}, "its config asks for zero_expert_num of 1,000,000,000, and"),
+    "layers without end, as a fraction": ({"n_layer": 1e9}, "its config asks for n_layer of 1,000,000,000, and"),
+    "positions without end": (
+        {"model_type": "roformer", "max_position_embeddings": 10**8},
+        "its config asks for max_position_embeddings of 100,000,000, and",
+    ),
+    "a table of sines without end": (
+        {
+            "model_type": "xlm",
+            "sinusoidal_embeddings": True,
+            "max_position_embeddings": 10**7,
+            "emb_dim": 2048,
+            "n_words": 4096,
+        },
+        "its config asks for 10,000,000 positions of 2,048 numbers, which xlm computes one by one",
+    ),
+}
 DUMMY = {"load_format": "dummy"}
 BROKEN: Mapping[str, Broken] = {
     "no heads": Broken(no_such_head, "its config makes no model: ZeroDivisionError"),
     "an unknown activation": Broken(shape(activation_function="swoosh"), "its config makes no model: KeyError"),
     "heads that don't divide the width": Broken(shape(n_head=3), "its config makes no model: `embed_dim` must be"),
     "a width beyond all numbers": Broken(shape(n_embd=2**62, n_head=1), "its config makes no model: "),
-    "layers without end": Broken(shape(n_layer=10**9), "its config asks for num_hidden_layers of 1,000,000,000, and"),
+    "layers without end": Broken(shape(n_layer=10**9), "its config asks for n_layer of 1,000,000,000, and"),
+    **{what: Broken(shape(**config), reason) for what, (config, reason) in ENDLESS.items()},
     "an unknown architecture": Broken(shape(model_type="nothing", architectures=[]), "no usable config: "),
     "a config that is a list": Broken(write("config.json", "[]"), "no usable config: "),
     "a config that is no JSON": Broken(write("config.json", "{"), "no usable config: "),
@@ -426,6 +482,20 @@ def test_a_candidate_that_fails_is_a_reason_and_the_next_is_tried(broken: Broken
         assert (source.name, name) == ("tiny", str(folder))
     assert reason.startswith(broken.reason)
     assert "\n" not in reason
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"num_hidden_layers": 61, "num_experts": 384, "num_experts_per_tok": 8},
+        {"text_config": {"max_position_embeddings": 10_485_760}, "vision_config": {"depth": 32}},
+        {"block_size": 10**6, "vocab_size_per_layer_input": 262_144, "expert_ffn_hidden_size": 30_000},
+        {"layers_block_type": ["attention", "mamba"], "eos_token_id": [151_643], "vision_feature_layer": -1},
+    ],
+    ids=["a trillion weights", "ten million positions", "sizes of a part", "lists"],
+)
+def test_what_published_models_ask_for_is_not_too_much(config: Mapping[str, object]) -> None:
+    check_counts(config)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from llm_bench_fixtures.errors import CandidateFailed, NotCausal, first_line, re
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.causality import REASON, looks_ahead
-from llm_bench_fixtures.models.trust import check_trusted, unusable
+from llm_bench_fixtures.models.counts import check_counts
+from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
 from llm_bench_fixtures.models.variants import parse_precision
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 
@@ -31,6 +32,7 @@ def check_usable(source: ModelSource) -> Footprint:
     """
     check_files(source.folder)
     check_trusted(source.folder, source.trust_remote_code)
+    check_counts(read_config(source.folder))
     config: PretrainedConfig = _loaded("config", source.load_config)
     tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
     _check_tokenizer(tokenizer, config.get_text_config().vocab_size)

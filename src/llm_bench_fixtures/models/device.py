@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.processes.allocator import trim_heap
+from llm_bench_fixtures.processes.environment import off_the_working_folder
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def _processor_name() -> str:
 def _processor() -> dict[str, Any]:
     from cpuinfo import get_cpu_info  # comes with pytest-benchmark
 
-    return dict(get_cpu_info())
+    with off_the_working_folder():
+        return dict(get_cpu_info())
 
 
 def processor_flags() -> frozenset[str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
 from llm_bench_fixtures.models.checks import check_files, check_room
+from llm_bench_fixtures.models.counts import check_counts
 from llm_bench_fixtures.models.folders import download, local_folder, model_folder
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.trust import check_trusted, unusable
+from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -55,6 +56,7 @@ def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Foot
         folder = model_folder(name, settings) if is_local else download(name, ("*.json",), settings, weights=False)
         check_files(folder)
         check_trusted(folder, settings.trust_remote_code)
+        check_counts(read_config(folder))
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
         except Exception as error:  # what transformers and remote code raise has no narrower base

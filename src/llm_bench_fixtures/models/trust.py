@@ -26,7 +26,7 @@ def check_trusted(folder: Path, trust_remote_code: bool) -> None:
         raise UntrustedCode(f"{CUSTOM_GENERATE} in its folder would take the place of generate")
     if (folder / ADAPTER).exists():
         raise UntrustedCode(f"{ADAPTER} in its folder names another model to load (merge the adapter into that one)")
-    kernel = next(_kernels(_read_json(folder / "config.json")), "")
+    kernel = next(_kernels(read_config(folder)), "")
     if kernel:
         raise UntrustedCode(f"its config names {kernel}, compiled code from the hub")
 
@@ -38,10 +38,10 @@ def unusable(what: str, error: Exception) -> CandidateFailed:
     return CandidateFailed(f"no usable {what}: {reason_of(error)}")
 
 
-def _read_json(path: Path) -> object:
-    """None where there is no JSON, which loading the config will say better."""
+def read_config(folder: Path) -> object:
+    """What the folder's config.json says; None where there is no JSON, which loading the config will say better."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 

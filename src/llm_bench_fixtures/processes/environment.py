@@ -1,8 +1,11 @@
-"""The environment variables of a worker: its threads, where they run, and how its memory is allocated."""
+"""The environment variables of a worker: its threads, where they run, how its memory is allocated, and that it imports
+nothing from the working folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from llm_bench_fixtures.processes.allocator import KEEPING_VARIABLES
 
@@ -17,3 +20,27 @@ def worker_environment(threads: int, cores: tuple[int, ...]) -> Mapping[str, str
     if threads > 1 and cores:
         variables |= {"OMP_PLACES": ",".join(f"{{{core}}}" for core in cores), "OMP_PROC_BIND": "true"}
     return variables
+
+
+@contextmanager
+def off_the_working_folder() -> Iterator[None]:
+    """Processes that are started within import nothing from the working folder, which may be a stranger's model's.
+
+    Python looks there first in what it starts with `-c` or `-m`, as multiprocessing and cpuinfo do.
+    """
+    with setting("PYTHONSAFEPATH", "1"):
+        yield
+
+
+@contextmanager
+def setting(name: str, value: str) -> Iterator[None]:
+    """The environment variable has the value within, and afterwards what it had."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -18,12 +18,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
+from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def start_importing(modules: Sequence[str], *, on_cpu: bool) -> None:
         return
     from multiprocessing import forkserver
 
-    with _environment(IMPORTS, ",".join(modules)):
+    with setting(IMPORTS, ",".join(modules)), off_the_working_folder():
         multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOADED])
         forkserver.ensure_running()
 
@@ -76,7 +77,8 @@ def start_function(
     ours, theirs = context.Pipe()
     inherited = (theirs, tuple(sys.path), dict(os.environ))
     process = context.Process(target=_call, args=(*inherited, function, arguments), daemon=True)
-    process.start()
+    with off_the_working_folder():
+        process.start()
     theirs.close()
     return WorkerProcess(name, _Function(process), PipeChannel(ours))
 
@@ -176,16 +178,3 @@ class _Program:
         """Its children too, also where it has ended itself."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

@@ -17,12 +17,14 @@ class _Controller:
     root: str
     limit: str
     used: str
-    reclaimable: str
-    """The row of memory.stat with the pages of files that the kernel drops first."""
+    reclaimable: tuple[str, ...]
+    """The rows of memory.stat with the pages of files, which the kernel drops before it kills anything."""
 
 
-UNIFIED = _Controller("", "memory.max", "memory.current", "inactive_file")  # version 2
-OLD = _Controller("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")  # version 1
+UNIFIED = _Controller("", "memory.max", "memory.current", ("inactive_file", "active_file"))  # version 2
+OLD = _Controller(  # version 1
+    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
+)
 
 
 def free_memory_bytes(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
@@ -75,4 +77,4 @@ def _reclaimable(folder: Path, controller: _Controller) -> int:
         rows = [line.split() for line in (folder / "memory.stat").read_text().splitlines()]
     except OSError:
         return 0
-    return next((int(row[1]) for row in rows if row[0] == controller.reclaimable), 0)
+    return sum(int(row[1]) for row in rows if row[0] in controller.reclaimable)

@@ -67,12 +67,13 @@ class WorkerProcess(Generic[S, R]):
             except NoAnswer:
                 stopped_at = (stopped_at or time.monotonic()) if self.is_stopped else None
             if stopped_at is not None and time.monotonic() - stopped_at >= LONGEST_STOP_S:
+                self._stopped = f"was stopped by a signal for {LONGEST_STOP_S:.0f} s, and then killed"
                 self.kill()
-                raise WorkerDied(self._name, f"was stopped by a signal for {LONGEST_STOP_S:.0f} s, and then killed")
+                raise WorkerDied(self._name, self._stopped)
 
     def close(self, because: str = "") -> None:
         """End it: it may end by itself, for FAREWELL_S. because: what later messages say of it, as in WorkerDied."""
-        self._stopped = because
+        self._stopped = because or self._stopped
         self._channel.close()
         if self._process.wait(FAREWELL_S) is None:
             self._process.kill()
