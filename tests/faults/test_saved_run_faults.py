@@ -130,7 +130,7 @@ EVERYWHERE = [
     (
         "values without end",
         lambda: edited(lambda run, _: run["variants"][1].update(loss_blocks=[1] * MOST_VALUES)),
-        " values, and no run has more than 3,000,000",
+        " values, and no run has more than 8,000,000",
     ),
     ("cut in half", lambda: json.dumps(stored()).encode()[:900], JSON),
     ("empty", lambda: b"", JSON),
@@ -230,7 +230,7 @@ def test_a_file_that_is_too_large_is_not_read(storage: Storage) -> None:
     os.truncate(storage.bad, MOST_BYTES + 1)  # without taking room on the disk
     for command in (*NAMING, "history"):
         text = storage.run(command)[1]
-        assert f"{BAD} has 50.3 MB, and no run has more than 50.3 MB" in text
+        assert f"{BAD} has 134 MB, and no run has more than 134 MB" in text
 
 
 def test_what_is_no_file_is_no_run(storage: Storage) -> None:

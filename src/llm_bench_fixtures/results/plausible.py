@@ -15,8 +15,8 @@ import msgspec
 from llm_bench_fixtures.results.record import HasStatus, Record, RunOf, Status, TimedRecord, VariantResult
 from llm_bench_fixtures.text import printable
 
-MOST_BYTES = 48 * 2**20  # of a file
-MOST_VALUES = 3_000_000  # in a file: read, each takes up to 60 bytes, however short it is there
+MOST_BYTES = 128 * 2**20  # of a file
+MOST_VALUES = 8_000_000  # in a file: read, each takes up to 60 bytes, however short it is there
 LONGEST_NAME = 100_000  # characters of a test's id, or a metric's: parametrized by a prompt of 25,000 tokens
 LONGEST_TEXT = 1_000_000  # characters of a reason, or a command line
 MOST_VARIANTS, MOST_RECORDS = 200, 20_000
