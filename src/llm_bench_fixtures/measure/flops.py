@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class FlopCounter:
         try:
             return count()
         except Exception as error:  # what a model's code raises where it needs values has no narrower base
-            first_line = str(error).strip().partition("\n")[0]
-            self.reason = f"the FLOPs of {self._config.model_type} can't be counted: {first_line}"
+            self.reason = f"the FLOPs of {self._config.model_type} can't be counted: {first_line(error)}"
             return None
 
     def _round(self, workload: Workload) -> RoundFlops:
