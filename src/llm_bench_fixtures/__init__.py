@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.arithmetic import Arithmetic as Arithmetic
     from llm_bench_fixtures.models.artifacts import ArtifactStore as ArtifactStore
     from llm_bench_fixtures.models.backend import Backend as Backend
+    from llm_bench_fixtures.models.backend import Chosen as Chosen
     from llm_bench_fixtures.models.backends.torch import load_source_model as load_source_model
     from llm_bench_fixtures.models.device import Device as Device
     from llm_bench_fixtures.models.device import DeviceKind as DeviceKind
@@ -79,7 +80,7 @@ _HOMES = {
     "measure.work": ("Work",),
     "models.arithmetic": ("TOLERANCES", "Arithmetic"),
     "models.artifacts": ("ArtifactStore",),
-    "models.backend": ("Backend",),
+    "models.backend": ("Backend", "Chosen"),
     "models.backends.torch": ("load_source_model",),
     "models.device": ("Device", "DeviceKind"),
     "models.handle": ("ModelHandle",),

@@ -22,6 +22,35 @@ def test_an_empty_text_means_the_whole_catalogue() -> None:
     assert chosen("") == [variant.id for variant in CATALOGUE]
 
 
+def test_an_empty_text_and_the_word_default_mean_those_that_run_unasked() -> None:
+    unasked = [variant for variant in CATALOGUE if variant.backend == "torch"]
+    chosen = select_variants("", CATALOGUE, "fp32", unasked)
+    assert list(chosen) == unasked
+    also = select_variants("default,bnb-nf4", CATALOGUE, "fp32", unasked)
+    assert [variant.id for variant in also] == [*(variant.id for variant in unasked), "bnb-nf4"]
+
+
+def test_an_engine_stands_for_all_its_variants() -> None:
+    assert chosen("fp32,bitsandbytes,bnb-nf4") == ["fp32", "bnb-int8", "bnb-nf4", "bnb-fp4"]
+
+
+def test_an_id_stands_before_an_engine_of_the_same_name() -> None:
+    named = Variant("torch", "onnxruntime", "")
+    assert select_variants("torch", [named, *CATALOGUE], "torch") == (named,)
+
+
+def test_an_engine_is_no_reference() -> None:
+    with pytest.raises(UnknownName, match="unknown variant 'onnxruntime'"):
+        chosen("", reference="onnxruntime")
+
+
+def test_what_is_neither_quantized_nor_made_for_it_is_in_the_group_of_precisions() -> None:
+    alone = Variant("own", "some.module", "")
+    named = narrow(("precision",), (*CATALOGUE, alone), CATALOGUE)
+    assert alone in named
+    assert "ort-fp32" not in {variant.id for variant in named}
+
+
 def test_the_reference_comes_first_and_the_others_keep_their_order() -> None:
     assert chosen("ort-fp32,bf16,fp32,bnb-nf4") == ["fp32", "ort-fp32", "bf16", "bnb-nf4"]
 
@@ -48,8 +77,8 @@ def test_the_reference_may_be_spelled_as_a_dtype() -> None:
 def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownName) as caught:
         chosen("fp32,int4")
-    known = ", ".join(variant.id for variant in CATALOGUE)
-    assert str(caught.value) == f"unknown variant 'int4'. Known: {known}"
+    known = ", ".join([*(variant.id for variant in CATALOGUE), "default", *BACKENDS])
+    assert str(caught.value) == f"unknown variant or engine 'int4'. Known: {known}"
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones() -> None:

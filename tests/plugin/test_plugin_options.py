@@ -29,7 +29,7 @@ def usage_error(bench: Bench, *args: str) -> str:
 
 def test_an_unknown_variant_is_refused_with_the_known_ones(own_suite: Bench) -> None:
     text = usage_error(own_suite, "--llm-variants", "fp32,nonsense")
-    assert "unknown variant 'nonsense'. Known: " + ", ".join(variant.id for variant in CATALOGUE) in text
+    assert "unknown variant or engine 'nonsense'. Known: " + ", ".join(variant.id for variant in CATALOGUE) in text
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones(own_suite: Bench) -> None:

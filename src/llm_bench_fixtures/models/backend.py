@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +16,24 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.table import Option
+
+
+class Chosen(Enum):
+    """When a backend's variants run without being named by --llm-variants."""
+
+    ALWAYS = auto()
+    """Where its modules are missing, they are skipped rows that say what to install."""
+
+    INSTALLED = auto()
+    """Where its modules are there."""
+
+    NAMED = auto()
+    """Never: they take more time than one may spend unasked."""
+
+
+def first_missing(modules: Iterable[str]) -> str | None:
+    """The first that isn't installed; a parent has to stand before its submodules."""
+    return next((name for name in modules if importlib.util.find_spec(name) is None), None)
 
 
 def _do_nothing(*_: object) -> None: ...
@@ -45,6 +65,9 @@ class Backend:
 
     variants: tuple[Variant, ...] = ()
     """Its part of the catalogue. Those of a project's own backend come from `pytest_llm_bench_variants` instead."""
+
+    chosen: Chosen = Chosen.ALWAYS
+    """When its part of the catalogue runs without being named. A project's own variants always do."""
 
     libraries: tuple[str, ...] = ()
     """Distributions whose versions decide what runs: they stand in each run's results and in its fingerprint."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import weakref
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
+from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.handle import LocalModel
@@ -99,10 +99,9 @@ def _check_referable(model: Model) -> None:
 
 def require(modules: Sequence[str], extra: str = "") -> None:
     """Raise BackendUnavailable, with what to install, unless all modules are there; a parent before its submodules."""
-    for name in modules:
-        if importlib.util.find_spec(name) is None:
-            what = f"'llm-bench-fixtures[{extra}]'" if extra else name
-            raise BackendUnavailable(f"{name} is not installed: pip install {what}")
+    if missing := first_missing(modules):
+        what = f"'llm-bench-fixtures[{extra}]'" if extra else missing
+        raise BackendUnavailable(f"{missing} is not installed: pip install {what}")
 
 
 @contextmanager

@@ -24,6 +24,10 @@ SPELLINGS: Mapping[str, Precision] = {
 }
 
 
+DEFAULT = "default"
+"""In a list of variants: those that run where none is named."""
+
+
 def parse_precision(text: str) -> Precision:
     """The precision that `text` spells. Raises UnknownName with the accepted spellings."""
     try:
@@ -72,44 +76,57 @@ def check_quantization(variant: Variant, known: Sequence[str | None]) -> None:
     raise InvalidSetting(f"{variant.backend} knows no quantization '{variant.quantization}'; known: {names}")
 
 
-def select_variants(text: str, catalogue: Sequence[Variant], reference: str) -> tuple[Variant, ...]:
-    """The variants that a comma-separated list of ids names, the reference first, each once.
+def select_variants(
+    text: str, catalogue: Sequence[Variant], reference: str, default: Sequence[Variant] | None = None
+) -> tuple[Variant, ...]:
+    """The variants that a comma-separated list of ids and engines names, the reference first, each once.
 
-    An empty text means the whole catalogue. A dtype's spelling ("half") stands for its variant ("fp16").
-    Raises UnknownName with the known ids.
+    An empty text means those of `default`, or the whole catalogue. A backend's name stands for all its variants, a
+    dtype's spelling ("half") for its variant ("fp16"), "default" for those of an empty text.
+    Raises UnknownName with the known ids and engines.
     """
     by_id = {variant.id: variant for variant in catalogue}
-    names = [name.strip() for name in text.split(",") if name.strip()] or list(by_id)
-    chosen = {variant.id: variant for variant in (_find(name, by_id) for name in names)}
-    first = _find(reference, by_id).id
-    return tuple(sorted(chosen.values(), key=lambda variant: variant.id != first))
+    groups = {DEFAULT: catalogue if default is None else default, **_by_engine(catalogue)}
+    names = [name.strip() for name in text.split(",") if name.strip()] or [DEFAULT]
+    chosen = {variant.id: variant for name in names for variant in _find(name, by_id, groups)}
+    (first,) = _find(reference, by_id, {})
+    return tuple(sorted(chosen.values(), key=lambda variant: variant.id != first.id))
 
 
-def _find(name: str, by_id: Mapping[str, Variant]) -> Variant:
+def _by_engine(catalogue: Sequence[Variant]) -> dict[str, Sequence[Variant]]:
+    engines = dict.fromkeys(variant.backend for variant in catalogue)
+    return {name: [variant for variant in catalogue if variant.backend == name] for name in engines}
+
+
+def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence[Variant]]) -> Sequence[Variant]:
+    """Those that the name stands for: a variant's id before an engine of the same name."""
     if name in by_id:
-        return by_id[name]
+        return (by_id[name],)
+    if name in groups:
+        return groups[name]
     precision = SPELLINGS.get(name.lower())
     for variant in by_id.values():
         if precision is not None and variant.precision is precision and is_plain(variant):
-            return variant
-    raise UnknownName("variant", name, by_id)
+            return (variant,)
+    raise UnknownName("variant or engine" if groups else "variant", name, (*by_id, *groups))
 
 
 def is_plain(variant: Variant) -> bool:
     """Whether the variant is nothing but the torch model in a dtype."""
-    return variant.backend == "torch" and variant.autocast is None and variant.quantization is None
+    return _is_torch(variant) and variant.autocast is None
 
 
 def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Those of `variants` that are named, by id or as a group: "precision" for the torch model in each dtype and under
-    autocast, "quantization" for quantized variants and what they are made from, "reference" for the first one. No
-    names: all.
+    """Those of `variants` that are named, by id or as a group: "quantization" for quantized variants and what they are
+    made from, "precision" for the torch model in each dtype and under autocast, and for what else isn't in the former,
+    "reference" for the first one. No names: all.
 
     Raises UnknownName for a name that is neither a group nor an id of the catalogue.
     """
     if not names:
         return tuple(variants)
-    groups = {"precision": _precisions(variants), "quantization": _quantized_and_bases(variants)}
+    quantized = _quantized_and_bases(variants)
+    groups = {"precision": _precisions(variants, quantized), "quantization": quantized}
     groups["reference"] = {variant.id for variant in variants[:1]}
     known = {variant.id for variant in catalogue}
     for name in names:
@@ -119,8 +136,12 @@ def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequenc
     return tuple(variant for variant in variants if variant.id in wanted)
 
 
-def _precisions(variants: Iterable[Variant]) -> set[str]:
-    return {variant.id for variant in variants if variant.backend == "torch" and variant.quantization is None}
+def _precisions(variants: Iterable[Variant], quantized: set[str]) -> set[str]:
+    return {variant.id for variant in variants if variant.id not in quantized or _is_torch(variant)}
+
+
+def _is_torch(variant: Variant) -> bool:
+    return variant.backend == "torch" and variant.quantization is None
 
 
 def _quantized_and_bases(variants: Iterable[Variant]) -> set[str]:

@@ -116,9 +116,10 @@ OPTIONS: tuple[Option[Any], ...] = (
         "variants",
         str,
         "",
-        "ID[,ID...]",
-        "ways to run the model, such as fp32,bf16,bnb-nf4,ort-int8-dynamic. Default: all, and those that can't run "
-        "here are skipped with their reason",
+        "NAME[,NAME...]",
+        "ways to run the model, such as fp32,bf16,bnb-nf4,ort-int8-dynamic; an engine's name (onnxruntime) stands for "
+        "all of its ways, 'default' for the default: all of torch, onnxruntime and bitsandbytes and of the further "
+        "engines that are installed. Those that can't run here are skipped with their reason",
     ),
     Option("reference", str, "fp32", "ID", "the variant that the others are compared with; it runs first"),
     Option("new_tokens", integer_of_at_least(1, MOST_TOKENS), "16", "N", "tokens to generate for each prompt"),

@@ -172,8 +172,9 @@ def selected_variants(config: pytest.Config, names: list[str] | None = None) -> 
     from llm_bench_fixtures.models.variants import narrow, select_variants
 
     settings, known = settings_of(config), or_usage_error(lambda: catalogue(config))
+    default = backends.chosen_by_default(known)
     return or_usage_error(
-        lambda: narrow(names or [], select_variants(settings.variants, known, settings.reference), known)
+        lambda: narrow(names or [], select_variants(settings.variants, known, settings.reference, default), known)
     )
 
 

@@ -13,8 +13,16 @@ import torch
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models import backends
-from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE, LIBRARIES, OPTIONS, find_backend, known_libraries
+from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends import (
+    BACKENDS,
+    CATALOGUE,
+    LIBRARIES,
+    OPTIONS,
+    chosen_by_default,
+    find_backend,
+    known_libraries,
+)
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, require, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -46,6 +54,25 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         monkeypatch.setattr(backends, "_OWN", {})
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("chosen", "modules", "runs"),
+    [
+        (Chosen.ALWAYS, ("no_such_module",), True),
+        (Chosen.INSTALLED, ("no_such_module",), False),
+        (Chosen.INSTALLED, ("pytest",), True),
+        (Chosen.NAMED, (), False),
+    ],
+)
+def test_a_backend_says_when_its_variants_run_unasked(
+    chosen: Chosen, modules: tuple[str, ...], runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = Backend(cast(Any, None), chosen=chosen, modules=modules)
+    monkeypatch.setattr(backends, "BACKENDS", {**BACKENDS, "engine": backend})
+    engine, own = Variant("engine-fp32", "engine", ""), Variant("own", "some.module", "")
+    known = (*CATALOGUE, engine, own)
+    assert [variant for variant in known if variant not in chosen_by_default(known)] == ([] if runs else [engine])
 
 
 def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(

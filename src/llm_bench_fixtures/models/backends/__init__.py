@@ -6,11 +6,11 @@ What engines have in common stands in `models`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.backend import Backend, Chosen, first_missing
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.table import Option
 
@@ -54,6 +54,18 @@ def find_backend(name: str) -> Backend:
             )
         _OWN[name] = backend
     return _OWN[name]
+
+
+def chosen_by_default(catalogue: Iterable[Variant]) -> tuple[Variant, ...]:
+    """Those that run without being named: a project's own all do, the package's as their backends say."""
+    unasked = {name for name, backend in BACKENDS.items() if _runs_unasked(backend)}
+    return tuple(variant for variant in catalogue if variant.backend in unasked or variant.backend not in BACKENDS)
+
+
+def _runs_unasked(backend: Backend) -> bool:
+    if backend.chosen is Chosen.INSTALLED:
+        return first_missing(backend.modules) is None
+    return backend.chosen is Chosen.ALWAYS
 
 
 def known_backends() -> Iterator[Backend]:
