@@ -19,6 +19,7 @@ import llm_bench_fixtures
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.variants import DEFAULT
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.metrics import METRICS, Kind
@@ -42,7 +43,7 @@ FIELDS = {
     for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource)
     for name in stored_fields(stored)
 }
-VARIANTS = {variant.id for variant in CATALOGUE}
+NAMES = {name for variant in CATALOGUE for name in (variant.id, variant.backend)} | {DEFAULT}
 MEASURED_BY_DOCS = {
     "answer_length",
     "accuracy",
@@ -134,7 +135,7 @@ def test_no_text_names_a_variant_that_is_not_there(path: Path) -> None:
     text = read(path)
     listed = re.findall(r"--(?:llm-variants|variant)[ =]([a-z0-9,-]+)", text)
     alone = re.findall(r"`((?:fp|bf|autocast-|ort-|bnb-)[a-z0-9-]+)`", text)
-    assert {name for names in listed for name in names.split(",")} | set(alone) <= VARIANTS | MEASURED_BY_DOCS
+    assert {name for names in listed for name in names.split(",")} | set(alone) <= NAMES | MEASURED_BY_DOCS
 
 
 @every_text
