@@ -316,6 +316,25 @@ def test_one_variant_for_all_readers_is_one_recommendation() -> None:
     )
 
 
+def test_a_slower_one_is_not_named_because_the_rounds_are_too_few() -> None:
+    """v0 is twice as fast as fp32 and v1 1.5 times, in three blocks that can't tell the two apart: the logarithms of
+    their ratio scatter by 0.06 to either side, so that its error is 0.04, of which Student's t of two degrees of
+    freedom makes 0.3 at 98.3 %, and the two differ by log(2 / 1.5) = 0.29 - 0.02. v1 takes less memory."""
+    blocks_s = (1.0, 1.1, 0.9)
+    lean = [make_variant(), make_variant("v0"), make_variant("v1", weight_bytes=1_000_000)]
+    records = [
+        make_block_record(spread=0.0, reference_s=blocks_s),
+        make_block_record("v0", 2.0, 0.03, reference_s=blocks_s),
+        make_block_record("v1", 1.5, -0.03, reference_s=blocks_s),
+    ]
+    run = make_run(records, lean)
+    pick = for_reader(run, Reader.LATENCY).pick
+    assert (pick.variants, pick.level) == (("v0", "v1"), ("v0",))
+    sentence = answer(run).sentence
+    assert sentence.startswith("Use v0 for the lowest latency: 1.98×")
+    assert "use v1 for the least memory" in sentence
+
+
 def with_peaks(*peaks: tuple[str, int]) -> Run:
     """Variants of half the speed, and the peak of each; another of the same variant is another case of the workload."""
     records = []

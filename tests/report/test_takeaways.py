@@ -45,6 +45,18 @@ def test_batching_names_its_cost_in_latency() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("waited_s", "reference_waited_s", "is_told"), [(0.3, 0.02, True), (0.1, 0.02, False), (0.3, 0.3, False)]
+)
+def test_threads_that_hold_each_other_up(waited_s: float, reference_waited_s: float, is_told: bool) -> None:
+    """Shares of a round's time, to a hundredth. Where the reference waits as well, it is for something else."""
+    own = make_block_record(spread=0.0, waited_s=tuple(reference_waited_s * seconds for seconds in BLOCKS_S))
+    other = make_block_record("v0", spread=0.01, waited_s=tuple(waited_s * seconds for seconds in BLOCKS_S))
+    told = [sentence for sentence in takeaways(make_run([own, other])) if "OMP_WAIT_POLICY" in sentence]
+    assert bool(told) == is_told
+    assert all("v0 (30 % of its rounds' time)" in sentence and "fp32's" in sentence for sentence in told)
+
+
 def without(run: Run, *scenarios: str) -> Run:
     return replace(run, records=tuple(record for record in run.records if record.scenario not in scenarios))
 

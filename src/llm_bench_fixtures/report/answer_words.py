@@ -51,8 +51,8 @@ def _use(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> 
     parts: list[str] = []
     left = [pick for pick in picks if pick.is_proven]
     while left:
-        name = max(left[0].variants, key=lambda name: sum(name in pick.variants for pick in left))
-        served = [pick for pick in left if name in pick.variants]
+        name = max(left[0].level, key=lambda name: sum(name in pick.level for pick in left))
+        served = [pick for pick in left if name in pick.level]
         left = [pick for pick in left if pick not in served]
         parts.append(_part(name, served, seen, standings))
     sentence = "; ".join([*parts, *_unserved(picks, seen)])
@@ -74,7 +74,7 @@ def _part(name: str, served: Sequence[Pick], seen: Evidence, standings: QualityS
     gains = [_gain(choice, pick, seen) for pick in served if (choice := pick.choice(name))]
     is_for_all = len(served) == len(Reader)
     readers = "" if is_for_all else f" for {' and '.join(f'the {pick.reader}' for pick in served)}"
-    alike = [one for one in served[0].variants if one != name and all(one in pick.variants for pick in served)]
+    alike = [one for one in served[0].level if one != name and all(one in pick.level for pick in served)]
     others = f" (or {', '.join(alike)})" if alike else ""
     costs = [quality_in_short(seen.run, name), *_other_cost(name, served, seen)]
     has_rivals = any(pick.has_rivals_beyond_limit for pick in served)

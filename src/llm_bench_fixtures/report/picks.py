@@ -96,6 +96,11 @@ class Pick:
         return tuple(choice.variant for choice in self.choices)
 
     @property
+    def level(self) -> tuple[str, ...]:
+        """The best, and the variants that are known to be as good: not those that the rounds are too few to tell."""
+        return tuple(choice.variant for choice in self.choices if not choice.is_unclear)
+
+    @property
     def best(self) -> Choice | None:
         return self.choices[0] if self.choices else None
 

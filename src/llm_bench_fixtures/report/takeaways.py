@@ -12,7 +12,10 @@ from llm_bench_fixtures.results.formatting import format_seconds, format_share, 
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
-from llm_bench_fixtures.results.speedup import Speedup
+from llm_bench_fixtures.results.speedup import Speedup, waiting_share
+
+HELD_UP = 0.2  # of a round's time, summed over threads
+LITTLE = HELD_UP / 2  # what the reference may wait beside it: a neighbour on the machine would hold up both
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,26 @@ _METRIC = {metric.name: metric for metric in METRICS}
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
     """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
-    sources = (_batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
+    sources = (_contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
     return tuple(sentence for source in sources for sentence in source(seen))
+
+
+def _contention(seen: Evidence) -> Iterator[str]:
+    """Variants whose threads wait for a core where the reference's beside them don't: they wait for each other."""
+    reference = seen.reference
+    own = waiting_share(reference.rounds_s, reference.waited_s) if reference else None
+    shares = {
+        record.variant: share
+        for record in seen.others
+        if (share := waiting_share(record.rounds_s, record.waited_s)) is not None and share > HELD_UP
+    }
+    if own is None or own > LITTLE or not shares:
+        return
+    each = ", ".join(f"{name} ({format_share(share)} of its rounds' time)" for name, share in shares.items())
+    yield (
+        f"Threads of {each} wait for a core, while {seen.run.reference}'s beside them do for {format_share(own)}: two "
+        "pools of threads in one process hold each other up. OMP_WAIT_POLICY=passive may make them faster."
+    )
 
 
 def _too_few_rounds(seen: Evidence) -> Iterator[str]:

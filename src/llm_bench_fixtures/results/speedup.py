@@ -162,6 +162,15 @@ def disturbed_blocks(record: TimedRecord) -> int:
     return sum(not all(both) for both in zip(own, reference, strict=False))
 
 
+def waiting_share(rounds_s: Sequence[float], waited_s: Sequence[float]) -> float | None:
+    """The median over rounds of how long their threads together waited for a core, over the round's time.
+
+    None where the system doesn't tell.
+    """
+    shares = [waited / seconds for seconds, waited in zip(rounds_s, waited_s, strict=False)]
+    return statistics.median(shares) if shares else None
+
+
 def is_calm(round_s: float, waited_s: float) -> bool:
     """Whether the round's threads had a core whenever they wanted one, but for a moment."""
     return waited_s <= max(WAITED_SHARE * round_s, WAITED_S)
