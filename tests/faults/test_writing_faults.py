@@ -205,6 +205,22 @@ def test_what_cannot_be_written_is_told_and_leaves_the_rest_alone(
     check_whereabouts(published, folder, missing)
 
 
+def test_results_that_nobody_will_read_again_are_told_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a run of more tokens than are read was written without a word, and refused ever after."""
+    folder = tmp_path / "report"
+    claim(folder)
+    monkeypatch.setattr("llm_bench_fixtures.results.plausible.MOST_VALUES", 20)
+    published = publish(make_run([make_record()]), registry(), folder, DEFAULT_QUALITY_LIMIT)
+    (told,) = published.problems
+    assert told.startswith(f"{folder / 'results.json'} has ")
+    assert "values, and no run has more than 20: it is whole, but llm-bench and read_run will refuse it. " in told
+    assert {one.name for one in folder.glob("*.*")} >= {*REPORT}
+    monkeypatch.undo()
+    assert read_run(folder / "results.json").records
+
+
 def check_whereabouts(published: Published, folder: Path, missing: set[str]) -> None:
     """The page is in the folder, or where the last sentences say, or nowhere."""
     elsewhere = re.search(r"The report is in (\S+) instead of", "\n".join(published.problems))
