@@ -92,8 +92,10 @@ def _receiver(path: Path, *, follows: bool) -> Iterator[Path]:
 @contextmanager
 def _poured_into(stream: Path) -> Iterator[Path]:
     """Yields a file of its own, whose content is written to the device or the pipe after the block."""
-    with tempfile.TemporaryDirectory(prefix="llm-bench-") as folder:
-        scratch = Path(folder) / "content"
+    from llm_bench_fixtures.processes.scratch import ScratchFolder
+
+    with ScratchFolder("output") as folder:
+        scratch = folder.path / "content"
         scratch.touch()
         yield scratch
         with scratch.open("rb") as content, stream.open("ab") as output:

@@ -282,7 +282,10 @@ from llm_bench_fixtures.models.device import processor_flags
 from llm_bench_fixtures.processes.launch import start_function, start_importing
 
 def answer(channel):
-    channel.send("answered")
+    try:
+        import wanted_by_a_library
+    except ImportError:
+        channel.send("answered")
 
 if __name__ == "__main__":
     processor_flags()
@@ -294,7 +297,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("name", ["struct.py", "socket.py", "multiprocessing.py", "cpuinfo.py"])
+@pytest.mark.parametrize(
+    "name", ["struct.py", "socket.py", "multiprocessing.py", "cpuinfo.py", "wanted_by_a_library.py"]
+)
 def test_modules_of_the_folder_are_not_taken_for_others_from_within_it(name: str, folder: Path, tmp_path: Path) -> None:
     """Bug: what Python starts with -c and -m imports from the working folder first."""
     planted(folder, name)
@@ -305,6 +310,37 @@ def test_modules_of_the_folder_are_not_taken_for_others_from_within_it(name: str
     assert not trace_of(folder).exists()
     subprocess.run([sys.executable, "-c", f"import {Path(name).stem}"], cwd=folder, capture_output=True, check=True)
     assert trace_of(folder).exists()
+
+
+OTHER_LIBRARIES = {
+    "sentence_transformers": ("sentence_bert_config.json", {}),
+    "diffusers": ("model_index.json", {"_class_name": "Pipeline"}),
+}
+
+
+@pytest.mark.parametrize(("library", "file", "values"), [(one, *plant) for one, plant in OTHER_LIBRARIES.items()])
+def test_no_file_of_a_folder_chooses_the_library_that_exports_it(
+    library: str, file: str, values: Mapping[str, object], folder: Path, make_request: MakeRequest
+) -> None:
+    """Of some libraries it could name modules to import."""
+    change(folder, file, **values)
+    tasks = pytest.importorskip("optimum.exporters.tasks")
+    assert tasks.TasksManager.infer_library_from_model(str(folder)) == library
+    asked: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks.TasksManager, "get_model_from_task", noting(tasks.TasksManager.get_model_from_task, asked))
+        load_variant(make_request("ort-fp32", source=find(folder)))
+    assert asked == ["transformers"]
+
+
+def noting(function: Callable[..., object], asked: list[str]) -> Callable[..., object]:
+    """The function, which notes the library that it is asked for."""
+
+    def noted(*args: object, **how: object) -> object:
+        asked.append(str(how["library_name"]))
+        return function(*args, **how)
+
+    return noted
 
 
 def test_a_shape_for_dummy_weights_runs_no_code_either(folder: Path) -> None:
@@ -482,6 +518,65 @@ def test_a_candidate_that_fails_is_a_reason_and_the_next_is_tried(broken: Broken
         assert (source.name, name) == ("tiny", str(folder))
     assert reason.startswith(broken.reason)
     assert "\n" not in reason
+
+
+# What libraries take memory or time of without end, and nobody could tell from its names.
+
+
+def tokenizer(**parts: object) -> Plant:
+    return lambda folder: change(folder, "tokenizer.json", **parts)
+
+
+def longer(times: int) -> Mapping[str, object]:
+    """A normalizer that puts ten letters for each e, so many times over."""
+    more = {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 10}
+    return {"type": "Sequence", "normalizers": [more] * times}
+
+
+OUT_OF_BOUNDS: Mapping[str, tuple[Plant, str]] = {
+    "labels without end": (shape(num_labels=10**9), "no usable config: MemoryError"),
+    "attention of each layer without end": (
+        shape(model_type="gpt_neo", attention_types=[[["global"], 10**9]]),
+        "no usable config: MemoryError",
+    ),
+    "a tokenizer that makes a text a million times as long": (
+        tokenizer(normalizer=longer(6)),
+        "no usable tokenizer: it makes ",
+    ),
+    "a tokenizer that makes a text longer without end": (
+        tokenizer(normalizer=longer(12)),
+        "the process that read its tokenizer, in at most 0.4 GB, was killed by SIGABRT",
+    ),
+}
+
+
+@pytest.mark.parametrize(("plant", "reason"), OUT_OF_BOUNDS.values(), ids=OUT_OF_BOUNDS)
+def test_what_a_library_would_die_of_costs_its_candidate_only(
+    plant: Plant, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bugs: the run was killed by the system, aborted by a library, or had no end."""
+    monkeypatch.setattr("llm_bench_fixtures.models.tryout.MOST_BYTES", 400_000_000)
+    plant(folder)
+    ((name, found),) = find(folder, "tiny").passed_over
+    assert (name, found[: len(reason)]) == (str(folder), reason)
+
+
+@pytest.mark.parametrize("options", [{}, {"load_format": "dummy"}], ids=["its own weights", "dummy weights"])
+def test_what_takes_too_long_to_build_costs_its_candidate_only(
+    options: Mapping[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part for each language in each layer: neither number is large, their product is."""
+    monkeypatch.setattr("llm_bench_fixtures.models.tryout.LONGEST_S", 1.0)
+    names = [f"language {number}" for number in range(10_000)]
+    change(folder, "config.json", model_type="xmod", is_decoder=True, num_hidden_layers=10_000, languages=names)
+    with pytest.raises(NoCandidateLoaded, match="  to read its config takes more than 1 s\n"):
+        find(folder, **options)
+
+
+def test_a_config_larger_than_any_is_not_read(folder: Path) -> None:
+    os.truncate(folder / "config.json", 10**12)  # without taking room on the disk
+    ((_, reason),) = find(folder, "tiny").passed_over
+    assert reason == "its config.json has 1,000,000,000,000 bytes; 20,000,000 are the most"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ Each costs what it is the fault of, and is told with its hook, its file and what
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +19,12 @@ from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.plugin import hookspecs
+from llm_bench_fixtures.plugin.beside_benchmark import pytest_benchmark_compare_machine_info
 from llm_bench_fixtures.plugin.own_hooks import measured_by_hooks, own_metrics, own_variants, scores_by_hooks
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
+from llm_bench_fixtures.text import harmless_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytester_bench import Bench
 
 NEVER = ("INTERNALERROR", "Traceback (most recent call last)")
@@ -253,3 +255,59 @@ def test_without_pytest_benchmark_our_own_tests_say_what_they_need(own_suite: Be
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["llm_benchmark needs pytest-benchmark, which this run is without: *"])
     assert not any(word in result.stdout.str() + result.stderr.str() for word in NEVER)
+
+
+def plant(bench: Bench, name: str) -> Path:
+    """A module in the working folder that leaves a trace when it is imported or run; returns the trace."""
+    trace = bench.pytester.path / f"{name} ran"
+    bench.write(**{name: f"import pathlib\npathlib.Path({str(trace)!r}).touch()\n"})
+    return trace
+
+
+def test_a_look_at_the_processor_runs_nothing_of_the_working_folder(bench: Bench) -> None:
+    """Bug: pytest-benchmark starts a Python for it, which imports from there first."""
+    trace = plant(bench, "cpuinfo")
+    (bench.pytester.path / "tests").mkdir()
+    (bench.pytester.path / "tests" / "test_usual.py").write_text("def test(benchmark): benchmark(int)\n")
+    command = [Path(sys.executable).with_name("pytest"), *("-p", "no:cacheprovider"), "--benchmark-json=out.json"]
+    done = subprocess.run([*command, "tests"], cwd=bench.pytester.path, capture_output=True, check=False)
+    assert b"1 passed" in done.stdout
+    assert (bench.pytester.path / "out.json").is_file()
+    assert not trace.exists()
+
+
+HOSTILE = "\x1b]52;c;aGk=\x07 and\n::error::no\n##[error]no \u202e"
+WARNING = f"""
+import warnings
+import pytest
+
+QUOTED = {HOSTILE!r}
+
+@pytest.fixture
+def measured(llm_model):
+    warnings.warn(QUOTED)
+
+def test_quotes_a_model(measured):
+    pass
+"""
+
+
+def test_warnings_hold_no_commands_to_a_terminal_or_a_ci_runner(own_suite: Bench) -> None:
+    """Bug: pytest's summary of them showed a model's control sequences."""
+    own_suite.write(test_warned=WARNING)
+    shown = own_suite.run().stdout.str()
+    assert shown.count("no \ufffd") == 1
+    assert "\ufffd]52;c;aGk=\ufffd and" in shown
+    assert not any(command in shown for command in ("\x1b]", "\x07", "\n::error", "##[", "\u202e"))
+
+
+def test_a_saved_run_that_is_compared_with_shows_no_commands() -> None:
+    """Its figures take the place of the test's own in pytest-benchmark's table."""
+    compared = {
+        "machine_info": {"node": "##[error]no"},
+        "benchmarks": [{"fullname": "test_a.py::test", "stats": {"name": HOSTILE, "min": 1.0, "outliers": "1;2"}}],
+    }
+    pytest_benchmark_compare_machine_info(compared)
+    (benchmark,) = compared["benchmarks"]
+    assert compared["machine_info"] == {"node": "## [error]no"}
+    assert benchmark["stats"] == {"name": harmless_text(HOSTILE), "min": 1.0, "outliers": "1;2"}  # type: ignore[index]

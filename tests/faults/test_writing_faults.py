@@ -28,6 +28,7 @@ from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
+from llm_bench_fixtures.processes.scratch import remove_abandoned
 from llm_bench_fixtures.report import files, runs_report
 from llm_bench_fixtures.report.files import Published, publish
 from llm_bench_fixtures.results.folder import MARKER, claim, set_aside
@@ -204,6 +205,22 @@ def test_what_cannot_be_written_is_told_and_leaves_the_rest_alone(
     check_whereabouts(published, folder, missing)
 
 
+def test_results_that_nobody_will_read_again_are_told_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a run of more tokens than are read was written without a word, and refused ever after."""
+    folder = tmp_path / "report"
+    claim(folder)
+    monkeypatch.setattr("llm_bench_fixtures.results.plausible.MOST_VALUES", 20)
+    published = publish(make_run([make_record()]), registry(), folder, DEFAULT_QUALITY_LIMIT)
+    (told,) = published.problems
+    assert told.startswith(f"{folder / 'results.json'} has ")
+    assert "values, and no run has more than 20: it is whole, but llm-bench and read_run will refuse it. " in told
+    assert {one.name for one in folder.glob("*.*")} >= {*REPORT}
+    monkeypatch.undo()
+    assert read_run(folder / "results.json").records
+
+
 def check_whereabouts(published: Published, folder: Path, missing: set[str]) -> None:
     """The page is in the folder, or where the last sentences say, or nowhere."""
     elsewhere = re.search(r"The report is in (\S+) instead of", "\n".join(published.problems))
@@ -371,6 +388,29 @@ class receiver:  # noqa: N801  # it is called like a function
         self.reader.join(10)
         for end in self.ends[:1]:
             os.close(end)
+
+
+POURED = """
+import os, pathlib, signal, sys
+from llm_bench_fixtures.writing import replacing
+
+with replacing(pathlib.Path(sys.argv[1])) as scratch:
+    scratch.write_text("half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_to_go_to_a_pipe_does_not_outlast_its_killed_process_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: it stayed for good."""
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    subprocess.run([sys.executable, "-c", POURED, tmp_path / "pipe"], check=False)
+    assert [path.read_text() for path in tmp_path.glob("llm-bench-*/content")] == ["half of it"]
+    remove_abandoned(young_s=0)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_blessing_keeps_who_may_read_the_run(storage: Path) -> None:

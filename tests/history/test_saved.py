@@ -15,7 +15,14 @@ from run_factory import full_run, make_block_record, make_record, make_run, make
 from saved_factory import store, stored_json
 
 from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.history.saved import Blessing, has_raw_data, judged_run, read_saved_run, read_whole_run
+from llm_bench_fixtures.history.saved import (
+    Blessing,
+    fault_of_stored,
+    has_raw_data,
+    judged_run,
+    read_saved_run,
+    read_whole_run,
+)
 from llm_bench_fixtures.results.record import RunState, Status
 from llm_bench_fixtures.results.storage import read_run, write_run
 from llm_bench_fixtures.results.table import metric_values
@@ -220,3 +227,24 @@ def test_times_that_do_not_fit_each_other_are_damage(tmp_path: Path, damage: dic
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(UnreadableResults, match="is damaged"):
         read_whole_run(path)
+
+
+@pytest.mark.parametrize("raw", [True, False], ids=["with the times of its tokens", "without"])
+def test_what_will_be_too_large_to_be_read_is_known_when_it_is_saved(
+    raw: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten records of 80 tokens, and a limit between both sizes."""
+    record = make_record(tokens_s=tuple((tuple(range(1, 17)),) for _ in range(5)))
+    run = make_run([replace(record, test=f"test_a.py::test[{number}]") for number in range(10)])
+    stored = stored_json(run, raw=raw)
+    path = tmp_path / "0001_a.json"
+    path.write_text(json.dumps(stored, indent=4), encoding="utf-8")
+    assert fault_of_stored(stored) == ""
+    for module in ("results.plausible", "history.saved"):
+        monkeypatch.setattr(f"llm_bench_fixtures.{module}.MOST_BYTES", 50_000)
+    fault = fault_of_stored(stored)
+    assert bool(fault) is raw
+    if raw:
+        with pytest.raises(UnreadableResults) as refused:
+            read_saved_run(path)
+        assert str(refused.value) == f"{path} {fault}"

@@ -34,10 +34,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def find(tmp_path: Path) -> Find:
-    """The source of the named candidates, with options as one would type them."""
+    """The source of the named candidates, with options as one would type them; examined in this process."""
 
     def find_candidates(*names: object, **options: str) -> ModelSource:
-        settings = parse_settings({"model": ",".join(map(str, names)), **options})
+        settings = parse_settings({"model": ",".join(map(str, names)), "in_process": "yes", **options})
         return find_source(settings, ArtifactStore(tmp_path / "cache"))
 
     return find_candidates
@@ -294,7 +294,7 @@ def test_dummy_weights_are_the_same_for_the_same_seed_and_others_for_another(
     name = small_preset if kind == "preset" else str(folder)
     digests = []
     for number, seed in enumerate(("0", "0", "1")):
-        settings = parse_settings({"model": name, "load_format": "dummy", "seed": seed})
+        settings = parse_settings({"model": name, "load_format": "dummy", "seed": seed, "in_process": "yes"})
         digests.append(weights_digest(find_source(settings, ArtifactStore(tmp_path / f"cache-{number}"))))
     assert digests[0] == digests[1] != digests[2]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from safetensors.torch import save_file
 from torch import zeros
 
+from llm_bench_fixtures.models.folders import modeling_module
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource, count_weights
 
 # GPT-2 of width 256: token and position tables, four layers of 12 x 256 x 256 weights, 9 x 256 biases and
@@ -38,15 +38,24 @@ def test_other_files_are_taken_for_float32(tmp_path: Path) -> None:
 
 
 def test_the_module_that_runs_the_model_is_told_without_loading_it() -> None:
-    assert ModelSource(TINY, TINY_FOLDER).modeling_module == "transformers.models.gpt2.modeling_gpt2"
+    assert modeling_module(TINY) == "transformers.models.gpt2.modeling_gpt2"
 
 
-OWN = "from transformers import PretrainedConfig\n\nclass Mine(PretrainedConfig):\n    model_type = 'mine'\n"
+@pytest.mark.parametrize(
+    ("config", "module"),
+    [
+        ('{"model_type": "gpt-oss"}', "transformers.models.gpt_oss.modeling_gpt_oss"),
+        ('{"model_type": "../os; x"}', ""),
+        ('{"model_type": 7}', ""),
+        ("[]", ""),
+        ("[" * 100_000, ""),
+    ],
+    ids=["a name with a dash", "no name", "a number", "a list", "nested without end"],
+)
+def test_it_is_told_from_a_config_of_strangers(config: str, module: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(config, encoding="utf-8")
+    assert modeling_module(str(tmp_path)) == module
 
 
-def test_a_folders_own_code_has_no_such_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
-    config = {"model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.Mine"}}
-    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (tmp_path / "configuration_mine.py").write_text(OWN, encoding="utf-8")
-    assert ModelSource("mine", tmp_path, trust_remote_code=True).modeling_module == ""
+def test_what_is_no_folder_tells_none() -> None:
+    assert (modeling_module("gpt2"), modeling_module("~nosuchuser/model")) == ("", "")

@@ -13,6 +13,7 @@ import pytest
 
 from llm_bench_fixtures.errors import GitFailed, InvalidSetting, UnknownSide
 from llm_bench_fixtures.paired.sides import Side, open_side
+from llm_bench_fixtures.processes.scratch import ScratchFolder
 
 Git = Callable[..., str]
 
@@ -74,6 +75,32 @@ def test_what_git_knows_of_a_killed_runs_worktree_is_forgotten(git: Git, reposit
     (tmp_path / "next").mkdir()
     with open_side("v1", repository, tmp_path / "next"):
         pass
+    assert len(git("worktree", "list").splitlines()) == 1
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from llm_bench_fixtures.paired.sides import open_side
+from llm_bench_fixtures.processes.scratch import ScratchFolder
+
+with ScratchFolder("pair") as scratch, open_side("v1", Path.cwd(), scratch.path):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_worktree_of_a_killed_run_is_removed_by_the_next(
+    git: Git, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    subprocess.run([sys.executable, "-c", KILLED], cwd=repository, check=False)
+    (abandoned,) = tmp_path.glob("llm-bench-pair-*/owner.lock")
+    assert len(git("worktree", "list").splitlines()) == 2
+    os.utime(abandoned, (0, 0))
+    with ScratchFolder("pair") as scratch, open_side("v1", repository, scratch.path):
+        assert not abandoned.parent.exists()
+        assert len(git("worktree", "list").splitlines()) == 2
     assert len(git("worktree", "list").splitlines()) == 1
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from llm_bench_fixtures import __version__
@@ -112,6 +121,66 @@ def test_benchmarks_are_run_unless_a_path_is_given(
         assert coordinator.receive() == Hello(PROTOCOL, __version__)
         assert coordinator.receive() == Collected(tuple(f"{test}[fp32]" for test in collected))
         assert coordinator.receive() == Finished(pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+STUCK = """
+import os, pathlib, subprocess, sys, time
+import pytest
+
+@pytest.fixture(autouse=True, scope="session")
+def stuck():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pathlib.Path("pids.part").write_text(f"{os.getpid()} {child.pid}")
+    os.replace("pids.part", "pids")
+    time.sleep(600)
+
+def test(llm_benchmark):
+    pass
+"""
+
+
+def test_a_worker_ends_with_its_children_in_the_middle_of_a_call_once_its_coordinator_was_killed(
+    tmp_path: Path,
+) -> None:
+    """Bug: it noticed when its call had ended. What the kernel does after SIGKILL is to close the socket."""
+    (tmp_path / "test_stuck.py").write_text(STUCK, encoding="utf-8")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        coordinator = open_channel(ours)
+        coordinator.send(Begin(observes=False, cores=()))
+        coordinator.send(Selected(("test_stuck.py::test[fp32]",)))
+        options = ("-p", "no:cacheprovider", "--llm-variants=fp32", f"--llm-pair-socket={theirs.fileno()}")
+        worker = psutil.Popen(
+            [sys.executable, "-m", "pytest", *options],
+            cwd=tmp_path,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_until((tmp_path / "pids").exists, 60)
+            child = int((tmp_path / "pids").read_text().split()[1])
+            ours.close()
+            assert worker.wait(5) == -signal.SIGKILL
+            wait_until(lambda: has_ended(child), 5)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_a_plain_run_imports_nothing_of_pairs(pytester: pytest.Pytester) -> None:

@@ -230,6 +230,34 @@ def test_a_program_may_end_by_itself(tmp_path: Path) -> None:
     process.close()
 
 
+WATCHED = """
+import os, socket, sys, threading, time
+from llm_bench_fixtures.processes.launch import end_with_starter
+peer = socket.socket(fileno=int(sys.argv[1]))
+is_over = threading.Event()
+end_with_starter(peer, is_over)
+if len(sys.argv) > 2:
+    is_over.set()
+peer.sendall(b"ready\\n")
+time.sleep(3 if is_over.is_set() else 600)
+sys.exit(7)
+"""
+
+
+@posix
+@pytest.mark.parametrize(("arguments", "status"), [((), -signal.SIGKILL), (("over",), 7)], ids=["waited for", "over"])
+def test_a_program_ends_in_the_middle_of_its_call_once_its_starter_is_gone(
+    arguments: tuple[str, ...], status: int
+) -> None:
+    """Unless nobody waits for it any more: then it ends by itself."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", WATCHED, str(theirs.fileno()), *arguments]
+    with ours, theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True) as program:
+        assert ours.recv(100) == b"ready\n"
+        ours.close()
+        assert program.wait(20) == status
+
+
 @posix
 def test_a_program_that_is_not_there_is_an_error_and_leaves_no_socket(tmp_path: Path) -> None:
     before = psutil.Process().num_fds()

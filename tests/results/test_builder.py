@@ -68,3 +68,13 @@ def test_a_skip_is_a_record(builder: RunBuilder) -> None:
 def test_an_unknown_variant_is_a_key_error(builder: RunBuilder) -> None:
     with pytest.raises(KeyError):
         builder.variant("fp32")
+
+
+def test_a_reason_without_end_is_cut_so_that_the_run_can_be_read(builder: RunBuilder) -> None:
+    """Bug: an assertion over a text of a million characters made a run that was refused ever after."""
+    builder.add_variant(absent_variant("fp32", "x" * 2_000_000, Status.ERROR))
+    builder.add_unmeasured(skipped_record("bf16", "y" * 2_000_000))
+    run = builder.build(make_provenance(), {})
+    for reason in (run.variants[0].reason, run.records[0].reason):
+        assert reason.endswith("... of 2,000,000 characters")
+        assert len(reason) < 100_100

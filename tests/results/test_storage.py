@@ -228,3 +228,30 @@ def test_a_file_with_a_field_of_another_kind_is_refused(tmp_path: Path, fields: 
 
 def test_a_later_field_that_this_reader_does_not_know_is_passed_over(tmp_path: Path) -> None:
     assert read_run(changed(tmp_path, added_later=1)) == full_run()
+
+
+FAULTS: dict[str, tuple[dict[str, object], str]] = {
+    "nothing": ({}, ""),
+    "more values than are read": ({"MOST_VALUES": 20}, "values, and no run has more than 20"),
+    "more bytes than are read": ({"MOST_BYTES": 1000}, "kB, and no run has more than 1.00 kB"),
+    "a name that is longer than any": ({"LONGEST_NAME": 3}, "is damaged: a text of"),
+}
+
+
+@pytest.mark.parametrize(("limits", "said"), FAULTS.values(), ids=FAULTS)
+def test_whoever_writes_a_run_is_told_why_it_will_not_be_read(
+    limits: dict[str, object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a run of too many tokens was written, and refused by whoever read it."""
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"llm_bench_fixtures.results.plausible.{name}", limit)
+    run, path = make_run([make_record()]), tmp_path / RESULTS_FILE
+    fault = write_run(run, path)
+    assert bool(fault) is bool(said)
+    assert said in fault
+    if said:
+        with pytest.raises(UnreadableResults) as refused:
+            read_run(path)
+        assert str(refused.value) == f"{path} {fault}"
+        monkeypatch.undo()
+    assert read_run(path) == run

@@ -7,6 +7,7 @@ What the type has no field for is skipped unread, so that a thousand files take 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
@@ -16,7 +17,13 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
-from llm_bench_fixtures.results.plausible import faults_of_metrics, faults_of_record, faults_of_run
+from llm_bench_fixtures.results.plausible import (
+    MOST_BYTES,
+    faults_of_metrics,
+    faults_of_record,
+    faults_of_run,
+    faults_of_size,
+)
 from llm_bench_fixtures.results.record import (
     SCHEMA_VERSION,
     Record,
@@ -41,6 +48,7 @@ from llm_bench_fixtures.results.table import metric_values
 from llm_bench_fixtures.text import well_formed
 
 EXTRA = "llm_bench"  # under which both a benchmark's record and the rest of the run are stored
+LONGEST_VALUE = 70  # bytes of a token's time in pytest-benchmark's files, with all that it is indented by
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
 
 
@@ -185,6 +193,26 @@ def to_stored(output_json: dict[str, Any], run: Run) -> None:
             benchmark["extra_info"] = {**benchmark["extra_info"], EXTRA: kept}
     output_json[EXTRA] = {**run_to_json(replace(run, records=())), "records": list(rest.values())}
     output_json["benchmarks"] = well_formed(output_json["benchmarks"])  # the tests' names and parameters
+
+
+def fault_of_stored(output_json: dict[str, Any]) -> str:
+    """Why what pytest-benchmark is about to write will not be read again, in words that follow its name; empty where it
+    will.
+
+    It is only written out to count where it has so many times that this can be.
+    """
+    if _raw_values(output_json) < MOST_BYTES // LONGEST_VALUE:
+        return ""
+    text = json.dumps(output_json, indent=4, default=str)
+    return next(faults_of_size(len(text), text.count(",") + 1), "")
+
+
+def _raw_values(output_json: Mapping[str, Any]) -> int:
+    """Times of tokens and rounds in it."""
+    kept = [benchmark["extra_info"].get(EXTRA, {}) for benchmark in output_json["benchmarks"]]
+    batches = chain.from_iterable(record.get("tokens_s", ()) for record in (*kept, *output_json[EXTRA]["records"]))
+    rounds = sum(len(benchmark["stats"].get("data", ())) for benchmark in output_json["benchmarks"])
+    return rounds + sum(map(len, chain.from_iterable(batches)))
 
 
 class _Unread(msgspec.Struct, gc=False):

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.processes.scratch import remove, remove_unless_locked
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.version import __version__
 
@@ -59,7 +59,7 @@ class ArtifactStore:
         folder = self.root / kind / _digest(key)
         damage = self._checked(kind, folder)
         if damage is not None:
-            remove_abandoned(self.root)
+            _remove_unfinished(self.root)
             with self._locked(folder):
                 damage = self._checked(kind, folder)  # another session may have built it meanwhile
                 if damage is not None:
@@ -142,24 +142,13 @@ def lock_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
 
 
-def remove(path: Path) -> None:
-    """Remove a folder, a file or a link; nothing where there is none. Raises OSError."""
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        shutil.rmtree(path)
-
-
-def remove_abandoned(root: Path) -> None:
+def _remove_unfinished(root: Path) -> None:
     """Remove what builds that were killed have left in a store: their folders, whose locks nobody holds."""
-    from filelock import FileLock, Timeout
-
     for scratch in root.glob("*/*-*"):
         found = SCRATCH.fullmatch(scratch.name)
-        with suppress(Timeout, OSError, RuntimeError):  # the last for one that this process holds
+        with suppress(OSError):  # its build has ended meanwhile
             if found and scratch.is_dir():
-                with FileLock(lock_of(scratch.with_name(found["key"])), timeout=0):
-                    remove(scratch)
+                remove_unless_locked(lock_of(scratch.with_name(found["key"])), scratch)
 
 
 def default_root() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import NoCandidateLoaded, reason_of
@@ -11,6 +12,7 @@ from llm_bench_fixtures.models.dummy import dummy_source
 from llm_bench_fixtures.models.folders import model_folder
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.tryout import examine
 from llm_bench_fixtures.options.parsers import LoadFormat
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
         try:
             with quiet_libraries():
                 source = _candidate(name, settings, store)
-                takes = check_usable(source)
+                takes = check_usable(source, partial(examine, in_process=settings.in_process))
                 source = replace(source, parameters=takes.weights, buffer_bytes=takes.buffer_bytes)
                 if len(settings.model) > 1:
                     check_loads(source)

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import CandidateFailed, NotCausal, first_line, reason_of
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
@@ -16,6 +16,7 @@ from llm_bench_fixtures.models.counts import check_counts
 from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
 from llm_bench_fixtures.models.variants import parse_precision
 from llm_bench_fixtures.processes.memory import free_memory_bytes
+from llm_bench_fixtures.workloads import MANY_LINES, ODD_UNICODE, STANDARD_PROMPTS, read_corpus
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -23,24 +24,50 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.source import ModelSource
 
 T = TypeVar("T")
+Tell: TypeAlias = Callable[[str], None]
+"""Is told which part of the model is read next, by its name."""
+Check: TypeAlias = "Callable[[ModelSource, Tell], Footprint]"
+
+MOST_INDEX_BYTES = 200_000_000  # those of the largest published models have 20 million
+MOST_GROWTH = 100  # tokens of a byte of text, or characters of it there and back: bytes alone make one
 
 
-def check_usable(source: ModelSource) -> Footprint:
+def here(source: ModelSource, check: Check) -> Footprint:
+    """Check in this process."""
+    return check(source, lambda _: None)
+
+
+def check_usable(source: ModelSource, examine: Callable[[ModelSource, Check], Footprint] = here) -> Footprint:
     """What the model takes, of a source whose tokenizer, config and weights can be read and fit each other.
 
-    Raises CandidateFailed; UntrustedCode where its own code would have to run, and isn't allowed to.
+    examine: makes the check of what libraries have to read. Raises CandidateFailed; UntrustedCode where its own code
+    would have to run, and isn't allowed to.
     """
     check_files(source.folder)
     check_trusted(source.folder, source.trust_remote_code)
     check_counts(read_config(source.folder))
+    footprint = examine(source, check_parts)
+    check_weights(source.folder)
+    return footprint
+
+
+def check_parts(source: ModelSource, tell: Tell) -> Footprint:
+    """What the model takes, of a source whose tokenizer and config can be used."""
+    tell("config")
     config: PretrainedConfig = _loaded("config", source.load_config)
+    tell("tokenizer")
     tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
     _check_tokenizer(tokenizer, config.get_text_config().vocab_size)
     if getattr(config, "quantization_config", None):
         raise CandidateFailed("its weights are quantized already; give the model that they were made from")
-    footprint = check_architecture(config, source.trust_remote_code)
-    check_weights(source.folder)
-    return footprint
+    tell("config")
+    return check_architecture(config, source.trust_remote_code)
+
+
+def check_shape(source: ModelSource, tell: Tell) -> Footprint:
+    """What a model of the source's config takes; nothing else of it is read."""
+    tell("config")
+    return check_architecture(_loaded("config", source.load_config), source.trust_remote_code)
 
 
 def _loaded(what: str, load: Callable[[], T]) -> T:
@@ -61,6 +88,19 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
         )
     if tokenizer.pad_token_id is None:
         raise CandidateFailed("its tokenizer has no special token that could serve as padding")
+    _loaded("tokenizer", lambda: _check_growth(tokenizer))
+
+
+def _check_growth(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise CandidateFailed for a tokenizer that makes far more of a run's texts than any does, there or back.
+
+    One that puts ten letters for one, some times over, would take all memory.
+    """
+    for text in (*STANDARD_PROMPTS, MANY_LINES, ODD_UNICODE, *read_corpus(None).texts):
+        ids = tokenizer(text, verbose=False)["input_ids"]
+        again = tokenizer.decode(ids[: len(text)])
+        if max(len(ids), len(again)) > MOST_GROWTH * len(text.encode()):
+            raise CandidateFailed(f"it makes {len(ids):,} tokens, or {len(again):,} characters, of {len(text):,}")
 
 
 def check_loads(source: ModelSource) -> None:
@@ -139,6 +179,8 @@ def check_weights(folder: Path) -> None:
 
 
 def _check_shards(index: Path) -> None:
+    if index.stat().st_size > MOST_INDEX_BYTES:
+        raise CandidateFailed(f"{index.name} has {index.stat().st_size:,} bytes; {MOST_INDEX_BYTES:,} are the most")
     try:
         named = set(json.loads(index.read_text())["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
-from llm_bench_fixtures.models.checks import check_files, check_room
+from llm_bench_fixtures.models.checks import check_files, check_room, check_shape
 from llm_bench_fixtures.models.counts import check_counts
 from llm_bench_fixtures.models.folders import download, local_folder, model_folder
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
-from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
+from llm_bench_fixtures.models.trust import check_trusted, read_config
+from llm_bench_fixtures.models.tryout import examine
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -46,22 +47,19 @@ def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSo
 
 def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Footprint]:
     """The config of a preset, a folder or a hub id, with the embedded tokenizer's special tokens; and what it takes."""
-    from transformers import AutoConfig
-
     tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
     if name in PRESETS:
         config = PRESETS[name]()
+        footprint = check_architecture(config, settings.trust_remote_code)
     else:
         is_local = name == TINY or local_folder(name) is not None
         folder = model_folder(name, settings) if is_local else download(name, ("*.json",), settings, weights=False)
         check_files(folder)
         check_trusted(folder, settings.trust_remote_code)
         check_counts(read_config(folder))
-        try:
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
-        except Exception as error:  # what transformers and remote code raise has no narrower base
-            raise unusable("config", error) from error
-    footprint = check_architecture(config, settings.trust_remote_code)
+        source = ModelSource(name, folder, trust_remote_code=settings.trust_remote_code)
+        footprint = examine(source, check_shape, in_process=settings.in_process)
+        config = source.load_config()
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))
     return config, footprint

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import CandidateFailed, InvalidSetting, first_line
 from llm_bench_fixtures.models.checks import safetensors_files
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER
+from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.options.parsers import parse_path
 
 if TYPE_CHECKING:
@@ -24,6 +25,19 @@ def model_folder(name: str, settings: Settings) -> Path:
     if name.startswith((".", "/", "~")):
         raise CandidateFailed("no such folder")
     return download(name, ("*.json", "*.model", "*.txt", "*.jinja"), settings, weights=True)
+
+
+def modeling_module(name: str) -> str:
+    """The module of transformers that will run the model, told from a local folder's config alone; empty where that
+    doesn't tell. There may be no module of that name."""
+    try:
+        folder = TINY_FOLDER if name == TINY else local_folder(name)
+        config = None if folder is None else read_config(folder)
+    except (CandidateFailed, RecursionError):  # which trying the candidate will say
+        return ""
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    module = str(kind).replace("-", "_")
+    return f"transformers.models.{module}.modeling_{module}" if kind and module.isidentifier() else ""
 
 
 def local_folder(name: str) -> Path | None:

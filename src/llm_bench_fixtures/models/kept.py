@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_bench_fixtures.models.artifacts import MANIFEST, SCRATCH, lock_of, remove
+from llm_bench_fixtures.models.artifacts import MANIFEST, SCRATCH, lock_of
+from llm_bench_fixtures.processes.scratch import remove_unless_locked
 
 KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -59,14 +60,5 @@ def _size(folder: Path) -> int:
 
 def discard(kept: Kept) -> bool:
     """Remove it, and its lock file; False where a build holds the lock. Raises OSError."""
-    from filelock import FileLock, Timeout
-
     lock = lock_of(kept.folder.with_name(kept.folder.name[:64]))
-    try:
-        with FileLock(lock, timeout=0):
-            remove(kept.folder)
-            if kept.is_whole:
-                remove(lock)
-    except Timeout:
-        return False
-    return True
+    return remove_unless_locked(lock, kept.folder, *([lock] if kept.is_whole else []))

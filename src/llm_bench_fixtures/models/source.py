@@ -72,12 +72,6 @@ class ModelSource:
     def label(self) -> str:
         return f"{self.name} (random weights)" if self.random_weights else self.name
 
-    @property
-    def modeling_module(self) -> str:
-        """The module of transformers that runs the model; empty for one that the folder's own code runs."""
-        folder, _, name = type(self.load_config()).__module__.rpartition(".")
-        return f"{folder}.{name.replace('configuration', 'modeling')}" if folder.startswith("transformers.") else ""
-
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
         from transformers import AutoTokenizer
 

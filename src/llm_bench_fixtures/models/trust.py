@@ -15,6 +15,7 @@ from llm_bench_fixtures.errors import CandidateFailed, UntrustedCode, reason_of
 
 CUSTOM_GENERATE = "custom_generate/generate.py"
 ADAPTER = "adapter_config.json"
+MOST_CONFIG_BYTES = 20_000_000  # published ones have some thousand, some with a name for each of their labels a million
 NAMING_CODE = ("implementation", "kernel")  # in keys of a config whose value may be a hub repository of compiled code
 
 
@@ -39,9 +40,17 @@ def unusable(what: str, error: Exception) -> CandidateFailed:
 
 
 def read_config(folder: Path) -> object:
-    """What the folder's config.json says; None where there is no JSON, which loading the config will say better."""
+    """What the folder's config.json says; None where there is no JSON, which loading the config will say better.
+
+    Raises CandidateFailed for one that is too large to be read.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        return None
+    if path.stat().st_size > MOST_CONFIG_BYTES:
+        raise CandidateFailed(f"its config.json has {path.stat().st_size:,} bytes; {MOST_CONFIG_BYTES:,} are the most")
     try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 

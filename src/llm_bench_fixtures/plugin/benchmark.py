@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.plugin.harmless_warnings import warn
 from llm_bench_fixtures.plugin.internals import is_timed, report_times
 from llm_bench_fixtures.plugin.items import case_of, identify, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
@@ -205,7 +205,7 @@ class LlmBenchmark:
         self._session.results.add_record(record)
         self._session.save_at_times()
         for text in missing:
-            warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+            warn(text)
         return record
 
 

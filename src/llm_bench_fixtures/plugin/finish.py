@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ import pytest
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.plugin.gating import BASELINE, changes_of_run, finish_gate, gate_run, is_gated
+from llm_bench_fixtures.plugin.harmless_warnings import warn
 from llm_bench_fixtures.plugin.stash import (
     RUN,
     SESSION,
@@ -101,7 +101,7 @@ def _changes(config: pytest.Config, run: Run) -> Changes | None:
         return changes_of_run(config, run)
     except Exception as error:  # a bug of ours
         text = f"the report has no changes against another run: {type(error).__name__}: {first_line(error)}"
-        warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+        warn(text)
         return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile, reason_of
 from llm_bench_fixtures.gate import options
+from llm_bench_fixtures.plugin.harmless_warnings import warn
 from llm_bench_fixtures.plugin.internals import (
     compare_with,
     compared_run,
@@ -154,7 +154,7 @@ def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
     try:
         baseline = _find_baseline(config)
     except LlmBenchError as error:
-        warnings.warn(pytest.PytestWarning(f"--benchmark-compare: not in the report: {error}"), stacklevel=2)
+        warn(f"--benchmark-compare: not in the report: {error}")
         return None
     if baseline.run is None:
         return None
@@ -184,7 +184,7 @@ def finish_gate(session: pytest.Session) -> None:
         try:
             append_text(summary, gate_markdown(gate_report(decision)))
         except UnwritableFile as error:  # the run is saved all the same
-            warnings.warn(pytest.PytestWarning(f"--llm-gate-summary: {error}"), stacklevel=2)
+            warn(f"--llm-gate-summary: {error}")
 
 
 def _why_nothing(config: pytest.Config) -> str:

@@ -11,6 +11,12 @@ import pytest
 
 from llm_bench_fixtures.options.table import GONE, PAIR_SOCKET, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hookspecs
+from llm_bench_fixtures.plugin.beside_benchmark import (  # noqa: F401  # pytest finds hooks by their names, too
+    pytest_benchmark_compare_machine_info,
+    pytest_benchmark_generate_commit_info,
+    pytest_benchmark_generate_machine_info,
+    pytest_benchmark_update_json,
+)
 from llm_bench_fixtures.plugin.finish import PUBLISHED, claim_report, finish, trouble_lines
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
     llm_batch_sizes,
@@ -52,7 +58,6 @@ from llm_bench_fixtures.plugin.items import (
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     BENCHMARKS,
-    RUN,
     SCENARIOS,
     SESSION,
     any_given,
@@ -279,26 +284,6 @@ def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Co
     from llm_bench_fixtures.session.scoring import score_variant
 
     return score_variant(bench_session(config), model, corpus)
-
-
-@pytest.hookimpl(wrapper=True, optionalhook=True)
-def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
-    """The commit of the project that is measured; pytest-benchmark would look in the working folder."""
-    if SESSION not in config.stash:
-        return (yield)
-    from llm_bench_fixtures.plugin.storage import in_project, with_branch
-
-    with in_project(config):
-        return with_branch((yield))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
-    """Put the run's results into the files that pytest-benchmark writes, so that its storage is the run history."""
-    if RUN in config.stash:
-        from llm_bench_fixtures.history.saved import to_stored
-
-        to_stored(output_json, config.stash[RUN])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -5,7 +5,6 @@ and costs nothing but what it was asked for.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from llm_bench_fixtures.errors import HookFailed, InvalidSetting, LlmBenchError, first_line
+from llm_bench_fixtures.plugin.harmless_warnings import warn
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.quality import CorpusScore
@@ -149,7 +149,7 @@ def _guarded(metric: Metric, where: str) -> Metric:
         except Exception as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
             text = f"pytest_llm_bench_metrics in {where}: the value of {metric.name} of {record.test}: {reason}"
-            warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+            warn(text)
             return None
 
     return replace(metric, value=value)

@@ -2,13 +2,14 @@
 
 hooks.py registers this module where the command line gives the number of an inherited socket (PAIR_SOCKET), so that no
 other program knows the module's path. The messages are those of paired/protocol.py. A worker ends when its coordinator
-is gone.
+is gone, whatever it is doing then.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -36,6 +37,7 @@ from llm_bench_fixtures.paired.protocol import (
 )
 from llm_bench_fixtures.plugin.internals import forget_whole_runs, paths_known_early
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
+from llm_bench_fixtures.processes.launch import end_with_starter
 from llm_bench_fixtures.processes.pausing import PausingClock
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
@@ -59,6 +61,7 @@ class Turns:
 
     def __init__(self, channel: Channel[Message, Message]) -> None:
         self._channel = channel
+        self.is_over = threading.Event()
         self.send(Hello(PROTOCOL, __version__))
         begin = self._expect(Begin)
         self.observes = begin.observes
@@ -118,7 +121,13 @@ class Turns:
         with contextlib.suppress(ChannelClosed):  # which ends the worker when it waits for the next message
             self._channel.send(message)
 
+    def finish(self, finished: Finished) -> None:
+        """Say the last word; the coordinator may go then."""
+        self.send(finished)
+        self.is_over.set()
+
     def close(self) -> None:
+        self.is_over.set()
         self._channel.close()
 
     def _expect(self, kind: type[T]) -> T:
@@ -180,7 +189,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_timing(config):
         raise pytest.UsageError("rounds can't be timed in turn under xdist, --benchmark-disable or --benchmark-skip")
     forget_whole_runs(config)
-    config.stash[TURNS] = Turns(open_channel(socket.socket(fileno=config.getoption("llm_pair_socket"))))
+    connection = socket.socket(fileno=config.getoption("llm_pair_socket"))
+    turns = config.stash[TURNS] = Turns(open_channel(connection))
+    end_with_starter(connection, turns.is_over)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -202,7 +213,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    session.config.stash[TURNS].send(Finished(int(exitstatus), _observed_run(session.config)))
+    session.config.stash[TURNS].finish(Finished(int(exitstatus), _observed_run(session.config)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

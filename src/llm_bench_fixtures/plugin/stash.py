@@ -13,6 +13,7 @@ from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
+from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 
@@ -105,6 +106,7 @@ def bench_session(config: pytest.Config) -> BenchSession:
     if SESSION not in config.stash:
         metrics_of(config)  # where it can't be, nothing is worth measuring
         config.stash[SESSION] = _new_session(config)
+        config.pluginmanager.register(HarmlessWarnings())
         config.stash[SESSION].results.scenarios = config.stash.get(SCENARIOS, ())
         config.stash[SESSION].measuring.budget.expect(config.stash.get(BENCHMARKS, 0))
     return config.stash[SESSION]

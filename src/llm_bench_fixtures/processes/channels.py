@@ -124,6 +124,9 @@ class LineChannel(Channel[S, R]):
         return self._decode(line)
 
     def close(self) -> None:
+        """Wake threads that wait for the socket, too."""
+        with contextlib.suppress(OSError):  # the other end was quicker
+            self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def _read_line(self, until: float | None) -> None:

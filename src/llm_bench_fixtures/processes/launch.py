@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 R = TypeVar("R")
 
+LAST_WORDS_S = 1.0  # for a program whose starter is gone to end by itself
 IMPORTS = "LLM_BENCH_IMPORTS"  # in the server's environment: what it imports, separated by commas
 PRELOADED = "llm_bench_fixtures.processes.preloaded"
 
@@ -108,6 +110,27 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(0)
+
+
+def end_with_starter(connection: socket.socket, is_over: threading.Event) -> None:
+    """In a program that `start_program` started: end it, with its children, soon after the one that started it is gone,
+    in the middle of a call too.
+
+    connection: the inherited socket. A thread sleeps until its other end is closed. is_over: set once nobody waits for
+    the program any more: it ends by itself.
+    """
+    threading.Thread(target=_end_with_starter, args=(connection.fileno(), is_over), daemon=True).start()
+
+
+def _end_with_starter(number: int, is_over: threading.Event) -> None:
+    closing = select.poll()
+    closing.register(number, select.POLLHUP)
+    closing.poll()
+    if is_over.wait(LAST_WORDS_S):
+        return
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 def start_program(

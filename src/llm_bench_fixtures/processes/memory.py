@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from llm_bench_fixtures.processes.status import status_bytes
 
 MEMBERSHIP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
@@ -35,6 +38,21 @@ def free_memory_bytes(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> i
     import psutil
 
     return min([int(psutil.virtual_memory().available), *_left_of_limits(membership, groups)])
+
+
+def limit_own_memory(more_bytes: int) -> None:
+    """Have this process' allocations fail beyond so many bytes more than it has, and let it leave no core file.
+
+    Does nothing where the system doesn't tell what it has, as elsewhere than on Linux.
+    """
+    has = status_bytes().get("VmData")
+    if has is None:
+        return
+    import resource
+
+    with suppress(ValueError, OSError):  # there is a lower limit already
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        resource.setrlimit(resource.RLIMIT_DATA, (has + more_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def _left_of_limits(membership: Path, groups: Path) -> Iterator[int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PREFIX = "llm-bench-"
 OWNER = "owner.lock"
-YOUNG_S = 60.0  # in which a folder's owner may not have come to lock it
+YOUNG_S = 10.0  # in which a folder's owner may not have come to lock it
 
 
 class ScratchFolder:
@@ -52,15 +52,31 @@ class ScratchFolder:
 
 def remove_abandoned(young_s: float = YOUNG_S) -> None:
     """Remove this user's folders whose owner is gone. young_s: seconds for which a folder is left alone."""
+    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
+        with suppress(OSError):  # its owner has removed it meanwhile
+            if _is_mine(owner.parent) and time.time() - owner.lstat().st_mtime >= young_s:
+                remove_unless_locked(owner, owner.parent)
+
+
+def remove_unless_locked(lock: Path, *paths: Path) -> bool:
+    """Remove folders, files or links; False where a process holds their lock, which may be this one. Raises OSError."""
     from filelock import FileLock, Timeout
 
-    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
-        folder = owner.parent
-        with suppress(Timeout, OSError, RuntimeError):  # the last for one that this process holds
-            if not _is_mine(folder) or time.time() - owner.lstat().st_mtime < young_s:
-                continue
-            with FileLock(owner, timeout=0):
-                shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with FileLock(lock, timeout=0):
+            for path in paths:
+                remove(path)
+    except (Timeout, RuntimeError):  # the second where this process holds it
+        return False
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, a file or a link; nothing where there is none. Raises OSError."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
 
 
 def _is_mine(folder: Path) -> bool:

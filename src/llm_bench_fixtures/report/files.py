@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Run
 
 
+# What to tell of results that are whole, and that this package refuses to read.
+TOO_MUCH = (
+    "{}: it is whole, but llm-bench and read_run will refuse it. The report has all of it. --benchmark-autosave keeps "
+    "a run without the times of its tokens; fewer --llm-variants, --llm-rounds or --llm-new-tokens make a smaller one."
+)
+
+
 @dataclass(frozen=True)
 class Published:
     """What became of a report."""
@@ -45,7 +52,7 @@ class Published:
     folder: Path | None
     """Where the page is; None where there is none."""
     problems: tuple[str, ...]
-    """What was not written and why, and where it is instead, a sentence each."""
+    """What was not written and why, and where it is instead, and what will not be read again, a sentence each."""
     was_interrupted: bool = False
     """By Ctrl-C while it was written."""
 
@@ -89,6 +96,7 @@ def publish(
     problems = list(report.problems)
     if report.is_folder_unwritable and not report.was_interrupted:
         problems += _write_elsewhere(report)
+    problems += [TOO_MUCH.format(report.results_fault)] if report.results_fault else []
     return Published(report.findings, report.page_folder, tuple(problems), report.was_interrupted)
 
 
@@ -114,11 +122,12 @@ class _Report(Attempts):
     has_results: bool = False
     findings: Findings | None = None
     page_folder: Path | None = None
+    results_fault: str = ""
+    """Why nobody will read its results again."""
 
     def write(self) -> None:
-        run = self.run
         if not self.has_results:
-            self.attempt(RESULTS_FILE, lambda: write_run(run, self.folder / RESULTS_FILE, follows=False))
+            self.attempt(RESULTS_FILE, self._write_results)
         self.attempt(TABLE_FILE, self._write_table)
         found = self.findings = self.findings or self._find()
         if found is None:
@@ -127,6 +136,11 @@ class _Report(Attempts):
         self.attempt(LATEX_FILE, lambda: self._write_text(LATEX_FILE, render_latex(found)))
         plots = self.attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) or []
         self.attempt(PAGE_FILE, lambda: self._write_page(found, plots))
+
+    def _write_results(self) -> None:
+        path = self.folder / RESULTS_FILE
+        fault = write_run(self.run, path, follows=False)
+        self.results_fault = fault and f"{path} {fault}"
 
     def _find(self) -> Findings | None:
         """After Ctrl-C too: the terminal shows them."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence
 
 
+LONGEST_REASON = 100_000  # characters: what an assertion compares may have millions, and no reader takes that
+
+
 class RunBuilder:
     """Keeps variants and records in the order in which they came. One that comes again replaces the first."""
 
@@ -36,7 +39,7 @@ class RunBuilder:
 
     def add_variant(self, variant: VariantResult) -> None:
         """Keep the variant in place of one of the same id."""
-        self._variants[variant.id] = variant
+        self._variants[variant.id] = replace(variant, reason=_readable(variant.reason))
 
     def add_equivalence(self, identifier: str, found: Equivalence) -> None:
         """Add the result of one execution mode. Raises KeyError for a variant that never began to load."""
@@ -53,10 +56,8 @@ class RunBuilder:
 
     def add_unmeasured(self, record: Record) -> None:
         """Keep a skip or an error. What was measured before a test failed stays, with the new status and reason."""
-        measured = self._records.get(record.test)
-        if measured is not None:
-            record = replace(measured, status=record.status, reason=record.reason)
-        self._records[record.test] = record
+        measured = self._records.get(record.test, record)
+        self._records[record.test] = replace(measured, status=record.status, reason=_readable(record.reason))
 
     def build(self, provenance: Provenance, phase_s: Mapping[Phase, float], *, interrupted: bool = False) -> Run:
         """The run so far."""
@@ -71,3 +72,8 @@ class RunBuilder:
             instrumentation_ratios=dict(self._instrumentation_ratios),
             scenarios=self.scenarios,
         )
+
+
+def _readable(reason: str) -> str:
+    """The reason, cut where it is longer than any; the terminal has shown all of it."""
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}... of {len(reason):,} characters"

@@ -12,6 +12,7 @@ from itertools import chain
 
 import msgspec
 
+from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.record import HasStatus, Record, RunOf, Status, TimedRecord, VariantResult
 from llm_bench_fixtures.text import printable
 
@@ -23,6 +24,14 @@ MOST_VARIANTS, MOST_RECORDS = 200, 20_000
 LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
 SHORTEST_S, LONGEST_S = 1e-9, 1e9  # of a round: a tick of the clock, and thirty years
 SHOWN = 200  # characters of a name in a message
+
+
+def faults_of_size(size_bytes: int, values: int = 0) -> Iterator[str]:
+    """What is wrong with a file of so many bytes and values, in words that follow its name."""
+    if size_bytes > MOST_BYTES:
+        yield f"has {format_bytes(size_bytes)}, and no run has more than {format_bytes(MOST_BYTES)}"
+    if values > MOST_VALUES:
+        yield f"has {values:,} values, and no run has more than {MOST_VALUES:,}"
 
 
 def faults_of_run(run: RunOf[HasStatus]) -> Iterator[str]:

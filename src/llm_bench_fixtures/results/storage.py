@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
-from llm_bench_fixtures.results.formatting import format_bytes
-from llm_bench_fixtures.results.plausible import (
-    MOST_BYTES,
-    MOST_VALUES,
-    faults_of_metrics,
-    faults_of_record,
-    faults_of_run,
-)
+from llm_bench_fixtures.results.plausible import faults_of_metrics, faults_of_record, faults_of_run, faults_of_size
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
 from llm_bench_fixtures.text import well_formed
@@ -65,9 +58,19 @@ def _plain(value: object) -> float:
     raise NotImplementedError(f"{type(value).__name__}: no value of this type can be written as JSON")
 
 
-def write_run(run: Run, path: Path, *, follows: bool = True) -> None:
-    """Write the run whole. Raises UnwritableFile, and ValueError for a NaN or an infinity in it."""
-    write_whole(path, json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n", follows=follows)
+def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
+    """Write the run whole. Returns why `read_run` will refuse the file, in words that follow its name; empty where it
+    won't. Raises UnwritableFile, and ValueError for a NaN or an infinity in it."""
+    text = json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n"
+    write_whole(path, text, follows=follows)
+    faults = (f"is damaged: {fault}" for fault in _faults(run))
+    return next(chain(faults_of_size(len(text), text.count(",") + 1), faults), "")
+
+
+def _faults(run: Run) -> Iterator[str]:
+    yield from faults_of_run(run)
+    for record in run.records:
+        yield from chain(faults_of_record(record), faults_of_metrics(record.test, record.extra))
 
 
 def read_run(path: str | Path) -> Run:
@@ -75,9 +78,7 @@ def read_run(path: str | Path) -> Run:
     data = read_bytes(path)
     check_schema(data, path)
     run = decode(data, Run, path)
-    refuse(path, faults_of_run(run))
-    for record in run.records:
-        refuse(path, chain(faults_of_record(record), faults_of_metrics(record.test, record.extra)))
+    refuse(path, _faults(run))
     return run
 
 
@@ -91,17 +92,17 @@ def read_bytes(path: str | Path) -> bytes:
     """The content of a file. Raises UnreadableResults."""
     try:
         with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MOST_BYTES:
-                raise UnreadableResults(
-                    f"{path} has {format_bytes(size)}, and no run has more than {format_bytes(MOST_BYTES)}"
-                )
+            _refuse_size(path, faults_of_size(os.fstat(file.fileno()).st_size))
             data = file.read()
     except OSError as error:
         raise UnreadableResults(f"{path} can't be read: {error.strerror or error}") from error
-    if (values := data.count(b",") + 1) > MOST_VALUES:  # before they are decoded, which takes the memory
-        raise UnreadableResults(f"{path} has {values:,} values, and no run has more than {MOST_VALUES:,}")
+    _refuse_size(path, faults_of_size(len(data), data.count(b",") + 1))  # before it is decoded, which takes the memory
     return data
+
+
+def _refuse_size(path: str | Path, faults: Iterator[str]) -> None:
+    for fault in faults:
+        raise UnreadableResults(f"{path} {fault}")
 
 
 def check_schema(data: bytes, path: str | Path) -> None:

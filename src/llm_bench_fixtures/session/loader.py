@@ -15,6 +15,7 @@ from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
 from llm_bench_fixtures.models.causality import check_causal
 from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.folders import modeling_module
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.lineup import Lineup, apart, needed_bytes, plan_lineup
@@ -89,6 +90,7 @@ class VariantLoader:
         setup = self._setup
         _ = setup.limits  # before other processes import
         start_importing(self._imports(variants), on_cpu=setup.device.kind is DeviceKind.CPU)
+        _ = setup.source  # which is tried out in such a process
         if not setup.settings.memory_share:
             self.lineup = apart(variants)
         else:
@@ -98,8 +100,8 @@ class VariantLoader:
         return self.lineup
 
     def _imports(self, variants: Sequence[Variant]) -> tuple[str, ...]:
-        """Modules that the variants' processes need: their engines', the model's own code, and what measures."""
-        named = [self._setup.source.modeling_module, *MEASURING]
+        """Modules that the variants' processes need: their engines', the candidates' code, and what measures."""
+        named = [*map(modeling_module, self._setup.settings.model), *MEASURING]
         for variant in variants:
             with suppress(Exception):  # a backend that isn't there is told of when its variant is loaded
                 named += find_backend(variant.backend).imports

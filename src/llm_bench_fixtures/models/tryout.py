@@ -1,0 +1,90 @@
+"""What libraries read of a candidate is read in another process first, which may die of it.
+
+A tokenizer that takes all memory ends the whole process, as libraries in Rust do, and what a config asks for may have
+no end, whatever its numbers are called. So the config is loaded, the tokenizer used and the architecture built where
+memory and time are bounded, and only then here.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from llm_bench_fixtures.errors import CandidateFailed, LlmBenchError, NoAnswer, WorkerDied, reason_of
+from llm_bench_fixtures.models.checks import here
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import TINY_FOLDER
+from llm_bench_fixtures.processes.calls import Raised, Returned
+from llm_bench_fixtures.processes.launch import start_function, start_importing
+from llm_bench_fixtures.processes.memory import free_memory_bytes, limit_own_memory
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.architecture import Footprint
+    from llm_bench_fixtures.models.checks import Check
+    from llm_bench_fixtures.models.source import ModelSource
+    from llm_bench_fixtures.processes.channels import Channel
+    from llm_bench_fixtures.processes.worker import WorkerProcess
+
+LONGEST_S = 180.0  # the tokenizer of 256,000 tokens that has to be converted takes a minute on a slow machine
+LEAST_BYTES, MOST_BYTES = 2 * 10**9, 16 * 10**9  # that it may take; a trillion weights' modules take 1 GB
+FREE_SHARE = 0.5  # of the free memory, between these
+IMPORTS = ("llm_bench_fixtures.models.tryout", "transformers.modeling_utils", "transformers.models.auto.modeling_auto")
+
+Answer: TypeAlias = "str | Raised | Returned"
+"""The part that is read next, or the end."""
+
+
+def examine(source: ModelSource, check: Check, *, in_process: bool) -> Footprint:
+    """What the check returns, made in another process first unless there is no need: for what came with this package
+    or was made by it, and for a model whose author's code may run anyway. Raises what it raises, or CandidateFailed.
+
+    in_process: the user wants everything in this process, to debug it.
+    """
+    is_known = source.folder == TINY_FOLDER or source.random_weights or source.trust_remote_code
+    return here(source, check) if is_known or in_process else try_out(source, check)
+
+
+def try_out(source: ModelSource, check: Check) -> Footprint:
+    """The same, always in another process. Nothing is on an accelerator there."""
+    start_importing(IMPORTS, on_cpu=True)  # once, and unless it imports more already
+    budget = min(max(int(free_memory_bytes() * FREE_SHARE), LEAST_BYTES), MOST_BYTES)
+    process = start_function("the process that was to read it", _serve, (source, check, budget), on_cpu=True)
+    try:
+        return _outcome(process, budget)
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.close()
+
+
+def _outcome(process: WorkerProcess[None, Answer], budget_bytes: int) -> Footprint:
+    said, part = process.receive(), "files"  # once it has imported all that it needs
+    until = time.monotonic() + LONGEST_S
+    while isinstance(said, str):
+        part = said
+        try:
+            said = process.receive(until)
+        except WorkerDied as died:
+            most = f"{budget_bytes / 1e9:.1f} GB"
+            raise CandidateFailed(f"the process that read its {part}, in at most {most}, {died.how}") from None
+        except NoAnswer:
+            raise CandidateFailed(f"to read its {part} takes more than {LONGEST_S:.0f} s") from None
+    if isinstance(said, Raised):
+        raise said.rebuilt()
+    takes: Footprint = said.result
+    return takes
+
+
+def _serve(channel: Channel[Answer, None], source: ModelSource, check: Check, budget_bytes: int) -> None:
+    """The process."""
+    try:
+        with quiet_libraries():
+            limit_own_memory(budget_bytes)
+            takes = check(source, channel.send)
+    except LlmBenchError as error:
+        channel.send(Raised.of(error))
+    except BaseException as error:  # a folder from elsewhere can make any library fail in any way
+        channel.send(Raised(CandidateFailed, reason_of(error)))
+    else:
+        channel.send(Returned(takes))
