@@ -99,12 +99,14 @@ def load(request: LoadRequest) -> TransformersModel:
     if repacks:
         _repack(module)
     unmap(other_weights(module))
-    scales = _scales(module)
+    scales = [scale for parameter in module.parameters() for scale in _scales(parameter)]
     weight_bytes = storage_bytes([*weight_tensors(module), *scales])
     label = _label(request, precision, compute, share)
+    read = bytes_read_by_forward(module, _scales)
     facts = replace(
         source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
-        weight_bytes_read=bytes_read_by_forward(module, scales),
+        weight_bytes_read=read.least,
+        weight_bytes_most=read.most,
         compute=compute.actual if compute else None,
         tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
         cache_kinds=supported_caches(module),
@@ -180,16 +182,14 @@ def _label(request: LoadRequest, precision: ResolvedPrecision, compute: Resolved
     return f"bitsandbytes {request.variant.quantization}{part}, computes in {compute.label}{double}"
 
 
-def _scales(module: torch.nn.Module) -> list[torch.Tensor]:
-    """The scales that bitsandbytes keeps beside its quantized weights, and what they are made of."""
-    tensors = []
-    for parameter in module.parameters():
-        scales = getattr(parameter, "SCB", None)
-        tensors += [scales] if scales is not None else []
-        state = getattr(parameter, "quant_state", None)
-        while state is not None:
-            tensors += [state.absmax, state.code]
-            state = state.state2 if state.nested else None
+def _scales(parameter: torch.Tensor) -> list[torch.Tensor]:
+    """The scales that bitsandbytes keeps beside a quantized weight, and what they are made of."""
+    scales = getattr(parameter, "SCB", None)
+    tensors = [] if scales is None else [scales]
+    state = getattr(parameter, "quant_state", None)
+    while state is not None:
+        tensors += [state.absmax, state.code]
+        state = state.state2 if state.nested else None
     return tensors
 
 

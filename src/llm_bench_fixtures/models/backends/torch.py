@@ -53,9 +53,11 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
     module = request.source.load_model(dtype=precision.torch_dtype).to(request.device.name)
     fault_in(weight_tensors(module))
     weight_bytes = storage_bytes(weight_tensors(module))
+    read = bytes_read_by_forward(module)
     facts = replace(
         source_facts(request.variant, module.config, precision, label=precision.label, weight_bytes=weight_bytes),
-        weight_bytes_read=bytes_read_by_forward(module),
+        weight_bytes_read=read.least,
+        weight_bytes_most=read.most,
         compute=precision.actual,
         tolerance=tolerance_of(precision.actual),
         cache_kinds=supported_caches(module),
