@@ -21,6 +21,8 @@ def test_it_can_be_read() -> None:
         model="tiny, random weights",
         corpus="embedded corpus",
     )
+    asked = make_provenance(attention="eager")
+    assert fingerprint_of(asked).process == "on cpu, all in one process, eager attention"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,7 @@ def test_it_can_be_read() -> None:
         ("machine", {"hardware": "another"}),
         ("process", {"device": "cuda"}),
         ("process", {"isolated": True}),
+        ("process", {"attention": "eager"}),
         ("machine", {"threads": 1}),
         ("machine", {"platform": "Darwin"}),
         ("libraries", {"python": "3.12.0"}),

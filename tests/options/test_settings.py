@@ -23,6 +23,7 @@ def test_nothing_given_means_every_default() -> None:
         load_format=LoadFormat.AUTO,
         trust_remote_code=False,
         device="auto",
+        attention="",
         variants="",
         reference="fp32",
         new_tokens=16,

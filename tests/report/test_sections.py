@@ -21,7 +21,7 @@ from run_factory import (
 from llm_bench_fixtures.report.cells import describe_workload, latency_cell
 from llm_bench_fixtures.report.document import Document, Section
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.sections import build_document
+from llm_bench_fixtures.report.sections import build_document, facts
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 
@@ -55,6 +55,13 @@ def test_the_header_line() -> None:
 def test_the_header_line_tells_of_random_weights() -> None:
     run = make_run([make_record()], provenance=make_provenance(model="gpt2", random_weights=True))
     assert header_line(run) == "Loaded: gpt2 (random weights) | device=cpu | dtype=float32"
+
+
+def test_the_facts_tell_of_the_attention_that_was_asked_for() -> None:
+    run = make_run([make_record()], provenance=make_provenance(attention="eager"))
+    found = dict(facts(run))
+    assert found["Attention"] == "eager, as asked for"
+    assert not {"Attention"} & dict(facts(make_run([make_record()]))).keys()
 
 
 def test_the_header_line_tells_of_a_fallback() -> None:

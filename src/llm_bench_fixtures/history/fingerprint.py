@@ -20,7 +20,8 @@ class Fingerprint:
     machine: str
     """The processor, the number of threads and the operating system."""
     process: str
-    """The device, and whether each variant had a process of its own."""
+    """The device, whether each variant had a process of its own, and the attention implementation, if one was asked
+    for."""
     libraries: str
     """The versions of Python and of LIBRARIES."""
     model: str
@@ -38,11 +39,17 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
     versions = {**provenance.libraries, "python": provenance.python}
     return Fingerprint(
         machine=f"{provenance.hardware}, {count(provenance.threads, 'thread')}, {provenance.platform}",
-        process=f"on {provenance.device}, {'each variant apart' if provenance.isolated else 'all in one process'}",
+        process=", ".join(filter(None, _process(provenance))),
         libraries=", ".join(f"{name} {versions[name]}" for name in _running(versions)),
         model=f"{provenance.model}, random weights" if provenance.random_weights else provenance.model,
         corpus=provenance.corpus,
     )
+
+
+def _process(provenance: Provenance) -> Iterator[str]:
+    yield f"on {provenance.device}"
+    yield "each variant apart" if provenance.isolated else "all in one process"
+    yield f"{provenance.attention} attention" if provenance.attention else ""
 
 
 def _running(versions: Collection[str]) -> list[str]:

@@ -25,6 +25,7 @@ class Settings:
     load_format: LoadFormat
     trust_remote_code: bool
     device: str
+    attention: str
     variants: str
     reference: str
     new_tokens: int

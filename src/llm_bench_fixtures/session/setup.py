@@ -9,6 +9,7 @@ from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
 from llm_bench_fixtures.measure.flops import FlopCounter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.attention import check_known
 from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.device import Device, DeviceKind, resolve_device
 from llm_bench_fixtures.models.source import ModelSource
@@ -99,6 +100,12 @@ class Setup:
     def prompts_of(self, model: ModelHandle) -> Prompts:
         """Prompts in the model's own tokens."""
         return self.prompts if model.facts.runs_source else model.prompts
+
+    def check(self) -> None:
+        """Find what every benchmark needs. Raises LlmBenchError where it can't be had."""
+        _ = self.device, self.source, self.corpus, self.choices
+        if self.settings.attention:
+            check_known(self.settings.attention)
 
     @cached_property
     def flops(self) -> FlopCounter:
