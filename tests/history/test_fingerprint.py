@@ -20,9 +20,11 @@ def test_it_can_be_read() -> None:
         libraries="python 3.11.7, torch 2.6.0",
         model="tiny, random weights",
         corpus="embedded corpus",
+        prompts="plain text",
     )
-    asked = make_provenance(attention="eager")
+    asked = make_provenance(attention="eager", chat=True)
     assert fingerprint_of(asked).process == "on cpu, all in one process, eager attention"
+    assert fingerprint_of(asked).prompts == "chats, in the model's template"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,7 @@ def test_it_can_be_read() -> None:
         ("process", {"device": "cuda"}),
         ("process", {"isolated": True}),
         ("process", {"attention": "eager"}),
+        ("prompts", {"chat": True}),
         ("machine", {"threads": 1}),
         ("machine", {"platform": "Darwin"}),
         ("libraries", {"python": "3.12.0"}),
@@ -66,4 +69,4 @@ def test_what_does_not_touch_the_numbers_is_no_difference(changes: dict[str, Any
 
 
 def test_fields_do_not_run_into_each_other() -> None:
-    assert Fingerprint("a", "", "b", "c", "d").digest != Fingerprint("ab", "", "", "c", "d").digest
+    assert Fingerprint("a", "", "b", "c", "d", "e").digest != Fingerprint("ab", "", "", "c", "d", "e").digest

@@ -57,11 +57,13 @@ def test_the_header_line_tells_of_random_weights() -> None:
     assert header_line(run) == "Loaded: gpt2 (random weights) | device=cpu | dtype=float32"
 
 
-def test_the_facts_tell_of_the_attention_that_was_asked_for() -> None:
-    run = make_run([make_record()], provenance=make_provenance(attention="eager"))
+def test_the_header_line_and_the_facts_tell_of_chats_and_attention() -> None:
+    run = make_run([make_record()], provenance=make_provenance(chat=True, attention="eager"))
+    assert header_line(run) == "Loaded: tiny | device=cpu | dtype=float32 | prompts=chats"
     found = dict(facts(run))
     assert found["Attention"] == "eager, as asked for"
-    assert not {"Attention"} & dict(facts(make_run([make_record()]))).keys()
+    assert found["Prompts"] == "turns in the model's chat template, whose tokens count; quality is of plain text"
+    assert not {"Attention", "Prompts"} & dict(facts(make_run([make_record()]))).keys()
 
 
 def test_the_header_line_tells_of_a_fallback() -> None:

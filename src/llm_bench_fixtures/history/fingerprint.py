@@ -27,6 +27,8 @@ class Fingerprint:
     model: str
     """The model, and whether its weights are random."""
     corpus: str
+    prompts: str
+    """Whether they are plain text or chats."""
 
     @property
     def digest(self) -> str:
@@ -43,6 +45,7 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
         libraries=", ".join(f"{name} {versions[name]}" for name in _running(versions)),
         model=f"{provenance.model}, random weights" if provenance.random_weights else provenance.model,
         corpus=provenance.corpus,
+        prompts="chats, in the model's template" if provenance.chat else "plain text",
     )
 
 
@@ -84,13 +87,14 @@ _UNJUDGED = {
     "set of libraries": frozenset({Kind.TIMING}),
     "model": frozenset(Kind),
     "corpus": frozenset({Kind.QUALITY}),
+    "kind of prompts": frozenset({Kind.TIMING, Kind.EXACT}),
 }
 
 
 def differences(base: Fingerprint, head: Fingerprint) -> Iterator[Difference]:
     """The parts that differ. Of the libraries, a difference names only those whose versions differ."""
     for part, unjudged in _UNJUDGED.items():
-        attribute = "libraries" if part == "set of libraries" else part
+        attribute = part.rpartition(" ")[2]
         ours, theirs = getattr(head, attribute), getattr(base, attribute)
         if ours != theirs:
             if attribute == "libraries":

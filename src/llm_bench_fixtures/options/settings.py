@@ -26,6 +26,7 @@ class Settings:
     trust_remote_code: bool
     device: str
     attention: str
+    chat: bool
     variants: str
     reference: str
     new_tokens: int

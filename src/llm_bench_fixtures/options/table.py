@@ -121,6 +121,14 @@ OPTIONS: tuple[Option[Any], ...] = (
         "flash_attention_2, flex_attention, … Default: the model's own choice",
     ),
     Option(
+        "chat",
+        parse_bool,
+        "false",
+        "",
+        "make each prompt a user's turn in the model's chat template, whose tokens count among the prompt's. Quality "
+        "is still measured on plain text",
+    ),
+    Option(
         "variants",
         str,
         "",

@@ -48,7 +48,8 @@ def llm_prompts(request: pytest.FixtureRequest, llm_session: BenchSession) -> Pr
     """
     if not hasattr(request, "param"):
         return llm_session.setup.prompts
-    return llm_session.setup.prompts_of(request.getfixturevalue("llm_model"))
+    with as_outcomes():
+        return llm_session.setup.prompts_of(request.getfixturevalue("llm_model"))
 
 
 @pytest.fixture(scope="session")

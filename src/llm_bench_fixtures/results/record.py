@@ -218,6 +218,8 @@ class Provenance:
     """Each variant ran in a process of its own."""
     attention: str = ""
     """The attention implementation that was asked for; empty where it was the model's own choice."""
+    chat: bool = False
+    """Prompts were turns in the model's chat template."""
     energy: str = ""
     """Where joules were read, or why they were not."""
     model_digests: Mapping[str, str] = field(default_factory=dict)
