@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from run_factory import make_provenance
 
-from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
+from llm_bench_fixtures.history.fingerprint import Fingerprint, differences, fingerprint_of
+from llm_bench_fixtures.results.metrics import Kind
 
 LIBRARIES = {"torch": "2.6.0", "pytest": "9.2.0"}
 
@@ -66,6 +67,29 @@ def test_what_does_not_touch_the_numbers_is_no_difference(changes: dict[str, Any
     assert one == other
     assert one.digest == other.digest
     assert len(one.digest) == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence", "unjudged"),
+    [
+        (
+            {"chat": True},
+            "another kind of prompts: chats, in the model's template; the baseline's: plain text",
+            {Kind.TIMING, Kind.EXACT},
+        ),
+        (
+            {"attention": "eager"},
+            "another process: on cpu, all in one process, eager attention; the baseline's: on cpu, all in one process",
+            {Kind.TIMING, Kind.MEMORY},
+        ),
+    ],
+)
+def test_how_a_model_is_asked_and_run_is_a_difference(
+    changes: dict[str, Any], sentence: str, unjudged: set[Kind]
+) -> None:
+    """Of quality it is none: that is of plain text, and must not hang on the attention's implementation."""
+    found = list(differences(fingerprint_of(make_provenance()), fingerprint_of(make_provenance(**changes))))
+    assert [(str(one), one.unjudged) for one in found] == [(sentence, unjudged)]
 
 
 def test_fields_do_not_run_into_each_other() -> None:
