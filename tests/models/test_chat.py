@@ -45,7 +45,8 @@ def test_a_chat_has_exactly_the_tokens_that_are_asked_for(tokens: int, chats: Ch
 
 
 def test_a_chat_that_leaves_no_room_for_its_text_can_not_be_had(chats: ChatPrompts) -> None:
-    expected = f"^a chat doesn't fit in {chats.framing} tokens: the model's chat template alone takes {chats.framing}$"
+    size = chats.framing
+    expected = f"^a chat doesn't fit in a length of {size}: the model's chat template alone takes {size} tokens$"
     with pytest.raises(WorkloadUnsupported, match=expected):
         chats.exact(chats.framing)
     with pytest.raises(WorkloadUnsupported):

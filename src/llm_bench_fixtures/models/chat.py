@@ -68,7 +68,8 @@ class ChatPrompts(Prompts):
         """
         if tokens <= self.framing:
             raise WorkloadUnsupported(
-                f"a chat doesn't fit in {tokens} tokens: the model's chat template alone takes {self.framing}"
+                f"a chat doesn't fit in a length of {tokens}: the model's chat template alone takes {self.framing} "
+                "tokens"
             )
         return (*self._before, *self.plain(tokens - self.framing, start), *self._after)
 
