@@ -11,7 +11,7 @@ from transformers import AutoConfig
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
-from llm_bench_fixtures.models.attention import check_dtype, check_known, known_attentions
+from llm_bench_fixtures.models.attention import check_dtype, check_known, in_words, known_attentions
 from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
@@ -50,6 +50,13 @@ def test_it_is_named_with_what_else_a_variant_does(make_request: MakeRequest) ->
     assert quantized.facts.label == "bitsandbytes int8, float32 elsewhere, eager attention"
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("sdpa", "sdpa attention"), ("flex_attention", "flex_attention"), ("", "")]
+)
+def test_a_label_says_attention_once(name: str, words: str) -> None:
+    assert in_words(name) == words
+
+
 def test_a_variant_of_ones_own_has_its_own(make_request: MakeRequest) -> None:
     variant = Variant("fp32-eager", "torch", "float32 weights, eager attention", attention="eager")
     model = load_variant(make_request(variant, attention="sdpa")).model
@@ -73,7 +80,7 @@ def test_a_kernel_from_the_hub_is_no_name(make_request: MakeRequest) -> None:
 
 
 def test_one_that_is_not_installed_is_a_skip_with_those_that_are(make_request: MakeRequest) -> None:
-    expected = r"^gpt2 can't run with flash_attention_2 attention here, but with eager, .*sdpa: no flash_attn_2 that"
+    expected = r"^gpt2 can't run with flash_attention_2 here, but with eager, .*sdpa: no flash_attn_2 that"
     with pytest.raises(BackendUnavailable, match=expected):
         load_variant(make_request("bf16", attention="flash_attention_2"))
 

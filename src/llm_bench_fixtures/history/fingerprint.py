@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass
 
+from llm_bench_fixtures.models.attention import in_words
 from llm_bench_fixtures.models.backends import LIBRARIES
 from llm_bench_fixtures.models.versions import MEASURING
 from llm_bench_fixtures.results.formatting import count
@@ -52,7 +53,7 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
 def _process(provenance: Provenance) -> Iterator[str]:
     yield f"on {provenance.device}"
     yield "each variant apart" if provenance.isolated else "all in one process"
-    yield f"{provenance.attention} attention" if provenance.attention else ""
+    yield in_words(provenance.attention)
 
 
 def _running(versions: Collection[str]) -> list[str]:

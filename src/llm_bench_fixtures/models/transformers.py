@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.attention import attention_of
+from llm_bench_fixtures.models.attention import attention_of, in_words
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.variants import is_plain
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
@@ -154,7 +154,7 @@ def source_facts(
     names no limit of the context gets DEFAULT_CONTEXT.
     """
     text = config.get_text_config()
-    runs = f", {attention_of(config)} attention" if attention else ""
+    runs = f", {in_words(attention_of(config))}" if attention else ""
     return ModelFacts(
         label=f"{label}{runs}",
         weight_bytes=weight_bytes,
