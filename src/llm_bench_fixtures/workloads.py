@@ -260,9 +260,12 @@ class Prompts:
     def exact(self, tokens: int, start: int = 0) -> TokenIds:
         """A prompt of exactly that many tokens, from position `start` of the text, which is repeated as needed.
 
-        Text only: a start token that the tokenizer would put first is not in it. Raises InvalidSetting beyond
-        MOST_PROMPT_TOKENS, before that takes all memory.
+        Raises InvalidSetting beyond MOST_PROMPT_TOKENS, before that takes all memory.
         """
+        return self.plain(tokens, start)
+
+    def plain(self, tokens: int, start: int = 0) -> TokenIds:
+        """As `exact`, but text only, with --llm-chat too. A start token that the tokenizer puts first is not in it."""
         if tokens > MOST_PROMPT_TOKENS:
             raise InvalidSetting(f"a prompt of {tokens:,} tokens is asked for; the most are {MOST_PROMPT_TOKENS:,}")
         return tuple(islice(cycle(self._text), start, start + tokens))

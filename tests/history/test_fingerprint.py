@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from run_factory import make_provenance
 
-from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
+from llm_bench_fixtures.history.fingerprint import Fingerprint, differences, fingerprint_of
+from llm_bench_fixtures.results.metrics import Kind
 
 LIBRARIES = {"torch": "2.6.0", "pytest": "9.2.0"}
 
@@ -20,7 +21,11 @@ def test_it_can_be_read() -> None:
         libraries="python 3.11.7, torch 2.6.0",
         model="tiny, random weights",
         corpus="embedded corpus",
+        prompts="plain text",
     )
+    asked = make_provenance(attention="eager", chat=True)
+    assert fingerprint_of(asked).process == "on cpu, all in one process, eager attention"
+    assert fingerprint_of(asked).prompts == "chats, in the model's template"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,8 @@ def test_it_can_be_read() -> None:
         ("machine", {"hardware": "another"}),
         ("process", {"device": "cuda"}),
         ("process", {"isolated": True}),
+        ("process", {"attention": "eager"}),
+        ("prompts", {"chat": True}),
         ("machine", {"threads": 1}),
         ("machine", {"platform": "Darwin"}),
         ("libraries", {"python": "3.12.0"}),
@@ -62,5 +69,28 @@ def test_what_does_not_touch_the_numbers_is_no_difference(changes: dict[str, Any
     assert len(one.digest) == 8
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence", "unjudged"),
+    [
+        (
+            {"chat": True},
+            "another kind of prompts: chats, in the model's template; the baseline's: plain text",
+            {Kind.TIMING, Kind.EXACT},
+        ),
+        (
+            {"attention": "eager"},
+            "another process: on cpu, all in one process, eager attention; the baseline's: on cpu, all in one process",
+            {Kind.TIMING, Kind.MEMORY},
+        ),
+    ],
+)
+def test_how_a_model_is_asked_and_run_is_a_difference(
+    changes: dict[str, Any], sentence: str, unjudged: set[Kind]
+) -> None:
+    """Of quality it is none: that is of plain text, and must not hang on the attention's implementation."""
+    found = list(differences(fingerprint_of(make_provenance()), fingerprint_of(make_provenance(**changes))))
+    assert [(str(one), one.unjudged) for one in found] == [(sentence, unjudged)]
+
+
 def test_fields_do_not_run_into_each_other() -> None:
-    assert Fingerprint("a", "", "b", "c", "d").digest != Fingerprint("ab", "", "", "c", "d").digest
+    assert Fingerprint("a", "", "b", "c", "d", "e").digest != Fingerprint("ab", "", "", "c", "d", "e").digest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from families import BY_NAME, IS_TRANSFORMERS_5
+from families import BY_NAME
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
     AutoConfig,
@@ -270,13 +270,21 @@ def test_the_digest_is_of_the_new_tokens_not_of_batching_or_padding(
     assert measure_work(tiny_fp32, fewer, tiny_flops).output_digest not in digests
 
 
-@pytest.mark.skipif(IS_TRANSFORMERS_5, reason="it hands one on there")
-def test_a_model_that_hands_on_no_cache_has_no_flops_and_a_reason() -> None:
-    """Bamba makes its cache in generate only: without one a decode step would be counted as if it read nothing."""
-    config = AutoConfig.for_model(**BY_NAME["bamba"].config)
-    flops = FlopCounter(config)
+@pytest.mark.parametrize("name", ["bamba", "falcon_h1"])
+def test_a_model_that_gets_its_cache_from_generate_is_counted_with_one(
+    name: str, model_around: Callable[[Any], TransformersModel]
+) -> None:
+    """In transformers 4: without one a decode step would be counted as if it attended to nothing."""
+    config = AutoConfig.for_model(**BY_NAME[name].config)
+    workload = Workload(((1, 2, 3), (4, 5)), new_tokens=3, batch_size=2)
+    found = counted(FlopCounter(config), workload)
+    assert found.prefill + found.decode == real_flops(eager(model_around, config), workload)
+
+
+def test_a_model_that_keeps_its_cache_elsewhere_has_no_flops_and_a_reason() -> None:
+    flops = FlopCounter(AutoConfig.for_model(**BY_NAME["mamba"].config))
     assert flops.round(Workload(((1, 2),), 3, 1)) is None
-    assert flops.reason.startswith("the FLOPs of bamba can't be counted: ")
+    assert flops.reason.startswith("the FLOPs of mamba can't be counted: ")
 
 
 def test_work_without_flops_has_the_reason(tiny_fp32: TransformersModel) -> None:

@@ -20,7 +20,6 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import count_weights
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.weights import expert_count
 from llm_bench_fixtures.workloads import Workload
 
 MakeRequest = Callable[..., LoadRequest]
@@ -53,8 +52,8 @@ def check_weights(model: TransformersModel, weights: int) -> None:
     """Four bytes for each number in the files, whatever masks and tables the code makes beside them."""
     assert model.facts.weight_bytes == 4 * weights
     read = model.facts.weight_bytes_read
-    assert (read is None) == (expert_count(model.module.config) > 1)
-    assert read is None or 0 < read <= 4 * weights
+    assert read is not None
+    assert 0 < read <= (model.facts.weight_bytes_most or 4 * weights) <= 4 * weights
 
 
 def check_what_is_kept(model: TransformersModel, keeps: Keeps) -> None:

@@ -23,6 +23,8 @@ def test_nothing_given_means_every_default() -> None:
         load_format=LoadFormat.AUTO,
         trust_remote_code=False,
         device="auto",
+        attention="",
+        chat=False,
         variants="",
         reference="fp32",
         new_tokens=16,
@@ -173,6 +175,7 @@ def test_a_row_names_its_flag_and_its_ini_value() -> None:
 def test_the_switches_are_the_truth_values() -> None:
     assert {option.name for option in OPTIONS if option.is_switch} == {
         "trust_remote_code",
+        "chat",
         "probe",
         "in_process",
         "overhead",

@@ -21,7 +21,7 @@ from run_factory import (
 from llm_bench_fixtures.report.cells import describe_workload, latency_cell
 from llm_bench_fixtures.report.document import Document, Section
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.sections import build_document
+from llm_bench_fixtures.report.sections import build_document, facts
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 
@@ -55,6 +55,15 @@ def test_the_header_line() -> None:
 def test_the_header_line_tells_of_random_weights() -> None:
     run = make_run([make_record()], provenance=make_provenance(model="gpt2", random_weights=True))
     assert header_line(run) == "Loaded: gpt2 (random weights) | device=cpu | dtype=float32"
+
+
+def test_the_header_line_and_the_facts_tell_of_chats_and_attention() -> None:
+    run = make_run([make_record()], provenance=make_provenance(chat=True, attention="eager"))
+    assert header_line(run) == "Loaded: tiny | device=cpu | dtype=float32 | prompts=chats"
+    found = dict(facts(run))
+    assert found["Attention"] == "eager, as asked for"
+    assert found["Prompts"] == "turns in the model's chat template, whose tokens count; quality is of plain text"
+    assert not {"Attention", "Prompts"} & dict(facts(make_run([make_record()]))).keys()
 
 
 def test_the_header_line_tells_of_a_fallback() -> None:

@@ -199,9 +199,9 @@ DECODE = Work(
 )
 
 
-def decoding(read_bytes_per_s: float, rows: int = 1) -> Run:
+def decoding(read_bytes_per_s: float, rows: int = 1, work: Work = DECODE) -> Run:
     """15 passes that read 18 000 bytes in 0.6 s: 30 000 a second."""
-    record = make_record(workload=make_workload(prompts=rows, batch_size=rows, new_tokens=16 * rows), work=DECODE)
+    record = make_record(workload=make_workload(prompts=rows, batch_size=rows, new_tokens=16 * rows), work=work)
     return make_run([record], [make_variant(read_bytes_per_s=read_bytes_per_s)])
 
 
@@ -211,6 +211,12 @@ def test_a_decode_is_held_against_its_roofline(rows: int, per: str) -> None:
     assert takeaways(decoding(60_000.0, rows)) == [
         f"Decode of fp32 runs at 50 % of this machine's memory bandwidth; the roofline is 20.0 ms {per}."
     ]
+
+
+@pytest.mark.parametrize(("rows", "share"), [(1, "50 %"), (4, "no less than 50 %")])
+def test_rows_of_a_mixture_of_experts_may_read_more_than_is_counted(rows: int, share: str) -> None:
+    (sentence,) = takeaways(decoding(60_000.0, rows, replace(DECODE, weight_bytes_most=4000)))
+    assert sentence.startswith(f"Decode of fp32 runs at {share} of this machine's memory bandwidth; the roofline is 20")
 
 
 def test_a_decode_beyond_the_measured_limit_has_its_likely_causes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from run_factory import make_record
+from run_factory import make_record, make_workload
 
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.roofline import decode_work, prefill_work
@@ -39,6 +39,19 @@ def test_the_decode_reads_the_weights_for_each_token_and_the_cache() -> None:
     assert found is not None
     assert (found.bytes_read, found.seconds) == (2000, pytest.approx(0.6))
     assert (found.intensity, found.flops_per_s) == (1.5, pytest.approx(5000))
+
+
+@pytest.mark.parametrize(("rows", "is_least"), [(1, False), (4, True)])
+def test_rows_that_may_use_different_experts_read_at_least_what_is_counted(rows: int, is_least: bool) -> None:
+    """The positions of a prompt always may."""
+    record = make_record(
+        work=replace(WORK, weight_bytes_most=900), workload=make_workload(prompts=rows, batch_size=rows)
+    )
+    prefill, decode = prefill_work(record), decode_work(record)
+    assert prefill is not None
+    assert decode is not None
+    assert (prefill.bytes_read, prefill.is_least) == (100, True)
+    assert (decode.bytes_read, decode.is_least) == (2000, is_least)
 
 
 def test_what_was_not_counted_is_not_known() -> None:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass
 
+from llm_bench_fixtures.models.attention import in_words
 from llm_bench_fixtures.models.backends import LIBRARIES
 from llm_bench_fixtures.models.versions import MEASURING
 from llm_bench_fixtures.results.formatting import count
@@ -20,12 +21,15 @@ class Fingerprint:
     machine: str
     """The processor, the number of threads and the operating system."""
     process: str
-    """The device, and whether each variant had a process of its own."""
+    """The device, whether each variant had a process of its own, and the attention implementation, if one was asked
+    for."""
     libraries: str
     """The versions of Python and of LIBRARIES."""
     model: str
     """The model, and whether its weights are random."""
     corpus: str
+    prompts: str
+    """Whether they are plain text or chats."""
 
     @property
     def digest(self) -> str:
@@ -38,11 +42,18 @@ def fingerprint_of(provenance: Provenance) -> Fingerprint:
     versions = {**provenance.libraries, "python": provenance.python}
     return Fingerprint(
         machine=f"{provenance.hardware}, {count(provenance.threads, 'thread')}, {provenance.platform}",
-        process=f"on {provenance.device}, {'each variant apart' if provenance.isolated else 'all in one process'}",
+        process=", ".join(filter(None, _process(provenance))),
         libraries=", ".join(f"{name} {versions[name]}" for name in _running(versions)),
         model=f"{provenance.model}, random weights" if provenance.random_weights else provenance.model,
         corpus=provenance.corpus,
+        prompts="chats, in the model's template" if provenance.chat else "plain text",
     )
+
+
+def _process(provenance: Provenance) -> Iterator[str]:
+    yield f"on {provenance.device}"
+    yield "each variant apart" if provenance.isolated else "all in one process"
+    yield in_words(provenance.attention)
 
 
 def _running(versions: Collection[str]) -> list[str]:
@@ -77,13 +88,14 @@ _UNJUDGED = {
     "set of libraries": frozenset({Kind.TIMING}),
     "model": frozenset(Kind),
     "corpus": frozenset({Kind.QUALITY}),
+    "kind of prompts": frozenset({Kind.TIMING, Kind.EXACT}),
 }
 
 
 def differences(base: Fingerprint, head: Fingerprint) -> Iterator[Difference]:
     """The parts that differ. Of the libraries, a difference names only those whose versions differ."""
     for part, unjudged in _UNJUDGED.items():
-        attribute = "libraries" if part == "set of libraries" else part
+        attribute = part.rpartition(" ")[2]
         ours, theirs = getattr(head, attribute), getattr(base, attribute)
         if ours != theirs:
             if attribute == "libraries":

@@ -1,7 +1,8 @@
 """FLOPs of one architecture, counted without running the model.
 
 They are those of matrix products, two a multiply-add, as the model's plain ("eager") attention computes them: masked
-positions are in them. Source: torch.utils.flop_counter.
+positions are in them. Of a mixture of experts, those that the positions use are in them. Source:
+torch.utils.flop_counter.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.models.experts import simplify_routing, stand_ins
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 _Count = TypeVar("_Count")
+
+MAKES_MASKS = ("_update_mamba_mask", "_update_causal_mask")  # methods of transformers' hybrid models
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class FlopCounter:
         self._trust_remote_code = trust_remote_code
         self._counted: dict[_Shape, int] = {}
         self._lawful: list[_Shape] = []
+        self._fits_routing = False
         self.reason = ""
 
     def forward(self, rows: int, new: int, cached: int) -> int | None:
@@ -127,17 +132,37 @@ class FlopCounter:
         from torch.utils.flop_counter import FlopCounterMode
 
         with torch.no_grad(), self._fake_mode:
+            self._fit_routing()
             past = self._past(shape) if shape.cached else None
             with FlopCounterMode(display=False) as counter:
                 self._run(shape, past)
         return int(counter.get_total_flops())
 
+    def _fit_routing(self) -> None:
+        """Have mixtures of experts return what their layers expect: in some models a pair, with the router's logits."""
+        if not self._fits_routing and any(stand_ins(self._module)):
+            try:
+                self._run(_Shape(1, 1, 0), None)
+            except ValueError:  # one row can't be taken for a pair
+                for part in stand_ins(self._module):
+                    part.returns_pair = True
+        self._fits_routing = True
+
     def _past(self, shape: _Shape) -> object:
-        """The cache that `shape` finds. Raises LookupError where the model hands on none by itself."""
-        past = getattr(self._run(_Shape(shape.rows, shape.cached, 0), None), "past_key_values", None)
-        if past is None:
+        """The cache that `shape` finds. Raises LookupError where the model hands on none."""
+        before = _Shape(shape.rows, shape.cached, 0)
+        past = self._run(before, self._made_cache(before) if self._is_hybrid else None)
+        kept = getattr(past, "past_key_values", None)
+        if kept is None:
             raise LookupError("outside of generate it hands on no cache, so that no decode step can be told from it")
-        return past
+        return kept
+
+    def _made_cache(self, shape: _Shape) -> object:
+        """The cache that `generate` makes for a model of recurrent layers, in transformers 4."""
+        import torch
+
+        ids = torch.zeros((shape.rows, shape.new), dtype=torch.int64)
+        return self._module.prepare_inputs_for_generation(ids, use_cache=True).get("past_key_values")
 
     def _run(self, shape: _Shape, past: object) -> Any:
         import torch
@@ -145,6 +170,8 @@ class FlopCounter:
         ids = torch.zeros((shape.rows, shape.new), dtype=torch.int64)
         mask = torch.ones((shape.rows, shape.cached + shape.new), dtype=torch.int64)
         optional = {"position_ids": ids, "logits_to_keep": 1}
+        if self._is_hybrid and shape.cached:
+            optional["cache_position"] = torch.tensor([shape.cached])  # of one number, torch knows the value here too
         accepted = {name: value for name, value in optional.items() if name in self._parameters}
         return self._module(input_ids=ids, attention_mask=mask, past_key_values=past, use_cache=True, **accepted)
 
@@ -157,13 +184,30 @@ class FlopCounter:
 
     @cached_property
     def _module(self) -> Any:
+        import torch
         from transformers import AutoModelForCausalLM
 
-        with self._fake_mode:
-            return AutoModelForCausalLM.from_config(
+        with torch.no_grad(), self._fake_mode:
+            module = AutoModelForCausalLM.from_config(
                 copy.deepcopy(self._config), trust_remote_code=self._trust_remote_code, attn_implementation="eager"
             ).eval()
+            simplify_routing(module)
+            simplify_masks(module)
+            return module
 
     @cached_property
     def _parameters(self) -> frozenset[str]:
         return frozenset(inspect.signature(self._module.forward).parameters)
+
+    @cached_property
+    def _is_hybrid(self) -> bool:
+        """Whether it has recurrent layers beside attention, as transformers 4 makes such models."""
+        return any(hasattr(part, MAKES_MASKS[0]) for part in self._module.modules())
+
+
+def simplify_masks(module: Any) -> None:
+    """Have models of recurrent layers make no masks, whose sizes hang on values. Masks take no FLOPs."""
+    for part in module.modules():
+        if hasattr(part, MAKES_MASKS[0]):
+            for name in MAKES_MASKS:
+                setattr(part, name, lambda *_, **__: None)

@@ -85,7 +85,7 @@ class Work:
     flops_reason: str
 
     weight_bytes_read: int | None
-    """By each forward pass; None where the backend doesn't tell."""
+    """By each forward pass, of a mixture of experts at least; None where the backend doesn't tell."""
 
     cache_bytes: int | None
     """Of the keys and values, the most that one batch held. None where the model keeps none, and where they can't be
@@ -105,6 +105,10 @@ class Work:
 
     cache_reason: str = ""
     """Why the bytes of the cache are None where passes were seen."""
+
+    weight_bytes_most: int | None = None
+    """By a forward pass over positions that use all experts of a mixture between them. None where that is the same, or
+    isn't told."""
 
     @property
     def decode_passes(self) -> int | None:
@@ -132,6 +136,7 @@ def count_work(workload: Workload, observed: Observed, flops: FlopCounter, facts
         observed.reason,
         passes.state_bytes if passes else None,
         passes.reason if passes else "",
+        facts.weight_bytes_most,
     )
 
 

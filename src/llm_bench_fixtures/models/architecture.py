@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
+from llm_bench_fixtures.models.experts import active_weights
 from llm_bench_fixtures.models.trust import unusable
 
 if TYPE_CHECKING:
@@ -27,6 +28,16 @@ class Footprint:
     buffer_bytes: int
     """Of tables that are no weights, such as GPT-2's causal masks (positions² in each layer). The largest one counts
     twice, as it is made of another of its size."""
+
+    active_weights: int | None = None
+    """Of the weights, those that one position uses: fewer in a mixture of experts. None where that can't be told."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the report says of it."""
+        if self.active_weights in (None, self.weights):
+            return ()
+        return (f"a mixture of experts: each position uses {self.active_weights:,} of its {self.weights:,} weights",)
 
 
 def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Footprint:
@@ -57,7 +68,7 @@ def footprint_of(module: nn.Module) -> Footprint:
     """That of a model whose tensors may be on any device."""
     buffers = [buffer.numel() * buffer.element_size() for buffer in module.buffers()]
     weights = sum(parameter.numel() for parameter in module.parameters())
-    return Footprint(weights, sum(buffers) + max(buffers, default=0))
+    return Footprint(weights, sum(buffers) + max(buffers, default=0), active_weights(module))
 
 
 def _check_tables(config: PretrainedConfig) -> None:

@@ -35,7 +35,12 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
             with quiet_libraries():
                 source = _candidate(name, settings, store)
                 takes = check_usable(source, partial(examine, in_process=settings.in_process))
-                source = replace(source, parameters=takes.weights, buffer_bytes=takes.buffer_bytes)
+                source = replace(
+                    source,
+                    parameters=takes.weights,
+                    buffer_bytes=takes.buffer_bytes,
+                    notes=(*source.notes, *takes.notes),
+                )
                 if len(settings.model) > 1:
                     check_loads(source)
             return replace(source, passed_over=tuple(failures))

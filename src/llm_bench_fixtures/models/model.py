@@ -49,7 +49,11 @@ class ModelFacts:
     `TOLERANCES` has measured ones."""
 
     weight_bytes_read: int | None = None
-    """Bytes of the weights that each forward pass reads, without tables that are only looked up. None: not told."""
+    """Bytes of the weights that each forward pass reads, without tables that are only looked up. Of a mixture of
+    experts those that one position uses, so that a pass over several may read more. None: not told."""
+
+    weight_bytes_most: int | None = None
+    """The same for positions that use all experts of a mixture between them. None: the same, or not told."""
 
     cache_kinds: frozenset[CacheKind] = frozenset({CacheKind.DYNAMIC})
     """The caches that the model can generate with. A benchmark of another one is skipped."""

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.attention import attention_of, in_words
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.variants import is_plain
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
@@ -139,21 +140,29 @@ def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
 
 
 def source_facts(
-    variant: Variant, config: PretrainedConfig, precision: ResolvedPrecision, *, label: str, weight_bytes: int
+    variant: Variant,
+    config: PretrainedConfig,
+    precision: ResolvedPrecision,
+    *,
+    label: str,
+    weight_bytes: int,
+    attention: str = "",
 ) -> ModelFacts:
     """What the config tells of a model that runs the source; the backend adds what else it knows.
 
-    A config that names no limit of the context gets DEFAULT_CONTEXT.
+    attention: the implementation that was asked for, if one was; that which runs is named in the label. A config that
+    names no limit of the context gets DEFAULT_CONTEXT.
     """
     text = config.get_text_config()
+    runs = f", {in_words(attention_of(config))}" if attention else ""
     return ModelFacts(
-        label=label,
+        label=f"{label}{runs}",
         weight_bytes=weight_bytes,
         context_length=min(int(getattr(text, "max_position_embeddings", None) or DEFAULT_CONTEXT), MOST_PROMPT_TOKENS),
         vocabulary=int(text.vocab_size),
         width=int(getattr(text, "hidden_size", None) or 0),
         # a plain model in float32 is the same one, whatever dtype was asked for
-        configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}",
+        configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}{runs}",
         runs_source=True,
         padding_note=PADDING_NOTES.get(getattr(config, "model_type", ""), ""),
     )

@@ -2,7 +2,8 @@
 
 transformers asks before it imports the modules that a config names (`auto_map`). It doesn't ask about what is looked
 for here: in a local folder it takes all of it for the user's own. What never runs needs no look: pickles are read as
-tensors only, chat templates are not rendered, and of ONNX graphs only our own exports are opened.
+tensors only, chat templates are rendered only if asked for, and in a sandbox (`chat.py`), and of ONNX graphs only our
+own exports are opened.
 """
 
 from __future__ import annotations

@@ -61,6 +61,9 @@ class Variant:
     base: str | None = None
     """The id of the variant that this one is quantized from. None: it is made from no other variant."""
 
+    attention: str | None = None
+    """The attention implementation, by transformers' name for it. None: that of `--llm-attention`."""
+
     def __post_init__(self) -> None:
         if not self.id or any(character in self.id for character in ", []"):
             raise InvalidSetting(f"variant id {self.id!r} must not be empty or hold a comma, space or bracket")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llm_bench_fixtures.models.experts import routed_parts
 
 if TYPE_CHECKING:
     import torch
 
 PAGE_BYTES = 4096
-EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # in configs of mixtures of experts
 
 
 def weight_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
@@ -30,30 +31,49 @@ def _saved_buffers(module: torch.nn.Module) -> Iterator[torch.Tensor]:
                 yield buffer
 
 
-def bytes_read_by_forward(module: torch.nn.Module, scales: Sequence[torch.Tensor] = ()) -> int | None:
-    """Bytes of the weights that each forward pass over text reads: of all parameters but the tables that are only
-    looked up, and but towers for pictures or sound.
+def _no_scales(_: torch.Tensor) -> Sequence[torch.Tensor]:
+    return ()
 
-    A table that is the output layer's matrix too is read whole. scales: what is stored beside quantized weights.
-    None for a mixture of experts, which reads those that it chooses.
+
+class BytesRead(NamedTuple):
+    """Bytes of the weights that a forward pass reads."""
+
+    least: int | None
+    """Over one position, and at least over several. None where that can't be told."""
+    most: int | None
+    """Over positions that use all experts of a mixture between them. None where that is the same, or can't be told."""
+
+
+def bytes_read_by_forward(
+    module: torch.nn.Module, scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = _no_scales
+) -> BytesRead:
+    """Of each forward pass over text: of all parameters but the tables that are only looked up, and but towers for
+    pictures or sound.
+
+    A table that is the output layer's matrix too is read whole. scales: what is stored beside a quantized weight. Of a
+    mixture's experts one position reads those that it uses.
     """
     from torch import nn
 
-    if expert_count(getattr(module, "config", None)) > 1:
-        return None
+    routed = routed_parts(module)
+    if routed is None:
+        return BytesRead(None, None)
+    inside = {id(weight) for one in routed for weight in one.part.parameters()}
     read = [
         parameter
         for part in _text_parts(module)
         if not isinstance(part, nn.Embedding)
         for parameter in part.parameters(recurse=False)
+        if id(parameter) not in inside
     ]
-    return storage_bytes([*read, *scales])
+    always = _stored_bytes(read, scales)
+    experts = [(one, _stored_bytes([*one.part.parameters()], scales)) for one in routed]
+    used = sum(one.of_position(stored) for one, stored in experts)
+    return BytesRead(always + used, always + sum(stored for _, stored in experts) if experts else None)
 
 
-def expert_count(config: object) -> int:
-    """Experts of each layer's mixture, by a model's config; 0 where it has none."""
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    return max((getattr(text, name, None) or 0 for name in EXPERT_COUNTS), default=0)
+def _stored_bytes(weights: Sequence[torch.Tensor], scales: Callable[[torch.Tensor], Sequence[torch.Tensor]]) -> int:
+    return storage_bytes([*weights, *(scale for weight in weights for scale in scales(weight))])
 
 
 def _text_parts(module: Any) -> Iterator[torch.nn.Module]:

@@ -25,6 +25,8 @@ class Settings:
     load_format: LoadFormat
     trust_remote_code: bool
     device: str
+    attention: str
+    chat: bool
     variants: str
     reference: str
     new_tokens: int

@@ -113,6 +113,22 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("trust_remote_code", parse_bool, "false", "", "let the model's repository run its own Python code"),
     Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or mps"),
     Option(
+        "attention",
+        str,
+        "",
+        "NAME",
+        "attention implementation of the variants that transformers runs on torch, by its name for it: eager, sdpa, "
+        "flash_attention_2, flex_attention, … Default: the model's own choice",
+    ),
+    Option(
+        "chat",
+        parse_bool,
+        "false",
+        "",
+        "make each prompt a user's turn in the model's chat template, whose tokens count among the prompt's. Quality "
+        "is still measured on plain text",
+    ),
+    Option(
         "variants",
         str,
         "",

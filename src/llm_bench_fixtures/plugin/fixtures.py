@@ -26,7 +26,7 @@ def llm_session(request: pytest.FixtureRequest) -> BenchSession:
     session = bench_session(request.config)
     with as_outcomes():
         try:
-            _ = session.setup.device, session.setup.source, session.setup.corpus, session.setup.choices
+            session.setup.check()
         except LlmBenchError as error:
             if all(variant_of(item) for item in request.session.items):
                 pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
@@ -48,7 +48,8 @@ def llm_prompts(request: pytest.FixtureRequest, llm_session: BenchSession) -> Pr
     """
     if not hasattr(request, "param"):
         return llm_session.setup.prompts
-    return llm_session.setup.prompts_of(request.getfixturevalue("llm_model"))
+    with as_outcomes():
+        return llm_session.setup.prompts_of(request.getfixturevalue("llm_model"))
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,7 @@ from llm_bench_fixtures.plugin.items import (
     scenarios_of,
     variant_of,
 )
+from llm_bench_fixtures.plugin.outcomes import as_skips
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     BENCHMARKS,
@@ -201,6 +202,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Say what a benchmark needs where pytest would only say that a fixture isn't found."""
     if is_benchmark(item) and not has_pytest_benchmark(item.config):
         pytest.fail(NEEDS_PYTEST_BENCHMARK, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Skip a benchmark whose prompts the model can't be given, as one whose workload it can't run."""
+    if not variant_of(pyfuncitem):
+        return (yield)
+    with as_skips():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,14 +11,22 @@ from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, Workloa
 
 
 @contextmanager
+def as_skips() -> Iterator[None]:
+    """Skip the test where its variant or workload can't run here."""
+    try:
+        yield
+    except (BackendUnavailable, WorkloadUnsupported) as error:
+        raise pytest.skip.Exception(str(error)) from None
+
+
+@contextmanager
 def as_outcomes(prefix: str = "") -> Iterator[None]:
     """Skip the test where its variant or workload can't run here; fail it, without a traceback, for our other errors.
 
     prefix: what the message of a failure begins with.
     """
     try:
-        yield
-    except (BackendUnavailable, WorkloadUnsupported) as error:
-        raise pytest.skip.Exception(str(error)) from None
+        with as_skips():
+            yield
     except LlmBenchError as error:
         raise pytest.fail.Exception(f"{prefix}{error}", pytrace=False) from None

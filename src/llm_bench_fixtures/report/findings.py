@@ -106,7 +106,8 @@ def _header(run: Run) -> str:
     reference = next((variant for variant in loaded if variant.id == run.reference), next(iter(loaded), None))
     random = " (random weights)" if run.provenance.random_weights else ""
     dtype = reference.label if reference else "nothing loaded"
-    return f"Loaded: {run.provenance.model}{random} | device={run.provenance.device} | dtype={dtype}"
+    chat = " | prompts=chats" if run.provenance.chat else ""
+    return f"Loaded: {run.provenance.model}{random} | device={run.provenance.device} | dtype={dtype}{chat}"
 
 
 def _warnings(run: Run) -> Iterator[str]:

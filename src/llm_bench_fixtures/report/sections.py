@@ -61,6 +61,10 @@ def facts(run: RunOf[TimedRecord]) -> Iterator[tuple[str, str]]:
         yield "Energy", provenance.energy
     if provenance.isolated:
         yield "Isolation", "each variant in a process of its own"
+    if provenance.attention:
+        yield "Attention", f"{provenance.attention}, as asked for"
+    if provenance.chat:
+        yield "Prompts", "turns in the model's chat template, whose tokens count; quality is of plain text"
     if provenance.commit:
         dirty = ", with uncommitted changes" if provenance.dirty else ""
         yield "Commit", f"{provenance.commit[:12]} on {provenance.branch or 'no branch'}{dirty}"

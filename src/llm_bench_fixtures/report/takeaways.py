@@ -217,8 +217,9 @@ def decode_sentence(record: Record, variant: VariantResult | None) -> str:
             f"Decode of {record.variant} reads faster than this machine was measured to read memory: its weights may "
             "stay in the processor's cache, or the machine was busy when its limits were measured."
         )
+    least = "no less than " if roofline.decode_may_read_more(record) else ""
     per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
     return (
-        f"Decode of {record.variant} runs at {format_share(share)} of this machine's memory bandwidth; the "
+        f"Decode of {record.variant} runs at {least}{format_share(share)} of this machine's memory bandwidth; the "
         f"roofline is {format_seconds(roofline_s)} {per}."
     )

@@ -216,6 +216,10 @@ class Provenance:
     """The command line of the run."""
     isolated: bool = False
     """Each variant ran in a process of its own."""
+    attention: str = ""
+    """The attention implementation that was asked for; empty where it was the model's own choice."""
+    chat: bool = False
+    """Prompts were turns in the model's chat template."""
     energy: str = ""
     """Where joules were read, or why they were not."""
     model_digests: Mapping[str, str] = field(default_factory=dict)

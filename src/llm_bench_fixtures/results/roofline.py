@@ -1,7 +1,8 @@
 """How near a record comes to what the machine can do: from its exact counts, its times and the machine's limits.
 
 The limits are rates that were measured: bytes read and FLOPs per second. The roofline is the least time that work can
-take within them, computing and reading at once.
+take within them, computing and reading at once. Of a mixture of experts the bytes of a pass are those that one
+position reads; positions that run together may use different experts, so that what comes of the bytes is the least.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class PhaseWork:
     bytes_read: int
     """Of weights and cache."""
     seconds: float
+    is_least: bool = False
+    """Whether more bytes may have been read, as positions that run together may use different experts of a mixture."""
 
     @property
     def intensity(self) -> float:
@@ -40,7 +43,8 @@ def prefill_work(record: Record) -> PhaseWork | None:
     work, seconds = record.work, _prefill_s(record)
     if not work or not work.prefill_flops or not work.weight_bytes_read or not seconds:
         return None
-    return PhaseWork(work.prefill_flops, work.batches * work.weight_bytes_read, seconds)
+    bytes_read = work.batches * work.weight_bytes_read
+    return PhaseWork(work.prefill_flops, bytes_read, seconds, is_least=work.weight_bytes_most is not None)
 
 
 def decode_work(record: Record) -> PhaseWork | None:
@@ -48,7 +52,13 @@ def decode_work(record: Record) -> PhaseWork | None:
     seconds, bytes_read = _decode_s(record), _decode_bytes(record)
     if not record.work or not record.work.decode_flops or not bytes_read or not seconds:
         return None
-    return PhaseWork(record.work.decode_flops, bytes_read, seconds)
+    return PhaseWork(record.work.decode_flops, bytes_read, seconds, is_least=decode_may_read_more(record))
+
+
+def decode_may_read_more(record: Record) -> bool:
+    """Whether the rows of a batch may use different experts of a mixture, so that more is read than is counted."""
+    is_mixture = record.work is not None and record.work.weight_bytes_most is not None
+    return is_mixture and max(record.batch_rows, default=1) > 1
 
 
 def mbu(record: Record, variant: VariantResult) -> float | None:

@@ -230,7 +230,8 @@ class VariantLoader:
         tokens = min(FIRST_PROMPT_TOKENS, model.facts.context_length - new_tokens)
         if tokens < 1:
             return None
-        workload = Workload((self._setup.prompts_of(model).exact(tokens),), new_tokens, batch_size=1)
+        prompts = self._setup.prompts if model.facts.runs_source else model.prompts
+        workload = Workload((prompts.plain(tokens),), new_tokens, batch_size=1)
         with self._setup.progress.counted(Phase.GENERATING):
             return model.call(run_round, workload).latency_s
 

@@ -57,6 +57,8 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         choices=setup.choices.description if setup.choices and not source.random_weights else "",
         command=" ".join(["pytest", *map(shlex.quote, sys.argv[1:])]),
         isolated=not setup.settings.in_process,
+        attention=setup.settings.attention,
+        chat=setup.settings.chat,
         energy=_energy(device),
         passed_over=tuple(f"{name}: {reason}" for name, reason in source.passed_over),
         read_bytes_per_s=limits.read_bytes_per_s if limits else None,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
 from llm_bench_fixtures.measure.flops import FlopCounter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
 from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.attention import check_known
 from llm_bench_fixtures.models.candidates import find_source
+from llm_bench_fixtures.models.chat import chat_prompts
 from llm_bench_fixtures.models.device import Device, DeviceKind, resolve_device
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision
@@ -21,6 +24,11 @@ from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.workloads import Tokenizer
+
+
+def _itself(tokenizer: Tokenizer) -> Tokenizer:
+    return tokenizer
 
 
 class Setup:
@@ -29,6 +37,7 @@ class Setup:
     def __init__(self, settings: Settings, progress: Progress) -> None:
         self.settings = settings
         self.progress = progress
+        self._chats: dict[str, Prompts] = {}  # by variant, of models with a tokenizer of their own
 
     @cached_property
     def device(self) -> Device:
@@ -93,12 +102,34 @@ class Setup:
 
     @cached_property
     def prompts(self) -> Prompts:
-        """Prompts in the tokens of --llm-model."""
-        return Prompts(self.source.load_tokenizer())
+        """Prompts in the tokens of --llm-model. Raises InvalidSetting where they are to be chats and can't be."""
+        tokenizer = self.source.load_tokenizer()
+        if not self.settings.chat:
+            return Prompts(tokenizer)
+        return self._as_chats(self.source.name, tokenizer, self.source.load_tokenizer)
 
     def prompts_of(self, model: ModelHandle) -> Prompts:
-        """Prompts in the model's own tokens."""
-        return self.prompts if model.facts.runs_source else model.prompts
+        """Prompts in the model's own tokens. Raises InvalidSetting as `prompts` does."""
+        if model.facts.runs_source:
+            return self.prompts
+        if not self.settings.chat:
+            return model.prompts
+        name = model.variant.id
+        if name not in self._chats:
+            self._chats[name] = self._as_chats(name, model.tokenizer, partial(_itself, model.tokenizer))
+        return self._chats[name]
+
+    def _as_chats(self, name: str, tokenizer: Tokenizer, load: Callable[[], Tokenizer]) -> Prompts:
+        with self.progress.activity(Phase.CHECKING, f"rendering the chat template of {name}"):
+            return chat_prompts(name, tokenizer, load, on_cpu=self.device.kind is DeviceKind.CPU)
+
+    def check(self) -> None:
+        """Find what every benchmark needs. Raises LlmBenchError where it can't be had."""
+        _ = self.device, self.source, self.corpus, self.choices
+        if self.settings.attention:
+            check_known(self.settings.attention)
+        if self.settings.chat:
+            _ = self.prompts
 
     @cached_property
     def flops(self) -> FlopCounter:

@@ -79,11 +79,13 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+    from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
     from llm_bench_fixtures.models.backends.bnb_layers import find_left_out, other_weights, quantized_share
     from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
     from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, unmap, weight_tensors
 
     precision = _asked_precision(request)
+    check_dtype(request, precision.actual)
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
     repacks = compute is not None and _repacks(request)
@@ -92,6 +94,7 @@ def load(request: LoadRequest) -> TransformersModel:
         dtype=precision.torch_dtype,
         quantization_config=_quantization_config(request, precision, left_out.names),
         device_map={"": request.device.name},
+        **attention_choice(request),
     )
     share = quantized_share(module)
     if not share:
@@ -99,12 +102,21 @@ def load(request: LoadRequest) -> TransformersModel:
     if repacks:
         _repack(module)
     unmap(other_weights(module))
-    scales = _scales(module)
+    scales = [scale for parameter in module.parameters() for scale in _scales(parameter)]
     weight_bytes = storage_bytes([*weight_tensors(module), *scales])
     label = _label(request, precision, compute, share)
+    read = bytes_read_by_forward(module, _scales)
     facts = replace(
-        source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
-        weight_bytes_read=bytes_read_by_forward(module, scales),
+        source_facts(
+            request.variant,
+            module.config,
+            precision,
+            label=label,
+            weight_bytes=weight_bytes,
+            attention=asked_attention(request),
+        ),
+        weight_bytes_read=read.least,
+        weight_bytes_most=read.most,
         compute=compute.actual if compute else None,
         tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
         cache_kinds=supported_caches(module),
@@ -180,16 +192,14 @@ def _label(request: LoadRequest, precision: ResolvedPrecision, compute: Resolved
     return f"bitsandbytes {request.variant.quantization}{part}, computes in {compute.label}{double}"
 
 
-def _scales(module: torch.nn.Module) -> list[torch.Tensor]:
-    """The scales that bitsandbytes keeps beside its quantized weights, and what they are made of."""
-    tensors = []
-    for parameter in module.parameters():
-        scales = getattr(parameter, "SCB", None)
-        tensors += [scales] if scales is not None else []
-        state = getattr(parameter, "quant_state", None)
-        while state is not None:
-            tensors += [state.absmax, state.code]
-            state = state.state2 if state.nested else None
+def _scales(parameter: torch.Tensor) -> list[torch.Tensor]:
+    """The scales that bitsandbytes keeps beside a quantized weight, and what they are made of."""
+    scales = getattr(parameter, "SCB", None)
+    tensors = [] if scales is None else [scales]
+    state = getattr(parameter, "quant_state", None)
+    while state is not None:
+        tensors += [state.absmax, state.code]
+        state = state.state2 if state.nested else None
     return tensors
 
 

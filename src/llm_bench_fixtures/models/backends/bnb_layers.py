@@ -66,7 +66,7 @@ def find_left_out(source: ModelSource, *, repacks: bool) -> LeftOut:
 
 def left_out_of(module: Any, *, repacks: bool) -> LeftOut:
     """module: a transformers model, with or without weights."""
-    from llm_bench_fixtures.models.weights import expert_count
+    from llm_bench_fixtures.models.experts import expert_count
 
     experts = expert_count(module.config)
     output = module.get_output_embeddings()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
 
@@ -46,6 +46,7 @@ VARIANTS = (
     ),
 )
 
+AS_EXPORTED = "an ONNX graph has the attention that it was exported with, and no other can be chosen for it"
 FAILED_ALLOCATION = re.compile(
     r"(?:\[ONNXRuntimeError\].*?(?:out of memory|(?:failed|unable) to allocate)|failed to allocate memory for)"
     r"(?:.*?buffer of size (\d+))?",
@@ -57,6 +58,8 @@ def check(variant: Variant, device: Device) -> None:
     from llm_bench_fixtures.models.backends.onnx_graphs import PROVIDERS
 
     check_quantization(variant, (None, *Quantization))
+    if variant.attention is not None:
+        raise InvalidSetting(f"{variant.id}: {AS_EXPORTED}")
     if device.kind not in PROVIDERS:
         raise BackendUnavailable("Optimum's ONNX Runtime models run on CPU and CUDA only")
     if variant.quantization is not None and device.kind != "cpu":
@@ -92,6 +95,7 @@ def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
 def load(request: LoadRequest) -> OnnxModel:
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE, OnnxModel, open_model
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.experts import expert_count
     from llm_bench_fixtures.models.transformers import source_facts
     from llm_bench_fixtures.workloads import CacheKind
 
@@ -105,12 +109,13 @@ def load(request: LoadRequest) -> OnnxModel:
     counted = json.loads((artifact.folder / FACTS_FILE).read_text())
     facts = replace(
         source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
-        weight_bytes_read=counted["weight_bytes_read"],
+        # of a mixture of experts not even the least is told: how much of it a graph reads depends on its export
+        weight_bytes_read=None if expert_count(module.config) > 1 else counted["weight_bytes_read"],
         quantized_share=counted["quantized_share"] if request.variant.quantization else None,
         compute=None if request.variant.quantization else Precision.FLOAT32,
         tolerance=tolerance(request.variant),
         cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
-        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
+        notes=(*dict.fromkeys((exported.note, artifact.note)), *([AS_EXPORTED] if request.settings.attention else [])),
         resident_before_load_bytes=before_bytes,
     )
     return OnnxModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)

@@ -23,6 +23,12 @@ GREY = "#8a8f98"
 ROOM = 2.5  # times the outermost point, on either side
 
 
+MIXTURE = (
+    " A mixture of experts is drawn as if all positions that run together used the same experts, which is the least "
+    "that they read; where they use more, its points belong further to the left."
+)
+
+
 @dataclass(frozen=True)
 class Point:
     """A phase of a variant."""
@@ -63,10 +69,11 @@ def _note(points: Sequence[Point]) -> str:
         if unknown
         else ""
     )
+    least = MIXTURE if any(point.work.is_least for point in points) else ""
     return (
         "Filled: prefill. Open: decode. Grey: what this machine was measured to read and to multiply at most. The "
         "nearer to a line, the nearer to that limit: the slope is the memory's, a ceiling that of the matrix products. "
-        f"Far below both neither limits, but overhead does.{apart}"
+        f"Far below both neither limits, but overhead does.{apart}{least}"
     )
 
 

@@ -87,7 +87,7 @@ EXACT: tuple[Metric, ...] = (
         kind=Kind.EXACT,
         formula=(
             "floating-point operations of the architecture's matrix multiplications, "
-            "padding and masked positions included"
+            "padding and masked positions included; of a mixture of experts those of the experts that a position uses"
         ),
         source="torch.utils.flop_counter",
         value=_of_work(lambda work: work.prefill_flops),
@@ -112,7 +112,10 @@ EXACT: tuple[Metric, ...] = (
         unit=Unit.BYTES,
         direction=Direction.LOWER_IS_BETTER,
         kind=Kind.EXACT,
-        formula="bytes of the weights that each forward pass reads: of all but the tables that are only looked up",
+        formula=(
+            "bytes of the weights that each forward pass reads: of all but the tables that are only looked up, and of "
+            "a mixture of experts of those that one position uses; positions that run together may read more"
+        ),
         value=_of_work(lambda work: work.weight_bytes_read),
         tables={ReportTable.MEMORY: 20},
     ),

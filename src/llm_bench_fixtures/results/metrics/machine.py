@@ -37,7 +37,7 @@ MACHINE: tuple[Metric, ...] = (
         kind=Kind.TIMING,
         formula=(
             "bytes of weights and cache that the decode reads / its seconds / this machine's measured read bandwidth; "
-            "only with a cache"
+            "only with a cache. Of a mixture of experts in a batch the least, as rows may use different ones"
         ),
         source="Databricks, LLM inference performance engineering, 2023",
         value=roofline.mbu,

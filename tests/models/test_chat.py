@@ -1,0 +1,84 @@
+"""Prompts in a chat template: as long as they are asked for, and as a user would write them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pytest
+
+from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.models.chat import TODAY, ChatPrompts, Frame, chat_prompts
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.workloads import VARIED_LENGTHS, Prompts
+
+FRAME = Frame("<|user|>\n", "\n<|assistant|>\n")
+TEMPLATE = (
+    "{{ bos_token }}Today is {{ strftime_now('%d %b %Y') }}.\n"
+    "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content | trim }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+def with_template(source: ModelSource, template: str) -> Any:
+    tokenizer = source.load_tokenizer()
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def chats(tiny_source: ModelSource) -> ChatPrompts:
+    return ChatPrompts(tiny_source.load_tokenizer(), FRAME)
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 300])
+def test_a_chat_has_exactly_the_tokens_that_are_asked_for(tokens: int, chats: ChatPrompts, prompts: Prompts) -> None:
+    """The template's among them; what is left is the text that a plain prompt of that length has."""
+    asked = chats.framing + tokens
+    ids = chats.exact(asked, start=5)
+    assert len(ids) == asked
+    before = prompts.encode(FRAME.before)
+    assert ids[: len(before)] == before
+    assert ids[len(before) : len(before) + tokens] == prompts.exact(tokens, start=5)
+    assert ids[len(before) + tokens :] == prompts.encode(FRAME.after)
+
+
+def test_a_chat_that_leaves_no_room_for_its_text_can_not_be_had(chats: ChatPrompts) -> None:
+    size = chats.framing
+    expected = f"^a chat doesn't fit in a length of {size}: the model's chat template alone takes {size} tokens$"
+    with pytest.raises(WorkloadUnsupported, match=expected):
+        chats.exact(chats.framing)
+    with pytest.raises(WorkloadUnsupported):
+        chats.edge("one token", longest=99)
+
+
+def test_texts_are_put_in_the_template_and_encoded_as_one(chats: ChatPrompts, prompts: Prompts) -> None:
+    assert chats.encode("Hello") == prompts.encode("<|user|>\nHello\n<|assistant|>\n")
+    assert chats.edge("empty", longest=99) == prompts.encode("<|user|>\n\n<|assistant|>\n")
+    assert all(ids[: len(prompts.encode("<|user|>\n"))] == prompts.encode("<|user|>\n") for ids in chats.standard)
+    assert len(chats.edge("longest", longest=99)) == 99
+
+
+def test_prompts_of_varying_length_vary_in_their_text(chats: ChatPrompts) -> None:
+    lengths = [len(ids) - chats.framing for ids in chats.varied()]
+    assert tuple(lengths) == VARIED_LENGTHS
+
+
+def test_what_is_measured_on_plain_text_stays_plain(chats: ChatPrompts, prompts: Prompts) -> None:
+    assert chats.plain(9) == prompts.exact(9)
+
+
+def test_a_template_is_rendered_as_transformers_does_on_the_same_day_each_day(tiny_source: ModelSource) -> None:
+    """Else each day would have prompts of its own, which no baseline could be compared with."""
+    tokenizer = with_template(tiny_source, TEMPLATE)
+    found = chat_prompts("x", tokenizer, partial(with_template, tiny_source, TEMPLATE), on_cpu=True)
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hello"}],
+        tokenize=False,
+        add_generation_prompt=True,
+        strftime_now=lambda style: datetime(2024, 7, 26).strftime(style),  # noqa: DTZ001  # a date alone
+    )
+    assert "26 Jul 2024" in text
+    assert TODAY.year == 2024
+    assert found.encode("Hello") == tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
