@@ -59,6 +59,18 @@ class Family:
     quantized_by: Mapping[str, Any] = field(default_factory=dict)
     """What its config.json tells of how its weights were quantized."""
 
+    pickled: bool = False
+    """Whether its weights are a PyTorch checkpoint and no safetensors."""
+
+    code: str = ""
+    """Of its own, in modeling_mine.py, which its config names."""
+
+    is_trusted: bool = False
+    """Whether that may run."""
+
+    makes: str = "AutoModelForCausalLM"
+    """The class of transformers' that makes it of its config."""
+
     refused: str = ""
     """Why it can't be a run's model; empty where it can."""
 
@@ -70,23 +82,26 @@ class Family:
     def build(self, folder: Path) -> ModelSource:
         """Its files, with the embedded model's tokenizer, in the folder."""
         import torch
-        from transformers import AutoModelForCausalLM
+        import transformers
 
         tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
         config = self.make_config(tokenizer)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            module = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, self.dtype))
+            module = getattr(transformers, self.makes).from_config(config, dtype=getattr(torch, self.dtype))
             module.get_input_embeddings().weight.data[tokenizer.pad_token_id].normal_()  # zeros would hide padding
         module.save_pretrained(folder, max_shard_size=self.shard_size)
         if self.chat_template:
             tokenizer.chat_template = self.chat_template
         tokenizer.save_pretrained(folder)
         if self.quantized_by:
-            path = folder / "config.json"
-            saved = {**json.loads(path.read_text("utf-8")), "quantization_config": self.quantized_by}
-            path.write_text(json.dumps(saved), encoding="utf-8")
-        return ModelSource(self.name, folder)
+            change_config(folder, quantization_config=self.quantized_by)
+        if self.pickled:
+            pickle_weights(folder)
+        if self.code:
+            (folder / "modeling_mine.py").write_text(self.code, encoding="utf-8")
+            change_config(folder, model_type="mine", architectures=["MineForCausalLM"], auto_map=OWN_CLASSES)
+        return ModelSource(self.name, folder, trust_remote_code=self.is_trusted)
 
     def make_config(self, tokenizer: Any) -> Any:
         """The config, with the tokenizer's special tokens."""
@@ -96,6 +111,33 @@ class Family:
         return AutoConfig.for_model(**self.config, **special)
 
 
+def change_config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **changes}), encoding="utf-8")
+
+
+def pickle_weights(folder: Path) -> None:
+    """Put a PyTorch checkpoint in the place of the one file of safetensors."""
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / PICKLE)
+    (folder / "model.safetensors").unlink()
+
+
+PICKLE = "pytorch_model.bin"
+OWN_CLASSES = {"AutoConfig": "modeling_mine.MineConfig", "AutoModelForCausalLM": "modeling_mine.MineForCausalLM"}
+OWN_CODE = """
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+class MineConfig(LlamaConfig):
+    model_type = "mine"
+
+
+class MineForCausalLM(LlamaForCausalLM):
+    config_class = MineConfig
+"""
 VOCABULARY = 4096
 WIDTH = {"vocab_size": VOCABULARY, "hidden_size": 64}
 DEEP = {**WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512}
@@ -142,6 +184,15 @@ FAMILIES = (
     Family("llama-tied", {"model_type": "llama", **GROUPED, "tie_word_embeddings": True}),
     Family("llama-bfloat16", {"model_type": "llama", **GROUPED}, dtype="bfloat16"),
     Family("llama-sharded", {"model_type": "llama", **GROUPED}, shard_size="1MB"),
+    Family("llama-pickle", {"model_type": "llama", **GROUPED}, pickled=True),
+    Family("llama-128k", {"model_type": "llama", **GROUPED, "vocab_size": 128_256, "tie_word_embeddings": True}),
+    Family(
+        "remote-code",
+        {"model_type": "llama", **GROUPED},
+        code=OWN_CODE,
+        refused="needs code of its own: give --llm-trust-remote-code to allow that",
+    ),
+    Family("remote-code-trusted", {"model_type": "llama", **GROUPED}, code=OWN_CODE, is_trusted=True),
     Family("llama-chat", {"model_type": "llama", **GROUPED}, chat_template="{{ messages[0].content }}"),
     Family(
         "llama-nf4",
@@ -308,5 +359,12 @@ FAMILIES = (
         Keeps.STATES,
         diverges=PADDED,
     ),
+    Family(
+        "t5",
+        {"model_type": "t5", "vocab_size": VOCABULARY, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2},
+        makes="AutoModelForSeq2SeqLM",
+        refused="t5 is an encoder-decoder model, which makes one text of another",
+    ),
+    Family("bert", {"model_type": "bert", **WIDE}, refused="its last token changes what it says after the first"),
 )
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -27,7 +27,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdi
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE, LIBRARIES
-from llm_bench_fixtures.models.checks import check_usable
+from llm_bench_fixtures.models.checks import check_loads, check_usable
 from llm_bench_fixtures.models.device import resolve_device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -71,6 +71,7 @@ class Table:
         source = family.build(folder)
         try:
             check_usable(source)
+            check_loads(source)
         except CandidateFailed as error:
             return [family.name, f"refused {self.reasons.mark(str(error))}", *[""] * len(VARIANTS), ""]
         kept, modes, cells = "", "", []

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.plugin.checks import LlmOverhead as LlmOverhead
     from llm_bench_fixtures.progress import Phase as Phase
     from llm_bench_fixtures.progress import Progress as Progress
+    from llm_bench_fixtures.results.measured_record import MeasuredRecord as MeasuredRecord
     from llm_bench_fixtures.results.metrics import Direction as Direction
     from llm_bench_fixtures.results.metrics import Force as Force
     from llm_bench_fixtures.results.metrics import Kind as Kind
@@ -94,6 +95,7 @@ _HOMES = {
     "plugin.benchmark": ("LlmBenchmark",),
     "plugin.checks": ("LlmEquivalence", "LlmOverhead"),
     "progress": ("Phase", "Progress"),
+    "results.measured_record": ("MeasuredRecord",),
     "results.metrics": ("Direction", "Force", "Kind", "Metric", "ReportTable", "Tolerance", "Unit"),
     "results.record": (
         "MemoryFacts",

@@ -106,6 +106,16 @@ class WorkerFailed(LlmBenchError):
     """Something failed in a variant's own process; holds its traceback."""
 
 
+class MeasuredBefore(LlmBenchError):
+    """A test that has measured one benchmark begins another."""
+
+    def __init__(self, test: str) -> None:
+        super().__init__(
+            f"{test} calls llm_benchmark again: a test is one benchmark, with rounds and a row of its own. Write a "
+            "test for each, or one test that @pytest.mark.parametrize runs once for each value"
+        )
+
+
 class GenerationMismatch(LlmBenchError):
     """`generate` returned another number of tokens than was asked for."""
 

@@ -8,6 +8,7 @@ import math
 import sqlite3
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ from run_factory import make_record, make_variant, skipped_record
 from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.history.tidy import COLUMNS, TEXT_COLUMNS
+from llm_bench_fixtures.history.tidy import COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS
 
 
 @pytest.fixture
 def kept(shell: Shell) -> Shell:
     """Two runs: two benchmarks of 48 metrics or so, and one that was skipped; then one benchmark."""
-    records = [make_record("fp32", 1.0), make_record("bf16", 0.5), skipped_record("fp16", "no float16")]
+    records = [
+        make_record("fp32", 1.0),
+        make_record("bf16", 0.5),
+        replace(skipped_record("fp16", "no float16"), workload=None),
+    ]
     shell.keep(1, records, [make_variant(), make_variant("bf16"), make_variant("fp16")], branch="topic", dirty=True)
     shell.keep(2, [make_record("fp32", 2.0, extra={"mine": 0.125})])
     return shell
@@ -37,7 +42,7 @@ def exported(shell: Shell, *arguments: str) -> pd.DataFrame:
 
 def read_csv(source: Any) -> pd.DataFrame:
     texts = dict.fromkeys(TEXT_COLUMNS, str)
-    return pd.read_csv(source, dtype=texts, keep_default_na=False, na_values={"value": [""]})
+    return pd.read_csv(source, dtype=texts, keep_default_na=False, na_values={name: [""] for name in NUMBER_COLUMNS})
 
 
 def test_a_row_is_a_run_a_benchmark_and_a_metric(kept: Shell) -> None:
@@ -54,13 +59,16 @@ def test_a_row_is_a_run_a_benchmark_and_a_metric(kept: Shell) -> None:
     assert (first["branch"], first["dirty"], first["model"], first["state"]) == ("topic", True, "tiny", "complete")
     assert first["commit"] == f"{1:040x}"
     assert len(first["fingerprint"]) == 8
+    assert (first["cache"], first["padding_side"], first["prompts"], first["batch_size"]) == ("dynamic", "left", 1, 1)
+    assert (first["prompt_length"], first["new_tokens"], first["padded_tokens"]) == (64, 16, 0)
 
 
 def test_what_was_skipped_has_one_row_with_its_reason(kept: Shell) -> None:
     table = exported(kept)
     (row,) = table[table["variant"] == "fp16"].to_dict("records")
     assert (row["status"], row["reason"], row["metric"]) == ("skipped", "no float16", "")
-    assert math.isnan(row["value"])
+    assert all(math.isnan(row[name]) for name in NUMBER_COLUMNS)
+    assert (row["cache"], row["padding_side"]) == ("", "")
 
 
 def test_a_metric_of_the_projects_own_has_no_unit(kept: Shell) -> None:

@@ -101,7 +101,7 @@ def test_several_runs_are_one_page(shell: Shell, tmp_path: Path) -> None:
     assert "is of schema version 2; this reads 3" in " ".join(output.out.split())
     assert "schema version 2" in text(tmp_path / "out" / "report.html")
     table = text(tmp_path / "out" / "results.csv").splitlines()
-    assert table[0].startswith("run,test,")
+    assert table[0].startswith("run,model,test,")
     assert {line.split(",")[0] for line in table[1:]} == {"laptop", "server"}
 
 

@@ -314,6 +314,17 @@ def test_dummy_weights_have_the_configs_shape_and_the_embedded_tokenizer(
     assert source.load_tokenizer().get_vocab() == tiny_source.load_tokenizer().get_vocab()
 
 
+@pytest.mark.parametrize(
+    ("named", "dtype"), [("bfloat16", torch.bfloat16), ("float16", torch.float16), (None, torch.float32)]
+)
+def test_dummy_weights_have_the_configs_dtype(find: Find, folder: Path, named: str | None, dtype: torch.dtype) -> None:
+    """Bug: of a model in bfloat16 the cache kept twice what its checkpoint takes."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": named}))
+    weights = load_file(find(folder, load_format="dummy").folder / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {dtype}
+
+
 def test_dummy_weights_need_no_weights_and_no_tokenizer_in_the_folder(find: Find, folder: Path) -> None:
     for path in folder.iterdir():
         if path.name != "config.json":

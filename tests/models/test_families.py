@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, Family, Keeps
+from families import FAMILIES, PICKLE, Family, Keeps
 
 from llm_bench_fixtures.errors import CandidateFailed
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.observation import observe
-from llm_bench_fixtures.models.checks import check_usable
+from llm_bench_fixtures.models.checks import check_loads, check_usable
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.source import count_weights
+from llm_bench_fixtures.models.source import ModelSource, count_weights
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Workload
 
@@ -39,13 +39,23 @@ def test_a_family_is_measured(family: Family, make_request: MakeRequest, tmp_pat
         source = family.build(tmp_path)
         if family.refused:
             with pytest.raises(CandidateFailed, match=re.escape(family.refused)):
-                check_usable(source)
+                check_all(source)
             return
         check_usable(source)
         model = load_variant(make_request("fp32", source)).model
-        check_weights(model, count_weights(tmp_path))
+        check_weights(model, count_weights(tmp_path) or count_pickled(tmp_path / PICKLE))
         check_what_is_kept(model, family.keeps)
         check_modes(model, family)
+
+
+def check_all(source: ModelSource) -> None:
+    """What a candidate is asked before it is loaded, and once it is."""
+    check_usable(source)
+    check_loads(source)
+
+
+def count_pickled(path: Path) -> int:
+    return sum(tensor.numel() for tensor in torch.load(path, weights_only=True).values())
 
 
 def check_weights(model: TransformersModel, weights: int) -> None:

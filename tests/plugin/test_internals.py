@@ -197,6 +197,21 @@ def test_rounds_that_were_timed_elsewhere_are_the_fixtures_own(pytester: pytest.
     assert saved["options"]["timer"] == "perf_counter"
 
 
+def test_parameters_have_names_in_what_is_saved(pytester: pytest.Pytester) -> None:
+    """Seen in pytest-benchmark 5.3.1: `params` of the fixture is what it saves and groups by, where it can't write a
+    value as UNSERIALIZABLE[...]."""
+    body = (
+        "import pytest\n"
+        "@pytest.mark.parametrize(('a', 'b'), [(1j, 2)])\n"
+        "def test(benchmark, a, b):\n"
+        "    internals.name_parameters(benchmark, complex, lambda value: f'{value.imag:g} i')\n"
+        "    benchmark.pedantic(list)\n"
+    )
+    run_inside(pytester, body, "--benchmark-json=out.json").assert_outcomes(passed=1)
+    (saved,) = json.loads((pytester.path / "out.json").read_text(encoding="utf-8"))["benchmarks"]
+    assert saved["params"] == {"a": "1 i", "b": 2}
+
+
 def test_a_profiled_round_runs_once_more(pytester: pytest.Pytester) -> None:
     """Seen in pytest-benchmark 5.3.1: `pedantic` calls the function again under cProfile once all rounds are done."""
     body = (

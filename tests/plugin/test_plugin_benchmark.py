@@ -64,6 +64,7 @@ def test_json_carries_the_records_with_their_metrics_and_the_rest_of_the_run(own
     for benchmark in written["benchmarks"]:
         extra = benchmark["extra_info"]["llm_bench"]
         assert extra == records[benchmark["fullname"]]
+        assert benchmark["params"] == dict.fromkeys(("llm_model", "llm_prompts"), extra["variant"])
         assert extra["metrics"]["output_tokens_per_s"] == pytest.approx(2 / statistics.median(extra["rounds_s"]))
         own, outer = sorted(extra["rounds_s"]), sorted(benchmark["stats"]["data"])
         assert all(around >= within for within, around in zip(own, outer, strict=True))

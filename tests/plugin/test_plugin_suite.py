@@ -84,6 +84,41 @@ def test_the_time_that_is_reported_is_the_time_that_the_batches_took(bench: Benc
     bench.run().assert_outcomes(passed=1)
 
 
+def test_metrics_can_be_asserted_and_a_test_is_one_benchmark(bench: Bench) -> None:
+    """Bug: a second call measured all its rounds and then failed with pytest-benchmark's words."""
+    bench.write(
+        conftest="""
+        def pytest_llm_bench_measure(record):
+            return {"mine": len(record.outputs) + 2}
+        """,
+        test_own="""
+        import pytest
+
+        def test_metrics(llm_benchmark):
+            record = llm_benchmark("Hello")
+            assert 0 < record.ttft_s < record.latency_s < 100
+            assert (record.new_tokens, record.mine, record.load_s > 0, record.perplexity > 1) == (2, 3, True, True)
+
+        def test_none(llm_benchmark):
+            record = llm_benchmark("Hello", new_tokens=1)
+            with pytest.raises(AttributeError, match="no tpot_s: it generated one token.* It has latency_s, "):
+                record.tpot_s
+
+        def test_twice(llm_benchmark):
+            with pytest.raises(pytest.skip.Exception):
+                llm_benchmark("Hello", new_tokens=100_000)  # which measures nothing
+            llm_benchmark("Hello")
+            llm_benchmark("Hello there")
+        """,
+    )
+    result = bench.run()
+    result.assert_outcomes(passed=2, failed=1)
+    said = "calls llm_benchmark again: a test is one benchmark, *@pytest.mark.parametrize runs once for each value"
+    result.stdout.fnmatch_lines([f"*test_own.py::test_twice[[]fp32[]] {said}"])
+    assert [record["status"] for record in bench.records()] == ["measured", "measured", "error"]
+    assert len(bench.records()[2]["rounds_s"]) == 2  # of the first call
+
+
 def test_the_fixtures_give_what_they_say(bench: Bench) -> None:
     bench.write(
         test_fixtures="""

@@ -24,7 +24,7 @@ from llm_bench_fixtures.results.storage import (
     run_to_json,
     write_run,
 )
-from llm_bench_fixtures.results.table import IDENTITY, run_table
+from llm_bench_fixtures.results.table import IDENTITY, WORKLOAD_NUMBERS, run_table
 from llm_bench_fixtures.text import csv_text
 
 NAMES = [metric.name for metric in METRICS]
@@ -69,7 +69,7 @@ def test_the_csv_has_the_same_values(tmp_path: Path) -> None:
     assert list(texts.columns) == list(table.columns)
     for name in IDENTITY:
         assert list(texts[name]) == [csv_text(text) for text in table[name]]
-    for name in [*NAMES, "mine"]:
+    for name in [*WORKLOAD_NUMBERS, *NAMES, "mine"]:
         numbers = [float(text) if text else None for text in texts[name]]
         assert numbers == [None if pd.isna(value) else value for value in table[name]]
 
@@ -77,11 +77,14 @@ def test_the_csv_has_the_same_values(tmp_path: Path) -> None:
 def test_no_text_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     """Neither a cell nor a header, which a project's own metric names."""
     record = make_record(case="=cmd|' /C calc'!A0", extra={"=1+1": 1.0})
-    write_report(make_run([replace(record, test="@test", reason="\tx")]), registry(), tmp_path)
+    run = make_run([replace(record, test="@test", reason="\tx")])
+    run = replace(run, provenance=replace(run.provenance, model="=me"))
+    write_report(run, registry(), tmp_path)
     (header, row) = csv.reader((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines())
     assert header[-1] == "'=1+1"
-    assert row[: len(IDENTITY)] == [
-        "'@test", "precision", "'=cmd|' /C calc'!A0", "fp32", "float32", "measured", "\ufffdx",
+    assert row[1 : len(IDENTITY)] == [
+        *("'=me", "'@test", "precision", "'=cmd|' /C calc'!A0", "fp32", "float32", "measured", "\ufffdx"),
+        *("dynamic", "left"),
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from llm_bench_fixtures.errors import MissingLibrary
-from llm_bench_fixtures.history.tidy import TEXT_COLUMNS
+from llm_bench_fixtures.history.tidy import FLAG_COLUMNS, NUMBER_COLUMNS, TEXT_COLUMNS
 from llm_bench_fixtures.results.table import for_csv
 from llm_bench_fixtures.writing import replacing
 
@@ -61,11 +61,12 @@ def write_parquet(tables: Tables, path: Path) -> None:
         from pyarrow.parquet import ParquetWriter
     except ImportError as error:
         raise MissingLibrary("Parquet", "pyarrow", "parquet") from error
-    text, flag = pa.dictionary(pa.int32(), pa.string()), pa.bool_()
+    text = pa.dictionary(pa.int32(), pa.string())
     writer = None
     try:
         for table in tables:
-            kinds = {**dict.fromkeys(TEXT_COLUMNS, text), "dirty": flag, "random_weights": flag, "value": pa.float64()}
+            kinds = dict.fromkeys(TEXT_COLUMNS, text) | dict.fromkeys(FLAG_COLUMNS, pa.bool_())
+            kinds |= dict.fromkeys(NUMBER_COLUMNS, pa.float64())
             schema = pa.schema([(name, kinds[name]) for name in table.columns])
             writer = writer or ParquetWriter(path, schema)
             writer.write_table(pa.Table.from_pandas(table, schema, preserve_index=False))

@@ -15,6 +15,7 @@ from llm_bench_fixtures.history.headings import PassOver, Unreadable
 from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.table import WORKLOAD_NUMBERS, WORKLOAD_TEXTS, workload_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +24,13 @@ RUN_COLUMNS = (
     *("file", "started", "branch", "commit", "dirty", "model", "random_weights", "hardware", "fingerprint", "state"),
 )
 RECORD_COLUMNS = ("test", "scenario", "case", "variant", "status", "reason")
+TOKEN_COLUMNS = ("new_tokens", "padded_tokens")
+WORKLOAD_COLUMNS = (*WORKLOAD_TEXTS, *WORKLOAD_NUMBERS, *TOKEN_COLUMNS)
 METRIC_COLUMNS = ("metric", "value", "unit", "direction", "kind")
-COLUMNS = (*RUN_COLUMNS, *RECORD_COLUMNS, *METRIC_COLUMNS)
-TEXT_COLUMNS = tuple(name for name in COLUMNS if name not in ("dirty", "random_weights", "value"))
+COLUMNS = (*RUN_COLUMNS, *RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS)
+FLAG_COLUMNS = ("dirty", "random_weights")
+NUMBER_COLUMNS = (*WORKLOAD_NUMBERS, *TOKEN_COLUMNS, "value")
+TEXT_COLUMNS = tuple(name for name in COLUMNS if name not in (*FLAG_COLUMNS, *NUMBER_COLUMNS))
 
 
 def tidy_tables(
@@ -33,8 +38,8 @@ def tidy_tables(
 ) -> Iterator[pd.DataFrame]:
     """A table of COLUMNS for each run that can be read.
 
-    wanted: the names of metrics; empty for all. metrics: those that are known, by name. The column `value` is float64,
-    NaN in a row without a metric.
+    wanted: the names of metrics; empty for all. metrics: those that are known, by name. NUMBER_COLUMNS are float64:
+    NaN in a row without a metric, or of a benchmark whose workload isn't known.
     """
     for path in paths:
         try:
@@ -50,7 +55,8 @@ def tidy_table(run: JudgedRun, file: str, wanted: Collection[str], metrics: Mapp
     import pandas as pd
 
     rows = [(*_identity(record), *values) for record in run.records for values in _values(record, wanted, metrics)]
-    table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *METRIC_COLUMNS]).astype({"value": "float64"})
+    table = pd.DataFrame(rows, columns=[*RECORD_COLUMNS, *WORKLOAD_COLUMNS, *METRIC_COLUMNS])
+    table = table.astype(dict.fromkeys(NUMBER_COLUMNS, "float64"))
     for position, (name, value) in enumerate(zip(RUN_COLUMNS, _run_values(run, file), strict=True)):
         table.insert(position, name, value)
     return table
@@ -64,8 +70,11 @@ def _run_values(run: JudgedRun, file: str) -> tuple[str | bool, ...]:
     )
 
 
-def _identity(record: JudgedRecord) -> tuple[str, ...]:
-    return (record.test, record.scenario, record.case, record.variant, record.status.value, record.reason)
+def _identity(record: JudgedRecord) -> tuple[str | float | None, ...]:
+    """The values of RECORD_COLUMNS and of WORKLOAD_COLUMNS."""
+    identity = (record.test, record.scenario, record.case, record.variant, record.status.value, record.reason)
+    tokens = (getattr(record.workload, name, None) for name in TOKEN_COLUMNS)
+    return (*identity, *workload_columns(record.workload).values(), *tokens)
 
 
 def _values(

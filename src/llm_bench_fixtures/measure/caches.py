@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
-from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.errors import reason_of
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ def bytes_after(output: object) -> CacheBytes:
     try:
         return cache_bytes(getattr(output, CACHE, None), *(getattr(output, name, None) for name in STATES))
     except Exception as error:  # whatever a model's own cache does when it is looked into
-        return CacheBytes(reason=f"its cache can't be counted: {type(error).__name__}: {first_line(error)}")
+        return CacheBytes(reason=f"its cache can't be counted: {reason_of(error)}")
 
 
 def cache_bytes(cache: object, *states: object) -> CacheBytes:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from llm_bench_fixtures.errors import WorkloadUnsupported, first_line
+from llm_bench_fixtures.errors import WorkloadUnsupported, reason_of
 from llm_bench_fixtures.measure.divergence import first_divergence
 from llm_bench_fixtures.measure.support import check_cache, check_fits
 from llm_bench_fixtures.models.model import ShowsLogits
@@ -166,7 +166,7 @@ class EquivalenceCheck:
         except WorkloadUnsupported as error:
             return Equivalence(mode, EquivalenceVerdict.NOT_SUPPORTED, reason=str(error))
         except Exception as error:  # whatever a model's code raises in a mode that it can't run
-            reason = f"{type(error).__name__}: {first_line(error)}"
+            reason = reason_of(error)
             return Equivalence(mode, EquivalenceVerdict.FAILED, reason=reason)
         is_padded = mode in (ExecutionMode.LEFT_PADDING, ExecutionMode.BATCH)
         if is_padded and found.verdict is EquivalenceVerdict.DIVERGES:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.errors import reason_of
 from llm_bench_fixtures.measure.passes import watch_forward_passes
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -168,7 +168,7 @@ def _watch(model: Model, watching: ExitStack) -> tuple[Sequence[CacheBytes], str
     try:
         return watching.enter_context(watch_forward_passes(module)), ""
     except Exception as error:  # what a model's code refuses; its round can be measured all the same
-        return (), f"{model.facts.label} can't be watched: {type(error).__name__}: {first_line(error)}"
+        return (), f"{model.facts.label} can't be watched: {reason_of(error)}"
 
 
 def passes_of(batches: Sequence[Sequence[CacheBytes]], *, keeps_cache: bool) -> Passes:

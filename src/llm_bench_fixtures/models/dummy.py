@@ -16,11 +16,10 @@ from llm_bench_fixtures.models.trust import check_trusted, read_config
 from llm_bench_fixtures.models.tryout import examine
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PretrainedConfig
 
     from llm_bench_fixtures.options.settings import Settings
-
-FLOAT32_BYTES = 4
 
 
 def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
@@ -29,17 +28,19 @@ def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSo
     import transformers
 
     config, footprint = _dummy_config(name, settings)
+    dtype = _dtype_of(config)
     key = {
         "config": config.to_json_string(use_diff=False),
         "tokenizer": folder_digest(TINY_FOLDER),
         "seed": settings.seed,
+        "dtype": str(dtype),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
 
     def write(folder: Path) -> None:
-        check_room(footprint.weights * FLOAT32_BYTES, footprint.buffer_bytes, folder)
-        _write_dummy(config, settings.seed, settings.trust_remote_code, folder)
+        check_room(footprint.weights * dtype.itemsize, footprint.buffer_bytes, folder)
+        _write_dummy(config, dtype, settings, folder)
 
     artifact = store.get("dummy-weights", key, write)
     return ModelSource(name, artifact.folder, True, settings.trust_remote_code, (artifact.note,))
@@ -89,12 +90,21 @@ def _llama_config() -> PretrainedConfig:
 PRESETS: dict[str, Callable[[], Any]] = {"gpt2": _gpt2_config, "llama-125m": _llama_config}
 
 
-def _write_dummy(config: PretrainedConfig, seed: int, trust_remote_code: bool, folder: Path) -> None:
+def _dtype_of(config: PretrainedConfig) -> torch.dtype:
+    """That of the checkpoint that the config came with; float32 where it names none that weights are made in."""
+    import torch
+
+    named = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
+    known = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.bfloat16, torch.float16)}
+    return known.get(str(named).removeprefix("torch."), torch.float32)
+
+
+def _write_dummy(config: PretrainedConfig, dtype: torch.dtype, settings: Settings, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
+        torch.manual_seed(settings.seed)
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=settings.trust_remote_code)
     model.save_pretrained(folder)
     ModelSource(TINY, TINY_FOLDER).load_tokenizer().save_pretrained(folder)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.errors import MeasuredBefore
 from llm_bench_fixtures.plugin.harmless_warnings import warn
-from llm_bench_fixtures.plugin.internals import is_timed, report_times
+from llm_bench_fixtures.plugin.internals import is_timed, name_parameters, report_times
 from llm_bench_fixtures.plugin.items import case_of, identify, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.own_hooks import measured_by_hooks
-from llm_bench_fixtures.plugin.stash import TURNS
+from llm_bench_fixtures.plugin.stash import TURNS, metrics_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.observation import Observation
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.work import Observed, Work
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.pair_worker import Turns
+    from llm_bench_fixtures.results.measured_record import MeasuredRecord
     from llm_bench_fixtures.results.record import MemoryFacts, Record
     from llm_bench_fixtures.session.blocks import Measured
     from llm_bench_fixtures.session.session import BenchSession
@@ -41,6 +43,7 @@ class LlmBenchmark:
         self._model = model
         self._prompts = prompts
         self._session = session
+        self._has_measured = False
 
     @property
     def longest_prompt(self) -> int:
@@ -55,8 +58,8 @@ class LlmBenchmark:
         batch_size: int | None = None,
         padding: Padding | None = None,
         cache: CacheKind | str = "dynamic",
-    ) -> Record:
-        """Generate greedily from the prompts, several rounds, and return what was measured.
+    ) -> MeasuredRecord:
+        """Generate greedily from the prompts, several rounds, and return what was measured, once a test.
 
         prompts: one or more, each a text or a tuple of token ids. new_tokens: default --llm-new-tokens.
         batch_size: prompts that run together; default all. padding: default left, to the longest.
@@ -76,13 +79,19 @@ class LlmBenchmark:
         self._check_marks()
         with as_outcomes():
             check_supported(self._model, workload)
+            self._begin()
             record = self._run(workload)
         return self._add(record)
+
+    def _begin(self) -> None:
+        """Raise MeasuredBefore in a test that has begun a benchmark."""
+        if self._has_measured:
+            raise MeasuredBefore(identify(self._item).test)
+        self._has_measured = True
 
     def _check_marks(self) -> None:
         """Fail a test whose `llm_gate` marker can't be used, before anything is measured."""
         from llm_bench_fixtures.gate.rules import check_marks
-        from llm_bench_fixtures.plugin.stash import metrics_of
 
         with as_outcomes("llm_gate: "):
             check_marks(identify(self._item).gate, metrics_of(self._item.config))
@@ -95,9 +104,11 @@ class LlmBenchmark:
     def _run(self, workload: Workload) -> Record:
         from llm_bench_fixtures.models.loading import translate_out_of_memory
         from llm_bench_fixtures.models.quiet import quiet_libraries
+        from llm_bench_fixtures.models.variants import Variant
         from llm_bench_fixtures.session.blocks import Measured
 
         self._benchmark.group = self._benchmark.group or identify(self._item).scenario
+        name_parameters(self._benchmark, Variant, lambda variant: variant.id)
         with quiet_libraries(), translate_out_of_memory(self._model.variant.id):
             if TURNS in self._item.config.stash:
                 return self._record(workload, self._take_turns(workload, self._item.config.stash[TURNS]))
@@ -196,7 +207,7 @@ class LlmBenchmark:
             mapped_bytes=None if mapped is None else max(mapped, 0),
         )
 
-    def _add(self, record: Record) -> Record:
+    def _add(self, record: Record) -> MeasuredRecord:
         """Put the record, with what other plugins measure, into the report."""
         self._session.results.add_record(record)  # which a hook that ends the test or the run leaves there
         extra, missing = measured_by_hooks(self._item.config, self._model, record)
@@ -206,7 +217,13 @@ class LlmBenchmark:
         self._session.save_at_times()
         for text in missing:
             warn(text)
-        return record
+        return self._with_metrics(record)
+
+    def _with_metrics(self, record: Record) -> MeasuredRecord:
+        from llm_bench_fixtures.results.measured_record import with_metrics
+
+        variant = self._session.results.variant(record.variant)
+        return with_metrics(record, variant, metrics_of(self._item.config))
 
 
 def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.errors import reason_of
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.plugin.gating import BASELINE, changes_of_run, finish_gate, gate_run, is_gated
 from llm_bench_fixtures.plugin.harmless_warnings import warn
@@ -100,8 +100,7 @@ def _changes(config: pytest.Config, run: Run) -> Changes | None:
     try:
         return changes_of_run(config, run)
     except Exception as error:  # a bug of ours
-        text = f"the report has no changes against another run: {type(error).__name__}: {first_line(error)}"
-        warn(text)
+        warn(f"the report has no changes against another run: {reason_of(error)}")
         return None
 
 
@@ -111,7 +110,7 @@ def _call_hooks(config: pytest.Config, run: Run, report: Path) -> None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a project's own code raises, an exit too
-        config.stash[FAILED_HOOK] = f"pytest_llm_bench_finish failed: {type(error).__name__}: {first_line(error)}"
+        config.stash[FAILED_HOOK] = f"pytest_llm_bench_finish failed: {reason_of(error)}"
 
 
 def _settle_status(session: pytest.Session) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Generator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +16,8 @@ from llm_bench_fixtures.plugin.beside_benchmark import (  # noqa: F401  # pytest
     pytest_benchmark_generate_machine_info,
     pytest_benchmark_update_json,
 )
-from llm_bench_fixtures.plugin.finish import PUBLISHED, claim_report, finish, trouble_lines
+from llm_bench_fixtures.plugin.distributed import hear_worker, tell_controller
+from llm_bench_fixtures.plugin.finish import claim_report, finish
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
     llm_batch_sizes,
     llm_benchmark,
@@ -29,21 +29,12 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
-from llm_bench_fixtures.plugin.gating import (
-    DECISION,
-    HAS_BENCHMARKS,
-    check_is_gated,
-    gate_summary,
-    is_gated,
-    set_baseline,
-)
+from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
 from llm_bench_fixtures.plugin.internals import (
     NEEDS_PYTEST_BENCHMARK,
-    coloured,
     has_pytest_benchmark,
     make_harmless,
     option_known_early,
-    terminal_width,
 )
 from llm_bench_fixtures.plugin.items import (
     OF_VARIANT,
@@ -71,14 +62,13 @@ from llm_bench_fixtures.plugin.stash import (
     selected_variants,
     settings_of,
 )
-from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.plugin.summary import show_summary
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from llm_bench_fixtures.measure.quality import CorpusScore
     from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.report.document import Tone
     from llm_bench_fixtures.workloads import Corpus
 
 MARKERS = (
@@ -250,6 +240,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     """
     failure = None
     try:
+        tell_controller(session.config)
         if not is_xdist_worker(session.config):
             finish(session, exitstatus)
     except KeyboardInterrupt:
@@ -261,32 +252,18 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
         raise failure
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    hear_worker(node)
+
+
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> Generator[None]:
     """Write the summary below pytest-benchmark's table, also where pytest-benchmark raises for its comparison."""
     try:
         yield
     finally:
-        _show_summary(terminalreporter, config)
-
-
-def _show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    width = terminal_width(terminalreporter)
-    published = config.stash.get(PUBLISHED, None)
-    if published is not None and published.findings is not None:
-        from llm_bench_fixtures.report.columns import COLOURS
-        from llm_bench_fixtures.report.terminal import summary_lines
-
-        def paint(text: str, tone: Tone) -> str:
-            return coloured(terminalreporter, text, COLOURS[tone])
-
-        findings = published.findings
-        if DECISION in config.stash:
-            findings = replace(findings, changes=None)  # the gate tells them below
-        tell(terminalreporter, summary_lines(findings, published.folder, width, paint))
-    tell(terminalreporter, trouble_lines(config))
-    if DECISION in config.stash:
-        tell(terminalreporter, gate_summary(config, width))
+        show_summary(terminalreporter, config)
 
 
 def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> CorpusScore:

@@ -10,7 +10,7 @@ import glob
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pytest
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from llm_bench_fixtures.session.provenance import Commit
+
+T = TypeVar("T")
 
 # What a project's own options ask of pytest-benchmark and the worker of a paired run must not do.
 FOR_WHOLE_RUNS = ("autosave", "save", "json", "compare", "compare_fail", "histogram", "cprofile")
@@ -200,6 +202,12 @@ def _storage_in(folder: Path, session: Any) -> Any:
 def is_timed(benchmark: Any) -> bool:
     """Whether the `benchmark` fixture times: not under --benchmark-disable, where it calls once."""
     return bool(benchmark.enabled)
+
+
+def name_parameters(benchmark: Any, kind: type[T], name: Callable[[T], str]) -> None:
+    """Have the test's parameters of this kind stand in saved runs, and in the names of groups, by a name of theirs."""
+    given = (benchmark.params or {}).items()
+    benchmark.params = {key: name(value) if isinstance(value, kind) else value for key, value in given}
 
 
 def report_times(benchmark: Any, rounds_s: Sequence[float], again: Callable[[], object]) -> None:

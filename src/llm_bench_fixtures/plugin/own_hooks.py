@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from llm_bench_fixtures.errors import HookFailed, InvalidSetting, LlmBenchError, first_line
+from llm_bench_fixtures.errors import HookFailed, InvalidSetting, reason_of
 from llm_bench_fixtures.plugin.harmless_warnings import warn
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ class Implementation:
 
     def failure(self, error: BaseException) -> HookFailed:
         """The error, with the hook, its file and what it is expected to return."""
-        reason = str(error) if isinstance(error, LlmBenchError) else f"{type(error).__name__}: {first_line(error)}"
-        return HookFailed(f"{self.hook} in {self.where}: {reason} (expected {EXPECTED[self.hook]})")
+        return HookFailed(f"{self.hook} in {self.where}: {reason_of(error)} (expected {EXPECTED[self.hook]})")
 
 
 def implementations(config: pytest.Config, hook: str) -> list[Implementation]:
@@ -127,11 +126,11 @@ def own_metrics(config: pytest.Config) -> Mapping[str, Metric]:
 
 def _checked_metric(metric: Any) -> Metric:
     from llm_bench_fixtures.results.metrics import Metric
-    from llm_bench_fixtures.results.table import IDENTITY
+    from llm_bench_fixtures.results.table import OWN_COLUMNS
 
     if not isinstance(metric, Metric):
         raise InvalidSetting(f"{metric!r} is no Metric")
-    if not isinstance(metric.name, str) or not metric.name or metric.name in IDENTITY:
+    if not isinstance(metric.name, str) or not metric.name or metric.name in OWN_COLUMNS:
         raise InvalidSetting(f"a metric can't be named {metric.name!r}")
     return metric
 
@@ -147,9 +146,8 @@ def _guarded(metric: Metric, where: str) -> Metric:
             found = compute(record, variant)
             return None if found is None or not math.isfinite(found) else float(found)
         except Exception as error:
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            text = f"pytest_llm_bench_metrics in {where}: the value of {metric.name} of {record.test}: {reason}"
-            warn(text)
+            what = f"the value of {metric.name} of {record.test}"
+            warn(f"pytest_llm_bench_metrics in {where}: {what}: {reason_of(error)}")
             return None
 
     return replace(metric, value=value)
@@ -212,13 +210,13 @@ def _numbers(one: Implementation, missing: list[str], given: Any, *, gives_quali
 def _checked_name(name: Any, *, gives_quality: bool) -> str:
     from llm_bench_fixtures.results.metrics import METRICS, Kind
     from llm_bench_fixtures.results.plausible import faults_of_names
-    from llm_bench_fixtures.results.table import IDENTITY
+    from llm_bench_fixtures.results.table import OWN_COLUMNS
 
     if not isinstance(name, str) or not name or any(faults_of_names((name,))):
         raise InvalidSetting(f"{name!r:.100} is no name of a metric")
     ours = {metric.name: metric for metric in METRICS}.get(name)
     may_be_given = gives_quality and ours is not None and ours.kind is Kind.QUALITY and ours.value is None
-    if name in IDENTITY or (ours is not None and not may_be_given):
+    if name in OWN_COLUMNS or (ours is not None and not may_be_given):
         raise InvalidSetting(f"{name} is this package's own and can't be given")
     return name
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from llm_bench_fixtures.errors import UnwritableFile, first_line
+from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.results.folder import EARLIER, claim, forget_earlier, set_aside
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.writing import unwritable
@@ -38,7 +38,7 @@ class Attempts:
             self.is_folder_unwritable = True
             self.problems.append(str(error if isinstance(error, UnwritableFile) else unwritable(path, error)))
         except Exception as error:  # whatever a library that draws or renders raises
-            self.problems.append(f"{path} was not written: {type(error).__name__}: {first_line(error)}")
+            self.problems.append(f"{path} was not written: {reason_of(error)}")
         return None
 
     def end(self) -> None:

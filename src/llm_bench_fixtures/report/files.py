@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from llm_bench_fixtures.errors import UnwritableFile, first_line
+from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.attempts import Attempts, begin
 from llm_bench_fixtures.report.document import Plot
@@ -147,7 +147,7 @@ class _Report(Attempts):
         try:
             return findings_of(self.run, self.metrics, self.quality_limit, self.changes)
         except Exception as error:  # a bug of ours, which may cost the report but not the run
-            self.problems.append(f"There is no report but {RESULTS_FILE}: {type(error).__name__}: {first_line(error)}")
+            self.problems.append(f"There is no report but {RESULTS_FILE}: {reason_of(error)}")
             return None
 
     def _write_table(self) -> None:

@@ -51,13 +51,13 @@ def _write(path: Path, render: Callable[[], str]) -> None:
 
 
 def _data(runs: Runs) -> pd.DataFrame:
-    """The runs' tables below each other, with the run's label in the first column."""
+    """The runs' tables below each other, with the runs' labels in the column `run`."""
     import pandas as pd
 
     tables = [run_table(run.findings.run) for run in runs.runs]
     for run, table in zip(runs.runs, tables, strict=True):
-        table.insert(0, RUN, run.label)
-    return for_csv(pd.concat(tables, ignore_index=True), (RUN, *IDENTITY))
+        table[RUN] = run.label
+    return for_csv(pd.concat(tables, ignore_index=True), IDENTITY)
 
 
 def render_runs_markdown(runs: Runs) -> str:

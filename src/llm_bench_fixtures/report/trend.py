@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.errors import reason_of
 from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
@@ -214,7 +214,7 @@ def _chart(group: Group, lines: Sequence[Line], words: Wording) -> tuple[bytes |
     try:
         return draw_trend(group, lines, words.metrics), ""
     except Exception as error:  # whatever a broken matplotlib raises
-        return None, f"No picture: {type(error).__name__}: {first_line(error)}."
+        return None, f"No picture: {reason_of(error)}."
 
 
 def _most_complete(lines: Sequence[Line]) -> list[Line]:

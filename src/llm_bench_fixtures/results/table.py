@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.results.metrics import METRICS, Metric
-from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult, WorkloadFacts
 from llm_bench_fixtures.text import csv_text, well_formed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-IDENTITY = ("test", "scenario", "case", "variant", "label", "status", "reason")
+WORKLOAD_TEXTS = ("cache", "padding_side")
+WORKLOAD_NUMBERS = ("prompts", "batch_size", "prompt_length")
+IDENTITY = ("run", "model", "test", "scenario", "case", "variant", "label", "status", "reason", *WORKLOAD_TEXTS)
+OWN_COLUMNS = (*IDENTITY, *WORKLOAD_NUMBERS)  # before those of the metrics, none of which is called so
 
 
 def metric_values(
@@ -31,15 +34,16 @@ def metric_values(
 
 
 def run_table(run: Run) -> pd.DataFrame:
-    """One row a record: what it was, its status, and its metrics as columns in base units.
+    """One row a record: what it was, its status, what it ran, and its metrics as columns in base units.
 
-    A metric that no record has is a column of missing values. Numbers are float64.
+    `run` is when the run started. A metric that no record has is a column of missing values. Numbers are float64.
     """
     import pandas as pd
 
-    rows = [_row(record, run.variant(record.variant)) for record in run.records]
+    whole = {"run": run.provenance.started, "model": run.provenance.model}
+    rows = [well_formed({**_row(record, run.variant(record.variant)), **whole}) for record in run.records]
     names = dict.fromkeys([*(metric.name for metric in METRICS), *(name for row in rows for name in row)])
-    numbers = [name for name in names if name not in IDENTITY]
+    numbers = [*WORKLOAD_NUMBERS, *(name for name in names if name not in OWN_COLUMNS)]
     table = pd.DataFrame(rows, columns=[*IDENTITY, *numbers])
     return table.astype({**dict.fromkeys(IDENTITY, "object"), **dict.fromkeys(numbers, "float64")})
 
@@ -53,8 +57,20 @@ def for_csv(table: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     return table.assign(**safe).rename(columns=csv_text)
 
 
-def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float]:
-    identity = {
+def workload_columns(workload: WorkloadFacts | None) -> dict[str, str | float | None]:
+    """What was run, by WORKLOAD_TEXTS and WORKLOAD_NUMBERS. prompt_length: mean tokens of a prompt, without padding."""
+    if workload is None:
+        return {**dict.fromkeys(WORKLOAD_TEXTS, ""), **dict.fromkeys(WORKLOAD_NUMBERS)}
+    length = workload.prompt_tokens / workload.prompts if workload.prompts else None
+    texts = zip(WORKLOAD_TEXTS, (workload.cache, workload.padding_side), strict=True)
+    numbers = zip(WORKLOAD_NUMBERS, (workload.prompts, workload.batch_size, length), strict=True)
+    return {**dict(texts), **dict(numbers)}
+
+
+def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float | None]:
+    """All but the columns of the run. pandas takes no surrogates, so they have to be taken out of it."""
+    return {
+        **metric_values(record, variant),  # a project's own may have any name in runs of before
         "test": record.test,
         "scenario": record.scenario,
         "case": record.case,
@@ -62,10 +78,8 @@ def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float
         "label": variant.label if variant else "",
         "status": record.status.value,
         "reason": record.reason,
+        **workload_columns(record.workload),
     }
-    # pandas takes no surrogates
-    row: dict[str, str | float] = well_formed({**identity, **metric_values(record, variant)})
-    return row
 
 
 def common_workload(run: Run) -> list[Record]:

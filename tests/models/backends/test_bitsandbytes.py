@@ -25,6 +25,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.workloads import CacheKind
 
 MakeRequest = Callable[..., LoadRequest]
 VARIANTS = ("bnb-int8", "bnb-nf4", "bnb-fp4")
@@ -157,6 +158,19 @@ def test_layers_whose_shape_the_kernel_does_not_take_are_left_and_named() -> Non
     (note,) = found.notes
     assert note.startswith("not quantized: layers that don't have a multiple of 32 rows and of 64 columns")
     assert note.endswith(f"({', '.join(mlp)})")
+
+
+def test_layers_whose_inputs_have_four_dimensions_stay_as_they_are(make_request: MakeRequest, tmp_path: Path) -> None:
+    """Bug: under transformers 5 each round of DeepSeek as int8 failed on a CPU: bitsandbytes takes no such inputs."""
+    names = tuple(f"model.layers.{layer}.self_attn.kv_b_proj" for layer in range(2))
+    found = left_out_of(blueprint("deepseek_v3"), repacks=False, is_int8_on_cpu=True)
+    assert found.expanding == (names if IS_TRANSFORMERS_5 else ())
+    assert left_out_of(blueprint("deepseek_v3"), repacks=False).expanding == ()
+    with quiet_libraries():
+        model = load_variant(make_request("bnb-int8", BY_NAME["deepseek_v3"].build(tmp_path))).model
+        ids = torch.tensor([[11, 12, 13]])
+        assert model.generate(ids, torch.ones_like(ids), 2, CacheKind.DYNAMIC).shape == (1, 5)
+    assert any("four dimensions" in note for note in model.facts.notes) == IS_TRANSFORMERS_5
 
 
 def test_a_label_says_how_little_is_quantized(make_request: MakeRequest, tmp_path: Path) -> None:

@@ -267,18 +267,48 @@ def test_an_architecture_without_an_export_is_unavailable(make_request: MakeRequ
         load_variant(make_request("ort-fp32", source))
 
 
+def raised_from(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+CANT_EXPORT = "^Optimum can't export gpt2 models to ONNX: "
+LACKS_A_NAME = AttributeError("module 'onnxruntime' has no attribute 'mine'", name="mine", obj=onnxruntime)
+WRAPPED = raised_from(RuntimeError("Failed to import optimum.exporters"), ImportError("cannot import name 'onnx'"))
+
+
 @pytest.mark.parametrize(
     ("raised", "expected", "text"),
     [
-        (
-            ValueError("shapes\nand so on"),
-            BackendUnavailable,
-            "^Optimum can't export gpt2 models to ONNX: ValueError: sha",
+        pytest.param(ValueError("shapes\nand so on"), BackendUnavailable, f"{CANT_EXPORT}shapes$", id="shapes"),
+        pytest.param(
+            TypeError("of its own code"), BackendUnavailable, f"{CANT_EXPORT}TypeError: of its", id="its code"
         ),
-        (OSError("no space left on device"), OSError, "no space left on device"),
-        (RuntimeError("can't allocate memory: tried to allocate 9 bytes"), OutOfMemory, "9 bytes asked for"),
+        pytest.param(NotImplementedError("aten::x"), BackendUnavailable, CANT_EXPORT, id="an operator that is unknown"),
+        pytest.param(AttributeError("no cache"), BackendUnavailable, CANT_EXPORT, id="a name that its objects lack"),
+        pytest.param(
+            RuntimeError("[ONNXRuntimeError] : 10 : INVALID_GRAPH : Type Error"),
+            BackendUnavailable,
+            f"{CANT_EXPORT}RuntimeError: .* INVALID_GRAPH",
+            id="a graph that is wrong",
+        ),
+        pytest.param(ImportError("no libonnx.so"), ImportError, "^no libonnx.so", id="an installation that is broken"),
+        pytest.param(WRAPPED, RuntimeError, "^Failed to import", id="the same, raised as something else"),
+        pytest.param(LACKS_A_NAME, AttributeError, "^module 'onnxruntime' has", id="a library of another version"),
+        pytest.param(OSError("no space left on device"), OSError, "no space left on device", id="a full disk"),
+        pytest.param(
+            RuntimeError("PytorchStreamWriter failed: No space left on device"), RuntimeError, "No space", id="in C++"
+        ),
+        pytest.param(
+            RuntimeError("[ONNXRuntimeError] : 3 : NO_SUCHFILE : Load model failed"),
+            RuntimeError,
+            "NO_SUCHFILE",
+            id="a file that is gone",
+        ),
+        pytest.param(
+            RuntimeError("can't allocate memory: tried to allocate 9 bytes"), OutOfMemory, "9 bytes asked", id="memory"
+        ),
     ],
-    ids=["of the libraries", "a full disk", "memory"],
 )
 def test_an_export_that_fails(
     raised: Exception,
@@ -288,7 +318,7 @@ def test_an_export_that_fails(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the libraries can't do skips the variant; a full disk or memory is an error."""
+    """What the libraries can't do skips the variant; a broken installation, a full disk or memory is an error."""
 
     def fail(*_: object, **__: object) -> None:
         raise raised

@@ -81,6 +81,7 @@ def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
     from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
     from llm_bench_fixtures.models.backends.bnb_layers import find_left_out, other_weights, quantized_share
+    from llm_bench_fixtures.models.device import DeviceKind
     from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
     from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, unmap, weight_tensors
 
@@ -89,7 +90,8 @@ def load(request: LoadRequest) -> TransformersModel:
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
     repacks = compute is not None and _repacks(request)
-    left_out = find_left_out(request.source, repacks=repacks)
+    is_int8_on_cpu = compute is None and request.device.kind is DeviceKind.CPU
+    left_out = find_left_out(request.source, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
     module = request.source.load_model(
         dtype=precision.torch_dtype,
         quantization_config=_quantization_config(request, precision, left_out.names),

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # Names of layers, in transformers' code, that nobody quantizes: they are small, and much hangs on them.
 ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
 STATE_SPACE = frozenset({"x_proj", "dt_proj", "in_proj_ba"})
+# Of DeepSeek's attention: where it has this method (transformers 5), the layer's inputs have four dimensions, and
+# bitsandbytes' int8 on a CPU takes no more than three.
+EXPANDING, EXPANDED_BY = "kv_b_proj", "expand_kv"
 # What bitsandbytes' kernel for AVX512-BF16 takes: rows that are packed together, and columns that share a scale.
 PACKED_ROWS, SCALED_COLUMNS = 32, 64
 NAMED = 3  # layers, of those that the report tells of
@@ -35,10 +38,13 @@ class LeftOut:
     unfit: tuple[str, ...]
     """Of a shape that the kernel doesn't take."""
 
+    expanding: tuple[str, ...] = ()
+    """Whose inputs have more dimensions than it takes."""
+
     @property
     def names(self) -> list[str] | None:
         """All of them, for transformers; None where it finds the output layer by itself."""
-        ours = [*self.routers, *self.state_space, *self.unfit]
+        ours = [*self.routers, *self.state_space, *self.unfit, *self.expanding]
         return [*self.head, *ours] if ours else None
 
     @property
@@ -49,11 +55,12 @@ class LeftOut:
             "projections to state-space parameters": self.state_space,
             f"layers that don't have a multiple of {PACKED_ROWS} rows and of {SCALED_COLUMNS} columns, as the "
             "processor's kernel needs": self.unfit,
+            "layers whose inputs have four dimensions, where int8 on a CPU takes three": self.expanding,
         }
         return tuple(f"not quantized: {kind} ({_listed(names)})" for kind, names in kinds.items() if names)
 
 
-def find_left_out(source: ModelSource, *, repacks: bool) -> LeftOut:
+def find_left_out(source: ModelSource, *, repacks: bool, is_int8_on_cpu: bool) -> LeftOut:
     """By the shape of the model, without its weights. repacks: whether its 4-bit weights are packed for AVX512-BF16."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -61,16 +68,16 @@ def find_left_out(source: ModelSource, *, repacks: bool) -> LeftOut:
     config = source.load_config()
     with torch.device("meta"):
         module = AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
-    return left_out_of(module, repacks=repacks)
+    return left_out_of(module, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
 
 
-def left_out_of(module: Any, *, repacks: bool) -> LeftOut:
+def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> LeftOut:
     """module: a transformers model, with or without weights."""
     from llm_bench_fixtures.models.experts import expert_count
 
     experts = expert_count(module.config)
     output = module.get_output_embeddings()
-    head, routers, state_space, unfit = [], [], [], []
+    head, routers, state_space, unfit, expanding = [], [], [], [], []
     for name, part, rows, columns in _linear_layers(module):
         if part is output:
             head.append(name)
@@ -80,7 +87,14 @@ def left_out_of(module: Any, *, repacks: bool) -> LeftOut:
             state_space.append(name)
         elif repacks and (rows % PACKED_ROWS or columns % SCALED_COLUMNS):
             unfit.append(name)
-    return LeftOut(tuple(head), tuple(routers), tuple(state_space), tuple(unfit))
+        elif is_int8_on_cpu and _expands(module, name):
+            expanding.append(name)
+    return LeftOut(tuple(head), tuple(routers), tuple(state_space), tuple(unfit), tuple(expanding))
+
+
+def _expands(module: Any, name: str) -> bool:
+    attention, _, layer = name.rpartition(".")
+    return layer == EXPANDING and hasattr(module.get_submodule(attention), EXPANDED_BY)
 
 
 def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, int, int]]:

@@ -6,9 +6,10 @@ import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, first_line
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
 from llm_bench_fixtures.models.backends.onnx_graphs import (
     FACTS,
     only_graph,
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 TASK = "text-generation-with-past"
-OUT_OF_MEMORY = re.compile("alloc|out of memory", re.IGNORECASE)
+OF_THE_MACHINE = re.compile(
+    "alloc|out of memory|no space left|quota exceeded|read-only file system|too many open files"
+    "|cannot open shared object|NO_SUCHFILE|INVALID_PROTOBUF",  # the last two: ONNX Runtime's, of missing or torn files
+    re.IGNORECASE,
+)
 
 
 def check_exportable(model_type: str) -> None:
@@ -44,18 +49,30 @@ def check_exportable(model_type: str) -> None:
         raise BackendUnavailable(f"Optimum has no ONNX export for {model_type} models")
 
 
+def tells_of_the_machine(error: BaseException) -> bool:
+    """Whether an error, or one that it was raised from, is of the installation, the disk or the memory.
+
+    Such a one says nothing of the architecture."""
+    lacks_a_name = isinstance(error, AttributeError) and isinstance(error.obj, ModuleType)
+    is_kind = isinstance(error, (ImportError, OSError, MemoryError)) or lacks_a_name
+    if is_kind or OF_THE_MACHINE.search(str(error)):
+        return True
+    return error.__cause__ is not None and tells_of_the_machine(error.__cause__)
+
+
 @contextmanager
 def _unavailable_where_it_fails(what: str) -> Iterator[None]:
-    """What the libraries can't do with an architecture is no fault of the run; a full disk or memory is."""
+    """What the libraries can't do with an architecture is no fault of the run; a broken installation, a full disk or
+    memory is."""
     try:
         yield
-    except (LlmBenchError, OSError, MemoryError):
+    except LlmBenchError:
         raise
     except Exception as error:  # exporters trace the model's own code, which raises anything
-        if OUT_OF_MEMORY.search(str(error)):
+        if tells_of_the_machine(error):
             raise
-        reason = first_line(error).partition(" Status Message:")[0]  # after it a path of the library's own source
-        raise BackendUnavailable(f"{what}: {type(error).__name__}: {reason}") from error
+        reason = reason_of(error).partition(" Status Message:")[0]  # after it a path of the library's own source
+        raise BackendUnavailable(f"{what}: {reason}") from error
 
 
 def _key(request: LoadRequest) -> dict[str, Any]:

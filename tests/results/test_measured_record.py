@@ -1,0 +1,73 @@
+"""A record's metrics as attributes, and what is said of those that it doesn't have."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from run_factory import QUALITY, make_block_record, make_record, make_variant, make_workload
+
+from llm_bench_fixtures.results.measured_record import MeasuredRecord, with_metrics
+from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric, Unit, registry
+from llm_bench_fixtures.results.record import Status
+
+MINE = Metric("mine", "Mine", "mine", Unit.COUNT, Direction.NEITHER, Kind.EXACT, "so many")
+VARIANT = make_variant(quality=QUALITY)
+ONE_TOKEN = make_workload(prompts=2, batch_size=2, prompt_tokens=64, new_tokens=2)
+
+
+def measured(record: Any = None, variant: Any = VARIANT) -> MeasuredRecord:
+    return with_metrics(record or make_record(median_s=0.5), variant, registry([MINE]))
+
+
+def test_each_metric_that_it_has_is_an_attribute() -> None:
+    record = measured(make_record(median_s=0.5, extra={"mine": 3.0, "unknown": 4.0}))
+    assert (record.latency_s, record.output_tokens_per_s, record.perplexity) == (0.5, 16 / 0.5, QUALITY["perplexity"])
+    assert (record.mine, record.unknown) == (3.0, 4.0)
+    assert {"latency_s", "perplexity", "mine", "unknown", "workload"} <= set(dir(record))
+    assert "tpot_s" not in dir(measured(make_record(workload=ONE_TOKEN)))
+    for metric in METRICS:
+        assert hasattr(record, metric.name) == (metric.name in record.metrics or metric.name == "energy_j")
+
+
+def test_its_own_fields_are_what_they_were() -> None:
+    """Of the metrics, energy_j alone is called as a field is: joules of each round."""
+    plain = make_record(median_s=0.5, energy_j=(1.0, 3.0))
+    record = measured(plain)
+    assert (record.energy_j, record.metrics["energy_j"]) == ((1.0, 3.0), 2.0)
+    assert vars(replace(plain, metrics=record.metrics)).items() <= vars(record).items()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)), replace])
+def test_a_copy_has_them_too(copied: Any) -> None:
+    record = copied(measured())
+    assert record == measured()
+    assert record.latency_s == 0.5
+
+
+NOT_TIMED = make_record(status=Status.NOT_MEASURED, rounds_s=(), batches_s=())
+ABSENT: dict[str, tuple[str, Any, Any, str]] = {
+    "no metric": ("latncy_s", make_record(), VARIANT, "there is no such metric. It has latency_s, "),
+    "no value of a project's own": ("mine", make_record(), VARIANT, "it is so many. It has latency_s, "),
+    "one token": ("tpot_s", make_record(workload=ONE_TOKEN), VARIANT, "it generated one token for each prompt"),
+    "one round": ("latency_stddev_s", make_record(rounds_s=(1.0,)), VARIANT, "rounds: 1 (it is sample standard"),
+    "no blocks": ("speedup", make_record(), VARIANT, "the reference was not measured beside it (it is "),
+    "too few blocks": ("speedup", make_block_record(reference_s=(1.0, 2.0)), VARIANT, "rounds: 2 (it is "),
+    "no accelerator": ("cuda_max_allocated_bytes", make_record(), VARIANT, "the model doesn't run on CUDA"),
+    "no counter": ("tokens_per_joule", make_record(), VARIANT, "no counter of joules could be read"),
+    "no limits": ("mfu", make_record(), VARIANT, "the machine's limits for this variant were not measured"),
+    "random weights": ("perplexity", make_record(), make_variant(quality={}, quality_note="random weights"), "random"),
+    "the reference's own divergence": ("kld_max", make_record(), VARIANT, "quality is measured when a variant is "),
+    "nothing timed": ("latency_s", NOT_TIMED, VARIANT, "nothing is timed under --benchmark-disable, nor in pytest-"),
+}
+
+
+@pytest.mark.parametrize(("name", "record", "variant", "reason"), ABSENT.values(), ids=ABSENT)
+def test_what_it_has_not_is_said_with_the_reason(name: str, record: Any, variant: Any, reason: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(measured(record, variant), name)
+    assert str(caught.value).startswith(f"this record has no {name}: {reason}")
+    assert "It has " in str(caught.value)
