@@ -279,10 +279,13 @@
       range.setAttribute("aria-valuetext", step.dataset.words);
       back.hidden = step.dataset.measure === given.measure && Number(range.value) === given.place;
     };
+    const sayAnswer = () => say(document.querySelector("#answer .lead").textContent);
     range.addEventListener("input", show);
+    range.addEventListener("change", sayAnswer);
     measure?.addEventListener("change", () => {
       range.value = measure.value === given.measure ? String(given.place) : "0";
       show();
+      sayAnswer();
     });
     back.addEventListener("click", () => {
       if (measure) measure.value = given.measure;
