@@ -239,6 +239,15 @@
     }
   }
 
+  // A table that is wider than its place says so, and only it is a stop of the keyboard.
+
+  function tellWidth(place) {
+    const isWide = place.scrollWidth > place.clientWidth + 1;
+    place.classList.toggle("wide", isWide);
+    if (isWide) place.tabIndex = 0;
+    else place.removeAttribute("tabindex");
+  }
+
   // Glossary: the entry opens beside the head that asked for it.
 
   function besideItsHead(event) {
@@ -294,12 +303,13 @@
       show();
       range.focus();
     });
-    range.setAttribute("aria-valuetext", words.textContent);
   }
 
   function start() {
     limits();
     document.querySelectorAll("table").forEach(sortable);
+    const widened = new ResizeObserver((entries) => entries.forEach(({ target }) => tellWidth(target)));
+    document.querySelectorAll(".scroll").forEach((place) => widened.observe(place));
     document.addEventListener("click", besideItsHead);
     const variants = document.getElementById("variants");
     const scenarios = document.getElementById("scenarios");
