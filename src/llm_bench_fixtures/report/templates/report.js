@@ -103,6 +103,7 @@
 
   const SIDES = ["top center", "bottom center", "middle right", "middle left", "top right", "top left", "bottom right", "bottom left"];
   const ROOM_TO_COVER = 40; // square pixels of other markers
+  const SLACK = 10; // pixels by which plotly may set a label further out than is reckoned here
   const STRUCK = 10; // what a bar through a label costs, whatever it covers
   const pen = document.createElement("canvas").getContext("2d");
 
@@ -141,7 +142,7 @@
     if (!points.length) return;
     const markers = points.map(({ x, y, radius }) => ({ left: x - radius, top: y - radius, right: x + radius, bottom: y + radius }));
     const bars = points.flatMap(({ index, x, y }) => barsOf(canvas.data[index], full, x, y));
-    const frame = { left: 0, top: -full.margin.t, right: full.xaxis._length + full.margin.r, bottom: full.yaxis._length };
+    const frame = { left: 0, top: -full.margin.t, right: full.xaxis._length + full.margin.r - SLACK, bottom: full.yaxis._length };
     const placed = [];
     const outside = (box) => box.left < frame.left || box.top < frame.top || box.right > frame.right || box.bottom > frame.bottom;
     const cost = (box, own) =>
