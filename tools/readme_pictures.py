@@ -38,7 +38,7 @@ def main() -> None:
         report = Path(folder)
         write_report(read_run(saved), registry(), report)
         keep(answer_of(report / "report.html"), given.folder / "answer.png")
-        keep(scaled(Image.open(report / "plots" / "tradeoff.png")), given.folder / "tradeoff.png")
+        keep(scaled(Image.open(report / "plots" / "memory.png")), given.folder / "tradeoff.png")
 
 
 def answer_of(page: Path) -> Image.Image:

@@ -31,7 +31,7 @@ def test_a_suite_of_three_lines(own_suite: Bench) -> None:
 
 def _check_files(bench: Bench) -> None:
     names = {str(path.relative_to(bench.report)) for path in bench.report.rglob("*") if path.is_file()}
-    plots = {f"plots/{name}.{kind}" for name in ("tradeoff", "phases") for kind in ("png", "svg")}
+    plots = {f"plots/{name}.{kind}" for name in ("tradeoff", "memory", "phases") for kind in ("png", "svg")}
     written = {"report.html", "report.md", "results.csv", "results.json", "results.tex", *plots}
     assert names == {".llm-bench-report", *written}
     for name in ("report.html", "report.md", "results.csv", "results.json", "results.tex"):

@@ -48,12 +48,19 @@ def test_flips_stand_with_their_interval_and_both_directions() -> None:
     (section,) = sections_of(asked_run())
     assert section.note == (
         "Of mine.jsonl (12ab), 200 items, of which guessing gets 33.3 %. "
-        "Flips are against fp32, with their 95 % interval."
+        "Flips are against fp32, each way with its 95 % interval."
     )
     assert section.table.header == ("variant", "right", "flips", "right → wrong", "wrong → right", "other answer")
     assert section.table.rows == (
         ("fp32", "62 %", "–", "–", "–", "–"),
-        ("bf16", "62 %", "8 (4 %; 1.74 % to 7.73 %)", "6", "2", "5.5 %"),
+        (
+            "bf16",
+            "62 %",
+            "8 (4 %; 1.74 % to 7.73 %)",
+            "6 (3 %; 1.11 % to 6.42 %)",
+            "2 (1 %; 0.121 % to 3.57 %)",
+            "5.5 %",
+        ),
     )
 
 

@@ -85,7 +85,7 @@ def test_hostile_text_makes_no_attribute(hostile_page: Page) -> None:
     names = {name for name, _ in hostile_page.attributes}
     assert {name for name in names if not name.startswith("aria-")} <= KNOWN_ATTRIBUTES
     assert {name for name in names if name.startswith("aria-")} <= {
-        "aria-label", "aria-labelledby", "aria-pressed", "aria-hidden"
+        "aria-label", "aria-labelledby", "aria-pressed", "aria-hidden", "aria-valuetext", "aria-live"
     }  # fmt: skip
 
 

@@ -7,27 +7,30 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.container import ErrorbarContainer
+from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
-from page_runs import FLOPS_PER_S, READ_BYTES_PER_S, chart_findings, chart_run
+from page_runs import FLOPS_PER_S, PEAKS, READ_BYTES_PER_S, chart_findings, chart_run
 from run_factory import full_run, make_block_record, make_record, make_run, make_variant, make_workload, skipped_record
 
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.report.document import Plot
-from llm_bench_fixtures.report.drawings.bars import draw_precision
+from llm_bench_fixtures.report.drawings.bars import draw_precision, draw_quantization
 from llm_bench_fixtures.report.drawings.labels import Box, box_of
 from llm_bench_fixtures.report.drawings.machine import draw_phases, draw_roofline
+from llm_bench_fixtures.report.drawings.memory import draw_memory
 from llm_bench_fixtures.report.drawings.style import DASHES, MARKERS, drawable, plot_style
 from llm_bench_fixtures.report.drawings.sweeps import draw_batch, draw_prompt_length
 from llm_bench_fixtures.report.drawings.tradeoff import draw_tradeoff
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page import looks
+from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.plots import DRAWINGS, write_plots
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
@@ -79,7 +82,12 @@ def crowd(count: int) -> Run:
             records.append(make_block_record(name, 1 + number / 200, spread, workload=workload, **where))
     backends = ("torch", "onnxruntime", "bitsandbytes")
     variants = [
-        make_variant(name, weight_bytes=4_000_000 + 20_000 * number, backend=backends[number % 3])
+        make_variant(
+            name,
+            weight_bytes=4_000_000 + 20_000 * number,
+            backend=backends[number % 3],
+            quality={"perplexity": 20.0, **({"ppl_ratio": 1 + number / 500} if number else {})},
+        )
         for number, name in enumerate(names)
     ]
     return make_run(records, variants)
@@ -89,7 +97,7 @@ def test_a_run_that_has_it_all_has_every_picture_as_png_and_svg(tmp_path: Path) 
     plots = write_plots(chart_findings(), tmp_path)
     assert [plot.path.stem for plot in plots] == NAMES
     assert [plot.scenario for plot in plots] == [
-        "summary", "machine", "machine", "precision", "quantization", "batch", "prompt_length",
+        "summary", "summary", "machine", "machine", "precision", "quantization", "batch", "prompt_length",
     ]  # fmt: skip
     for plot in plots:
         assert plot.title
@@ -122,8 +130,33 @@ def test_one_point_is_no_line() -> None:
 
 
 def test_one_variant_is_no_tradeoff() -> None:
-    assert draw_tradeoff(found(make_run([make_record()]))) is None
-    assert draw_tradeoff(found(make_run([make_record(), make_record("bf16")]))) is not None
+    assert draw_memory(found(make_run([make_record()]))) is None
+    assert draw_memory(found(make_run([make_record(), make_record("bf16")]))) is not None
+    alone = replace(chart_run(), records=tuple(one for one in chart_run().records if one.variant == "fp32"))
+    assert draw_tradeoff(found(alone)) is None
+
+
+def test_the_tradeoff_draws_what_the_pages_chart_has() -> None:
+    """The same places, bars and front, and areas that grow with the memory; the better quality is up."""
+    (axis,) = finished(draw_tradeoff(chart_findings())).axes
+    chart = tradeoff_chart(chart_findings())
+    assert chart is not None
+    data: Any = chart.figure["data"]
+    traces = {trace["meta"]: trace for trace in data if "meta" in trace}
+    drawn = {one.get_label(): one for one in axis.containers if isinstance(one, ErrorbarContainer)}
+    assert drawn.keys() == traces.keys()
+    for variant, trace in traces.items():
+        marker, _, bars = drawn[variant]
+        assert [float(marker.get_xdata()[0]), float(marker.get_ydata()[0])] == [*trace["x"], *trace["y"]]
+        below, above = trace["error_y"]["arrayminus"][0], trace["error_y"]["array"][0]
+        ends = bars[1].get_segments()[0][:, 1]
+        assert list(ends) == pytest.approx([trace["y"][0] - below, trace["y"][0] + above])
+        assert (marker.get_markerfacecolor() == "none") == (trace["marker"]["color"] == "rgba(0,0,0,0)")
+    sizes = {variant: drawn[variant].lines[0].get_markersize() for variant in traces}
+    assert (sizes["fp32"] / sizes["bf16"]) ** 2 == pytest.approx(PEAKS["fp32"] / PEAKS["bf16"])
+    bottom, top = axis.get_ylim()
+    assert top < bottom
+    assert "≈ bf16, 50.0 MB" in {note.get_text() for note in notes_of(axis.figure)}
 
 
 def test_a_machine_whose_limits_were_not_measured_has_no_roofline() -> None:
@@ -148,8 +181,31 @@ def test_without_perplexity_there_is_no_panel_for_it() -> None:
 def test_a_bar_of_perplexity_is_its_change_against_the_reference() -> None:
     """In percent: ort-int8's is 2 % higher; the reference's own is 0."""
     (*_, axis) = finished(draw_precision(chart_findings())).axes
-    assert axis.get_title(loc="left") == "Perplexity against fp32, %"
-    assert [bar.get_width() for bar in axis.patches] == pytest.approx([0, 0.1, 0, 2])
+    assert axis.get_title(loc="left") == "Perplexity change, %"
+    (bars,) = [one for one in axis.containers if isinstance(one, BarContainer)]
+    assert [bar.get_width() for bar in bars] == pytest.approx([0, 0.1, 0, 2])
+    (errors,) = [one for one in axis.containers if isinstance(one, ErrorbarContainer)]
+    int8 = errors.lines[2][0].get_segments()[3][:, 0]
+    assert list(int8) == pytest.approx([2 - 1.96 * 0.1, 2 + 1.96 * 0.1])
+
+
+def test_a_change_within_the_band_is_no_long_bar() -> None:
+    """Bug: the axis ended at the longest bar, so that a change of 0.01 % went from one side to the other."""
+    variants = [make_variant(), make_variant("bf16", quality={"perplexity": 20.0, "ppl_ratio": 1.0001})]
+    (*_, axis) = finished(draw_precision(found(make_run([make_record(), make_record("bf16")], variants)))).axes
+    left, right = axis.get_xlim()
+    assert left < -0.5
+    assert right > 0.5
+    assert "-0.00" not in {text.get_text() for text in axis.texts}
+
+
+@pytest.mark.parametrize("draw", [draw_precision, draw_quantization])
+def test_no_title_of_a_panel_leaves_the_picture(draw: object) -> None:
+    """Bug: the last one was cut at the right edge."""
+    figure = finished(draw(chart_findings()))  # type: ignore[operator]
+    for axis in figure.axes:
+        title = next(text for text in (axis.title, axis._left_title) if text.get_text())  # type: ignore[attr-defined]
+        assert title.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_bars_are_as_long_as_the_numbers() -> None:
@@ -230,7 +286,7 @@ def _text_box(note: Annotation) -> Box:
     return Box(extent.x0, extent.y0, extent.x1, extent.y1)
 
 
-@pytest.mark.parametrize("draw", [draw_tradeoff, draw_batch, draw_roofline])
+@pytest.mark.parametrize("draw", [draw_tradeoff, draw_memory, draw_batch, draw_roofline])
 def test_no_name_covers_another(draw: object) -> None:
     """A dozen long ones, of points that lie within a few percent of each other."""
     findings = chart_findings() if draw is draw_roofline else found(crowd(12))
@@ -241,18 +297,18 @@ def test_no_name_covers_another(draw: object) -> None:
         assert one.overlap(other) < 1.0
 
 
-def test_no_name_of_the_tradeoff_leaves_the_picture() -> None:
-    figure = finished(draw_tradeoff(found(crowd(12))))
+def test_no_name_beside_memory_leaves_the_picture() -> None:
+    figure = finished(draw_memory(found(crowd(12))))
     (axis,) = figure.axes
     for box in boxes(figure):
         assert box.is_within(box_of(axis))
 
 
-def test_no_marker_of_the_tradeoff_is_cut_by_the_edge() -> None:
+def test_no_marker_beside_memory_is_cut_by_the_edge() -> None:
     """Two variants almost alike: the axes start at zero, far from both."""
     records = [make_record(variant="fp32", median_s=0.100), make_record(variant="bf16", median_s=0.101)]
     variants = [make_variant("fp32", weight_bytes=4_000_000), make_variant("bf16", weight_bytes=4_040_000)]
-    figure = finished(draw_tradeoff(found(make_run(records, variants))))
+    figure = finished(draw_memory(found(make_run(records, variants))))
     (axis,) = figure.axes
     marker_pixels = 12 * figure.dpi / 72
     x, y = axis.transData.transform((4.04, 101))
@@ -260,9 +316,9 @@ def test_no_marker_of_the_tradeoff_is_cut_by_the_edge() -> None:
     assert axis.bbox.y1 - y > marker_pixels / 2
 
 
-def test_the_tradeoff_has_weights_latency_and_the_change_of_the_perplexity() -> None:
+def test_memory_has_weights_latency_and_the_change_of_the_perplexity() -> None:
     variants = [make_variant(), make_variant("bf16", weight_bytes=2_000_000, quality={"perplexity": 20.2})]
-    (axis,) = finished(draw_tradeoff(found(make_run([make_record(), make_record("bf16", 0.5)], variants)))).axes
+    (axis,) = finished(draw_memory(found(make_run([make_record(), make_record("bf16", 0.5)], variants)))).axes
     (bf16,) = [one for one in axis.containers if one.get_label() == "bf16"]
     assert isinstance(bf16, ErrorbarContainer)
     assert [list(map(float, values)) for values in bf16.lines[0].get_data()] == [[2.0], [500.0]]
@@ -270,9 +326,9 @@ def test_the_tradeoff_has_weights_latency_and_the_change_of_the_perplexity() -> 
     assert "beside each name its perplexity" in axis.get_title(loc="left")
 
 
-def test_the_tradeoff_has_the_peak_memory_where_it_was_measured() -> None:
+def test_memory_is_the_peak_where_it_was_measured() -> None:
     """The memory that the answer goes by: bf16 needs 50 MB at its peak, with weights of 2 MB."""
-    (axis,) = finished(draw_tradeoff(chart_findings())).axes
+    (axis,) = finished(draw_memory(chart_findings())).axes
     (bf16,) = [one for one in axis.containers if one.get_label() == "bf16"]
     assert isinstance(bf16, ErrorbarContainer)
     assert float(bf16.lines[0].get_xdata()[0]) == pytest.approx(50)
@@ -281,13 +337,13 @@ def test_the_tradeoff_has_the_peak_memory_where_it_was_measured() -> None:
 
 def test_one_round_has_no_error_bar(tmp_path: Path) -> None:
     run = make_run([make_record(rounds_s=(1.0,)), make_record("bf16", rounds_s=(2.0,))])
-    assert drawn(run, tmp_path) == ["tradeoff", "phases", "precision"]
+    assert drawn(run, tmp_path) == ["memory", "phases", "precision"]
 
 
 def test_a_variant_without_a_finite_perplexity_is_drawn_without_it(tmp_path: Path) -> None:
     broken = make_variant("fp16", quality={}, quality_note="not finite: loss, perplexity")
     run = make_run([make_record(), make_record("fp16")], [make_variant(), broken])
-    assert drawn(run, tmp_path) == ["tradeoff", "phases", "precision"]
+    assert drawn(run, tmp_path) == ["memory", "phases", "precision"]
 
 
 def smallest_letters(axis: Axes) -> float:
@@ -334,3 +390,12 @@ def test_hostile_names_are_drawn_without_a_warning_and_make_no_element(tmp_path:
 def test_what_the_font_lacks_stands_as_its_number() -> None:
     assert drawable("漢 a\x1b") == "\\u{6f22} a\ufffd"
     assert drawable("ort-int8 – ± µ") == "ort-int8 – ± µ"
+
+
+def test_a_change_without_an_error_is_drawn_with_a_bar_of_no_length() -> None:
+    """Bug: a ratio that is 1 but for the rounding of floats had an interval beside its bar."""
+    quality = {"perplexity": 20.0, "ppl_ratio": 1 - 1e-9, "ppl_ratio_error": 0.0}
+    run = make_run([make_record(), make_record("bf16")], [make_variant(), make_variant("bf16", quality=quality)])
+    (*_, axis) = finished(draw_precision(found(run))).axes
+    (bars,) = [one for one in axis.containers if isinstance(one, BarContainer)]
+    assert [bar.get_width() for bar in bars] == [0, pytest.approx(-1e-7)]

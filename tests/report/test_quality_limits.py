@@ -67,7 +67,20 @@ def test_each_step_has_the_answer_that_its_limit_gives() -> None:
     for scale in scales():
         for step in scale.steps:
             assert step.answer == answer_of(seen, step.limit)
-            assert step.words == f"{step.limit}: kept by {', '.join(step.keeps) or 'no other variant'}"
+
+
+def test_a_step_says_in_words_what_it_asks_and_who_keeps_it() -> None:
+    ratio, agreement = scales()
+    assert [step.words for step in ratio.steps[:3]] == [
+        "perplexity not above fp32's: kept by d",
+        "perplexity at most 1 % above fp32's: kept by a, d",
+        "perplexity at most 1.37 % above fp32's: kept by a, c, d",
+    ]
+    assert agreement.steps[0].words == "top-1 agreement of at least 100 % with fp32: kept by no other variant"
+    assert [scale.title for scale in (ratio, agreement)] == [
+        "by perplexity",
+        "by agreement on the likeliest token (top-1)",
+    ]
 
 
 def test_a_limit_between_two_steps_lets_through_what_the_stricter_one_does() -> None:

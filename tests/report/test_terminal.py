@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from page_runs import wide_run
 from run_factory import (
     FALLBACK,
     absent_variant,
@@ -55,6 +56,19 @@ def long_run() -> Run:
 def test_no_line_is_wider_than_the_terminal(make: object, width: int) -> None:
     lines = lines_of(make(), width)  # type: ignore[operator]
     assert [line for line in lines if len(line) > width] == []
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_no_figure_is_cut(width: int) -> None:
+    """Bug: a change of the perplexity that begins with a minus sign was no figure, and was cut."""
+    run = wide_run()
+    lower = {"ppl_ratio": 0.98913, "ppl_ratio_error": 0.00084}
+    variants = [replace(one, quality={**one.quality, **lower}) if one.id != "fp32" else one for one in run.variants]
+    lines = lines_of(replace(run, variants=tuple(variants)), width)
+    assert [line for line in lines if re.search(r"\d…", line)] == []
+    assert sum("−1.09 % ± 0.08 %" in line for line in lines) >= len(variants) - 1
+    latencies = [line for line in lines if re.search(r"\d ± \d", line)]
+    assert len(latencies) >= len(variants)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

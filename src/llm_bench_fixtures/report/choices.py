@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from llm_bench_fixtures.measure.flips import exact_interval
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.results.formatting import MISSING, count, format_metric, format_share
+from llm_bench_fixtures.results.formatting import count, format_metric, format_share
 from llm_bench_fixtures.results.metrics.choices import CHOICES
 from llm_bench_fixtures.results.record import Run, VariantResult
 
 BY_NAME = {metric.name: metric for metric in CHOICES}
 SHOWN = ("choice_accuracy", "flips", "flips_lost", "flips_gained", "answers_changed")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many of the questions, and the 95 % interval of their share."""
+
+    number: int
+    share: float
+    low: float
+    high: float
+
+
+def flips_each_way(variant: VariantResult) -> dict[str, Counted]:
+    """By metric: all flips, the answers lost and those gained; empty where the variant was not compared."""
+    quality, items = variant.quality, round(variant.quality.get("choice_items", 0))
+    if not items or "flips" not in quality:
+        return {}
+    ways = {name: round(quality.get(name, 0.0)) for name in ("flips_lost", "flips_gained")}
+    numbers = {"flips": sum(ways.values()), **ways}
+    return {name: Counted(one, one / items, *exact_interval(one, items)) for name, one in numbers.items()}
 
 
 def choice_sections(findings: Findings) -> Iterator[Section]:
@@ -21,7 +43,7 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
     if asked:
         header = ("variant", *(BY_NAME[name].column for name in SHOWN))
         rows = tuple((variant.id, *(_cell(variant, name) for name in SHOWN)) for variant in asked)
-        flips = f" Flips are against {run.reference}, with their 95 % interval." if _any_flips(run) else ""
+        flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
         note = f"Of {run.provenance.choices}.{flips}"
         yield Section("Multiple choice", Table(header, rows, frozenset(range(1, len(header)))), note)
 
@@ -55,10 +77,9 @@ def _asked(run: Run) -> list[VariantResult]:
 
 
 def _cell(variant: VariantResult, name: str) -> str:
-    """The value; of flips their number, share and interval."""
-    text = format_metric(variant.quality.get(name), BY_NAME[name])
-    if name != "flips" or text == MISSING:
-        return text
-    low, high = (format_share(variant.quality[f"flips_{end}"]) for end in ("low", "high"))
-    number = variant.quality["flips_lost"] + variant.quality["flips_gained"]
-    return f"{number:.0f} ({text}; {low} to {high})"
+    """The value; of flips, in all and each way, their number, share and interval."""
+    found = flips_each_way(variant).get(name)
+    if found is None:
+        return format_metric(variant.quality.get(name), BY_NAME[name])
+    share, low, high = map(format_share, (found.share, found.low, found.high))
+    return f"{found.number} ({share}; {low} to {high})"

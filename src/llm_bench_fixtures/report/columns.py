@@ -8,11 +8,12 @@ from wcwidth import center, clip, ljust, rjust, wrap
 from wcwidth import width as width_of
 
 from llm_bench_fixtures.report.document import Table, Tone
-from llm_bench_fixtures.results.formatting import MISSING
+from llm_bench_fixtures.results.formatting import MINUS, MISSING
 from llm_bench_fixtures.text import printable
 
 GAP = 2  # cells between two columns
 LEAST_TEXT = 8  # cells to which a column of texts may be cut
+SIGNS = f"+-{MINUS}<~≈ "  # what a figure may begin with
 
 Paint = Callable[[str, Tone], str]
 """Gives a cell the colour of its tone."""
@@ -73,7 +74,7 @@ def _parts(table: Table, widths: Mapping[str, int], width: int) -> Iterator[dict
 
 def _least(table: Table, name: str) -> int:
     """The width of the widest cell that may not be cut, as it begins with a figure."""
-    figures = [cell for cell in _column(table, name)[1:] if cell.lstrip("+-<~ ")[:1].isdigit()]
+    figures = [cell for cell in _column(table, name)[1:] if cell.lstrip(SIGNS)[:1].isdigit()]
     return max(map(width_of, figures), default=0) if table.header.index(name) in table.numeric else 0
 
 

@@ -17,6 +17,10 @@ from llm_bench_fixtures.report.quality import QualityStandings
 from llm_bench_fixtures.results.record import Status
 
 LEAST_DIGITS, MOST_DIGITS = 3, 6  # after the point of a bound
+TITLES = {
+    QualityMeasure.PPL_RATIO: "by perplexity",
+    QualityMeasure.TOP1_AGREEMENT: "by agreement on the likeliest token (top-1)",
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class LimitStep:
     """A limit, and the answer under it. Others that let the same variants through have the same picks."""
 
     answer: Answer
+    asks: str
+    """The limit in words: "perplexity at most 1 % above fp32's"."""
     keeps: tuple[str, ...]
     """The variants that are shown to keep it, without the reference and what ran the same."""
 
@@ -33,7 +39,7 @@ class LimitStep:
 
     @property
     def words(self) -> str:
-        return f"{self.limit}: kept by {', '.join(self.keeps) or 'no other variant'}"
+        return f"{self.asks}: kept by {', '.join(self.keeps) or 'no other variant'}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,10 @@ class LimitScale:
 
     measure: QualityMeasure
     steps: tuple[LimitStep, ...]
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.measure]
 
     def place(self, limit: QualityLimit) -> int:
         """The index of the step that the limit is."""
@@ -65,7 +75,8 @@ def _steps(seen: Evidence, measure: QualityMeasure, answer: Answer) -> Iterator[
         return
     for bound in bounds(_strictest(seen, measure), measure, answer.limit):
         limit = QualityLimit(measure, bound)
-        yield LimitStep(answer if limit == answer.limit else answer_of(seen, limit), tuple(_keeping(seen, limit)))
+        answered = answer if limit == answer.limit else answer_of(seen, limit)
+        yield LimitStep(answered, limit.words(seen.run.reference), tuple(_keeping(seen, limit)))
 
 
 def _strictest(seen: Evidence, measure: QualityMeasure) -> list[float]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.report.document import MACHINE, SUMMARY, Plot
 from llm_bench_fixtures.report.drawings.bars import draw_precision, draw_quantization
 from llm_bench_fixtures.report.drawings.machine import draw_phases, draw_roofline
+from llm_bench_fixtures.report.drawings.memory import draw_memory
 from llm_bench_fixtures.report.drawings.style import drawing, plot_style
 from llm_bench_fixtures.report.drawings.sweeps import draw_batch, draw_prompt_length
 from llm_bench_fixtures.report.drawings.tradeoff import draw_tradeoff
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 Drawing = Callable[[Findings], "Figure | None"]
 
 DRAWINGS: tuple[tuple[str, str, str, Drawing], ...] = (
-    ("tradeoff", "Memory against latency against perplexity", SUMMARY, draw_tradeoff),
+    ("tradeoff", "Quality against speed, with the memory of each variant", SUMMARY, draw_tradeoff),
+    ("memory", "Memory against latency against perplexity", SUMMARY, draw_memory),
     ("phases", "Prefill and decode of each variant", MACHINE, draw_phases),
     ("roofline", "Prefill and decode against the limits of this machine", MACHINE, draw_roofline),
     ("precision", "Latency, weights and perplexity by precision", "precision", draw_precision),

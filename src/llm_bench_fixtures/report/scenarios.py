@@ -41,11 +41,31 @@ def scenario_of_texts(run: Run) -> str:
 
 
 def not_asked_sentence(run: Run) -> str:
-    """Which of the variants that ran wrote no text in the scenario whose texts are shown; empty for nobody."""
+    """Which of the variants that ran wrote no text in the scenario whose texts are shown, and why; empty for nobody."""
     shown = scenario_of_texts(run)
+    records = {record.variant: record for record in run.records if record.scenario == shown}
     writers = {record.variant for record in run.records if record.scenario == shown and record.outputs}
     others = [variant.id for variant in run.variants if variant.label and variant.id not in writers]
-    return f"Not asked for these texts: {', '.join(others)}." if writers and others else ""
+    if not writers or not others:
+        return ""
+    whys: dict[str, list[str]] = defaultdict(list)
+    for variant in others:
+        whys[_why_no_text(records.get(variant), _title_in(run, shown))].append(variant)
+    named = (f"{', '.join(variants)}, {why}" for why, variants in whys.items())
+    return f"Without a text here: {'; '.join(named)}."
+
+
+def _title_in(run: Run, scenario: str) -> str:
+    return next((title_of(one) for one in run.scenarios if one.name == scenario), title_of(Scenario(scenario)))
+
+
+def _why_no_text(record: Record | None, title: str) -> str:
+    """record: the variant's last one of the scenario."""
+    if record is None:
+        return f"because the texts are those of “{title}”, which was not run on them"
+    if record.status is not Status.MEASURED:
+        return f"{'failed' if record.status is Status.ERROR else record.status} there: {first_line(record.reason)}"
+    return "because what they wrote was not kept"
 
 
 def _columns_of(scenario: Scenario, findings: Findings) -> list[Metric]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.cells import metric_cell, speedup_or_ratio
+from llm_bench_fixtures.report.choices import Counted, flips_each_way
 from llm_bench_fixtures.report.document import Table, Tone
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
-from llm_bench_fixtures.report.quality import change_cell, flips_of, interval_of, is_near_lossless
+from llm_bench_fixtures.report.quality import change_cell, interval_of, is_near_lossless
 from llm_bench_fixtures.results.formatting import (
     BYTE_SIZES,
     MISSING,
@@ -34,6 +35,7 @@ BATCHED_MEANS = "batched: the most tokens/s over the batch sizes, and at which"
 ERRORS = {
     "latency": "half the distance between the quartiles of the latency",
     "perplexity": "one standard error of the perplexity's change",
+    "change": "one standard error of the perplexity's change",
 }
 _INTERVAL = re.compile(r"\([\d.,]+–[\d.,]+")
 
@@ -85,15 +87,19 @@ def short_table(findings: Findings) -> Table:
     return variants_table(findings, findings.run.variants, names)
 
 
-def legend(table: Table, names: Sequence[str] = ()) -> Iterator[str]:
-    """What its figures are, in lines to stand beneath it. names: of the columns that are shown; all without any."""
+def legend(table: Table, names: Sequence[str] = (), interval: str = "(a–b)") -> Iterator[str]:
+    """What its figures are, in lines to stand beneath it.
+
+    names: of the columns that are shown; all without any. interval: how the reader sees one.
+    """
     shown = [place for place, name in enumerate(table.header) if name in (names or table.header)]
     cells = {table.header[place].partition(",")[0]: [row[place] for row in table.rows] for place in shown}
     if BATCHED in cells:
         yield BATCHED_MEANS
-    errors = [means for name, means in ERRORS.items() if any("±" in cell for cell in cells.get(name, ()))]
+    errors = dict.fromkeys(means for name, means in ERRORS.items() if any("±" in cell for cell in cells.get(name, ())))
     has_intervals = any(_INTERVAL.search(cell) for name, them in cells.items() if name != LABEL for cell in them)
-    parts = [*([f"±: {', '.join(errors)}"] if errors else []), *(["(a–b): the 95 % interval"] if has_intervals else [])]
+    parts = [f"±: {', '.join(errors)}"] if errors else []
+    parts += [f"{interval}: the 95 % interval"] if has_intervals else []
     if parts:
         yield "; ".join(parts)
 
@@ -198,11 +204,14 @@ def _perplexity(variant: VariantResult) -> str:
 
 def _flips(variant: VariantResult) -> str:
     """Of how many answers, and the 95 % interval of their share in percent."""
-    found, quality = flips_of(variant), variant.quality
+    found = flips_each_way(variant).get("flips")
     if found is None:
         return MISSING
-    low, high = (100 * quality[f"flips_{end}"] for end in ("low", "high"))
-    return f"{found[0]}/{found[1]} ({low:.2g}–{high:.2g} %)"
+    return f"{found.number}/{variant.quality['choice_items']:.0f} ({percent_interval(found)})"
+
+
+def percent_interval(found: Counted) -> str:
+    return f"{100 * found.low:.2g}–{100 * found.high:.2g} %"
 
 
 def _quality_tones(findings: Findings) -> dict[str, Tone]:

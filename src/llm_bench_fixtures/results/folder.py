@@ -17,7 +17,7 @@ LATEX_FILE = "results.tex"
 PAGE_FILE = "report.html"
 PLOTS = "plots"
 # In PLOTS, without the ending; those too that this version may not draw, but another one may have drawn.
-PICTURES = ("tradeoff", "phases", "roofline", "precision", "quantization", "batch", "prompt_length")
+PICTURES = ("tradeoff", "memory", "phases", "roofline", "precision", "quantization", "batch", "prompt_length")
 ENDINGS = (".png", ".svg")
 EARLIER = "earlier"  # the folder in which the report before waits until a new one is whole
 OWN_FILES = (

@@ -103,11 +103,12 @@ def test_the_limit_moves_the_answer_to_what_python_says_under_it(compared: Path,
     opened.page.focus("#limit")
     opened.page.keyboard.press("End")
     words = opened.page.inner_text("#limit-words")
-    assert words == "ppl_ratio ≤ 1.022: kept by bf16, ort-fp32, ort-int8"
+    assert words == "perplexity at most 2.2 % above fp32's: kept by bf16, ort-fp32, ort-int8"
     expected = findings_of(heavier(), registry(), parse_quality_limit("ppl_ratio:1.022")).answer
     assert opened.page.inner_text(LEAD) == expected.sentence != before
     assert opened.visible("#answer .pick") == [one.pick.variants[0] for one in expected.recommendations]
     assert opened.page.get_attribute("#limit", "aria-valuetext") == words
+    assert opened.page.text_content("#said") == expected.sentence
     opened.page.click("#limit-back")
     assert opened.page.inner_text(LEAD) == before
     assert opened.visible("#limit-back") == []
@@ -119,7 +120,7 @@ def test_the_measure_of_the_limit_changes_too(tmp_path: Path, open_page: Any) ->
     write_report(run, registry(), tmp_path)
     opened = open_page(tmp_path / "report.html")
     opened.page.select_option("#limit-measure", "top1_agreement")
-    assert opened.page.inner_text("#limit-words").startswith("top1_agreement ≥ 100 %: kept by ")
+    assert opened.page.inner_text("#limit-words").startswith("top-1 agreement of at least 100 % with fp32: kept by ")
     assert "top1_agreement ≥ 100 %" in opened.page.inner_text("#answer")
     opened.page.select_option("#limit-measure", "ppl_ratio")
     assert "ppl_ratio ≤ 1.01" in opened.page.inner_text("#answer")

@@ -90,6 +90,29 @@ def test_the_summary_of_all_default_variants_is_not_cut_off(wide: Path, open_pag
     assert opened.ask(CUT, "#summary") == []
 
 
+@pytest.mark.parametrize("width", [390, 1280, 1440])
+def test_every_table_fits_or_says_that_it_scrolls(wide: Path, open_page: Any, width: int) -> None:
+    """The folded ones too. One that fits is no stop of the keyboard; of one that scrolls the last column comes into
+    sight, and the first stays."""
+    opened = open_page(wide, viewport={"width": width, "height": 900})
+    opened.ask("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    opened.page.wait_for_selector("#tables .scroll.wide")
+    found = opened.ask(
+        """[...document.querySelectorAll(".scroll")].map((one) => {
+          const isWide = one.scrollWidth > one.clientWidth + 1;
+          one.scrollLeft = one.scrollWidth;
+          const [place, last] = [one, one.querySelector("thead th:last-child")].map((it) => it.getBoundingClientRect());
+          const first = one.querySelector("thead th").getBoundingClientRect();
+          const isTold = getComputedStyle(one, "::before").content.includes("scroll") && one.tabIndex === 0;
+          const isReached = last.right <= place.right + 1 && Math.abs(first.left - place.left) <= 1;
+          return [one.ariaLabel, isTold === isWide, !isWide || isReached, isWide || one.tabIndex === -1];
+        })"""
+    )
+    assert len(found) > 10
+    assert [name for name, *checks in found if not all(checks)] == []
+    assert opened.widest() == 0
+
+
 def test_on_a_phone_the_summary_of_all_default_variants_fits(wide: Path, open_page: Any) -> None:
     opened = open_page(wide, viewport={"width": 390, "height": 900})
     assert opened.widest() == 0
@@ -242,7 +265,11 @@ def test_without_scripts_there_are_tables_and_pictures(report: Path, open_page: 
     assert len(opened.visible("#summary tbody th")) == 4
     assert opened.visible(".chip") == []
     assert opened.visible(".chart") == []
-    assert opened.page.locator("#tradeoff img").is_visible()
+    pictures = opened.page.locator("#tradeoff img")
+    assert [pictures.nth(at).get_attribute("alt") for at in range(pictures.count())] == [
+        "Quality against speed, with the memory of each variant"
+    ]
+    assert pictures.first.is_visible()
     opened.page.click("#summary th:has-text('latency') .what")
     assert len(opened.visible(".term")) == 1
 

@@ -32,12 +32,19 @@ def test_variants_that_wrote_the_same_stand_together_and_the_reference_first() -
     assert [(text.variants, text.is_reference) for text in texts] == [(("fp32", "fp16"), True), (("bf16",), False)]
 
 
-def test_who_wrote_no_text_is_named() -> None:
-    """The text's scenario has four variants; fp16 ran, but was not asked."""
+def test_who_wrote_no_text_is_named_with_the_reason() -> None:
+    """The text's scenario has four variants; fp16 and fp64 ran, but not in it, and fp8 was skipped in it alone."""
     run = chart_run()
     assert not_asked_sentence(run) == ""
-    more = replace(run, variants=(*run.variants, make_variant("fp16")))
-    assert not_asked_sentence(more) == "Not asked for these texts: fp16."
+    more = replace(
+        run,
+        variants=(*run.variants, *map(make_variant, ("fp16", "fp64", "fp8"))),
+        records=(*run.records, skipped_record("fp8", "too small", scenario="quantization")),
+    )
+    assert not_asked_sentence(more) == (
+        "Without a text here: fp16, fp64, because the texts are those of “Quantization”, which was not run on them; "
+        "fp8, skipped there: too small."
+    )
     assert not_asked_sentence(make_run([make_record()])) == ""
 
 

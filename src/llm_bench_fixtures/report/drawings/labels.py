@@ -63,19 +63,23 @@ class PointLabel:
     y: float
     text: str
     colour: str
+    radius: float
+    """Of the point's marker, in typographic points."""
     bar: tuple[float, float] | None = None
     """The ends of its error bar, on the y axis."""
+    across: tuple[float, float] | None = None
+    """The ends of its error bar on the x axis."""
 
 
-def label_points(figure: Figure, axis: Axes, labels: Sequence[PointLabel], radius: float) -> list[Annotation]:
-    """Each text as near to its point as can be without covering a point or another text; joined by a line where that is
-    further off. The axis must have its limits. radius: of the markers, in typographic points."""
+def label_points(figure: Figure, axis: Axes, labels: Sequence[PointLabel]) -> list[Annotation]:
+    """Each text as near to its point as can be without covering a point, a bar or another text; joined by a line where
+    that is further off. The axis must have its limits."""
     figure.draw_without_rendering()  # so that the axis has its place
     scale = figure.dpi / 72
     frame = box_of(axis)
     middles = [tuple(axis.transData.transform((one.x, one.y))) for one in labels]
-    taken = [Box(x - radius * scale, y - radius * scale, x + radius * scale, y + radius * scale) for x, y in middles]
-    bars = [bar for label in labels if (bar := _bar_box(axis, label, scale))]
+    taken = [_around(middle, label.radius * scale) for label, middle in zip(labels, middles, strict=True)]
+    bars = [bar for label in labels for bar in _bar_boxes(axis, label, scale)]
     placed: list[Box] = []
     notes = []
     for label, middle in zip(labels, middles, strict=True):
@@ -92,17 +96,29 @@ def label_points(figure: Figure, axis: Axes, labels: Sequence[PointLabel], radiu
         offset, box, distance = _best(middle, (size.width, size.height), scale, frame, placed, [*taken, *bars])
         note.set_position(offset)
         if distance >= LEADER_FROM:
-            _join(axis, label, offset)
+            _join(axis, label, _nearest(offset, size.width / scale, size.height / scale))
         placed.append(box)
         notes.append(note)
     return notes
 
 
-def _bar_box(axis: Axes, label: PointLabel, scale: float) -> Box | None:
-    if label.bar is None:
-        return None
-    (x, low), (_, high) = (axis.transData.transform((label.x, end)) for end in label.bar)
-    return Box(x - 2 * scale, low, x + 2 * scale, high)
+def _around(middle: Sequence[float], radius: float) -> Box:
+    x, y = middle
+    return Box(x - radius, y - radius, x + radius, y + radius)
+
+
+def _bar_boxes(axis: Axes, label: PointLabel, scale: float) -> Iterator[Box]:
+    if label.bar is not None:
+        yield _segment(axis, [(label.x, end) for end in label.bar], 2 * scale)
+    if label.across is not None:
+        yield _segment(axis, [(end, label.y) for end in label.across], 2 * scale)
+
+
+def _segment(axis: Axes, ends: Sequence[tuple[float, float]], room: float) -> Box:
+    """From one point to another, with so many pixels of room; whichever way the axes run."""
+    start, end = axis.transData.transform(ends)
+    (left, right), (bottom, top) = (sorted(pair) for pair in zip(start, end, strict=True))
+    return Box(left - room, bottom - room, right + room, top + room)
 
 
 def box_of(artist: Axes | Annotation) -> Box:
@@ -143,14 +159,27 @@ def _places(
             yield (dx / scale, dy / scale), box, distance
 
 
+def _nearest(offset: tuple[float, float], width: float, height: float) -> tuple[float, float]:
+    """The text's edge nearest to the point. offset: of the text's middle; all in typographic points."""
+    (x, y), half = offset, (width / 2, height / 2)
+    return min(max(0.0, x - half[0]), x + half[0]), min(max(0.0, y - half[1]), y + half[1])
+
+
 def _join(axis: Axes, label: PointLabel, offset: tuple[float, float]) -> None:
-    """A thin line from the point to the text's middle, below all else."""
+    """A thin line from the point to the text's edge, below all else."""
     axis.annotate(
         "",
         (label.x, label.y),
         xytext=offset,
         textcoords="offset points",
-        arrowprops={"arrowstyle": "-", "color": label.colour, "linewidth": 0.8, "alpha": 0.5, "shrinkB": 6},
+        arrowprops={
+            "arrowstyle": "-",
+            "color": label.colour,
+            "linewidth": 0.8,
+            "alpha": 0.5,
+            "shrinkA": 0,
+            "shrinkB": 0,
+        },
         zorder=0.5,
     )
 

@@ -105,8 +105,12 @@ def _draw_points(figure: Figure, axis: Axes, points: Sequence[Point], looks: Map
         )
     labels = [
         PointLabel(
-            point.work.intensity, point.work.flops_per_s / 1e9, name_of(point.variant), looks[point.variant].colour
+            point.work.intensity,
+            point.work.flops_per_s / 1e9,
+            name_of(point.variant),
+            looks[point.variant].colour,
+            MARKER * 0.7,
         )
         for point in points
     ]
-    label_points(figure, axis, labels, MARKER * 0.7)
+    label_points(figure, axis, labels)

@@ -26,6 +26,7 @@ COLOURS = (
     "#44AA99", "#AA4499", "#999933", "#EE7733", "#555555", "#0077BB",
 )  # fmt: skip
 SOFT = "#5b6470"
+BAND = "#009E73"  # of what is near-lossless
 WIDE = 0.54  # of the font's size: its letters' mean width, with some room
 # As plotly names them, and as matplotlib does.
 MARKERS = {

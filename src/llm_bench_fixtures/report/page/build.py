@@ -55,7 +55,7 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         takeaways=findings.takeaways,
         chips=tuple(_chips(run)),
         tradeoff=tradeoff,
-        tradeoff_plots=_plots_of(SUMMARY, plots),
+        tradeoff_plots=_plots_of(SUMMARY, plots)[:1],
         summary=summary_table(findings, terms),
         summary_note=f"{document.summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
         sweeps=sweeps,

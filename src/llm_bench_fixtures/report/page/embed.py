@@ -13,6 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.report.page.plotly_script import quick_plotly
+
 if TYPE_CHECKING:
     from markupsafe import Markup
 
@@ -52,7 +54,7 @@ def page_scripts(*, has_charts: bool = True) -> PageScripts:
         return PageScripts(Markup(own), "", content_policy((own,)))  # noqa: S704
     from plotly.offline import get_plotlyjs
 
-    plotly = get_plotlyjs().replace("\r\n", "\n")
+    plotly = quick_plotly(get_plotlyjs().replace("\r\n", "\n"))
     packed = base64.b64encode(gzip.compress(plotly.encode(), mtime=0)).decode()
     return PageScripts(Markup(own), packed, content_policy((plotly, own)))  # noqa: S704  # no text from elsewhere
 

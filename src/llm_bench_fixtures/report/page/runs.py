@@ -69,7 +69,7 @@ def _main_table(table: Table, terms: Mapping[str, Term]) -> PageTable:
     """The run's label below the variant's id, so that the table fits a narrow screen."""
     found = page_table(table, "The variants by machine and model", terms)
     first, _, *others = found.heads
-    return PageTable(found.caption, (first, *others), tuple(map(_with_run, found.rows)))
+    return replace(found, heads=(first, *others), rows=tuple(map(_with_run, found.rows)))
 
 
 def _with_run(row: Row) -> Row:

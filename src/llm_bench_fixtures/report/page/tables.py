@@ -6,14 +6,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from llm_bench_fixtures.report.choices import flips_each_way
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Cell, Head, PageTable, Row, Term
 from llm_bench_fixtures.report.quality import is_near_lossless, near_lossless
-from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, variants_table
+from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, legend, percent_interval, variants_table
 from llm_bench_fixtures.results.formatting import MINUS, MISSING
 from llm_bench_fixtures.results.metrics import Direction
-from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.record import Run, VariantResult
 
 _NUMBER = re.compile(r"<?([+−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)(?: ?(µs|ms|s|[kMG]?B|[MGT]?FLOP)\b)?")
 _SPREAD = re.compile(r"(?P<value>.+?) (?:(?P<error>± .+)|\((?P<interval>.*(?:–| to ).*)\))")
@@ -59,7 +60,13 @@ def page_table(table: Table, caption: str, terms: Mapping[str, Term]) -> PageTab
         Row(tuple(_cells(table, index, heads)), _variant(table.header, row), grouped and starts[index])
         for index, row in enumerate(table.rows)
     )
-    return PageTable(caption, heads, tuple(rows))
+    return PageTable(caption, heads, tuple(rows), _legend(table))
+
+
+def _legend(table: Table) -> str:
+    """A sentence. Beneath a figure of the page its interval has no brackets."""
+    text = "; ".join(legend(table, interval="below a figure, a–b"))
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _term(head: str, terms: Mapping[str, Term]) -> Term | None:
@@ -140,9 +147,25 @@ def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
     run = findings.run
     ran = [variant for variant in run.variants if variant.label]
     table = page_table(variants_table(findings, ran, SHORT), "The variants that ran", terms)
-    rows = (_with_detail(row, table.heads, is_reference=row.variant == run.reference) for row in table.rows)
+    detailed = (_with_detail(row, table.heads, is_reference=row.variant == run.reference) for row in table.rows)
+    ways = {variant.id: _each_way(variant) for variant in ran}
+    flips = next((place for place, head in enumerate(table.heads[2:], 1) if head.text == FLIPS), 0)
+    rows = (_with_ways(row, flips, ways[row.variant]) for row in detailed) if flips else detailed
     first, _, *others = (replace(head, is_minor=head.text.partition(", ")[0] not in NARROW) for head in table.heads)
-    return unranked(PageTable(table.caption, (first, *others), tuple(rows)), run)
+    return unranked(PageTable(table.caption, (first, *others), tuple(rows), table.legend), run)
+
+
+def _each_way(variant: VariantResult) -> str:
+    """Answers lost and gained, a line each with its interval; empty where none was compared."""
+    found = flips_each_way(variant)
+    named = {"lost": found.get("flips_lost"), "gained": found.get("flips_gained")}
+    return "\n".join(f"{one.number} {way} ({percent_interval(one)})" for way, one in named.items() if one)
+
+
+def _with_ways(row: Row, place: int, ways: str) -> Row:
+    cell = row.cells[place]
+    shown = replace(cell, detail=ways or cell.detail)
+    return replace(row, cells=(*row.cells[:place], shown, *row.cells[place + 1 :]))
 
 
 def _with_detail(row: Row, heads: Sequence[Head], *, is_reference: bool) -> Row:

@@ -33,6 +33,7 @@ LARGEST, SMALLEST = 46.0, 9.0  # pixels across a marker
 ALIKE = Range(-100 * NEAR, 100 * NEAR)  # the changes in percent between which quality is near-lossless
 MARK = "≈"  # before the name of a near-lossless variant
 BAND = "rgba(0, 158, 115, 0.10)"
+BAND_NAME = f"within ± {100 * NEAR:g} %"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,10 @@ class Point:
 
 def tradeoff_chart(findings: Findings) -> Chart | None:
     """None where fewer than two variants have a speed, a quality and a memory."""
-    memory = _METRIC[memory_metric(findings)]
-    peaks = peaks_of(findings, memory.name)
-    found = (_point(findings.run, record, peaks.get(variant)) for variant, record in findings.common.items())
-    points = [point for point in found if point is not None]
+    points, memory = tradeoff_points(findings), _METRIC[memory_metric(findings)]
     if len(points) < 2:
         return None
-    best = front(_standings(points, memory))
+    best = pareto_front(findings, points)
     return Chart(
         name="tradeoff",
         title="Quality, speed and memory",
@@ -81,6 +79,18 @@ def tradeoff_chart(findings: Findings) -> Chart | None:
         ),
         figure=_figure(findings, points, best),
     )
+
+
+def tradeoff_points(findings: Findings) -> list[Point]:
+    """Of the variants that have a speed, a quality and a memory."""
+    peaks = peaks_of(findings, memory_metric(findings))
+    found = (_point(findings.run, record, peaks.get(variant)) for variant, record in findings.common.items())
+    return [point for point in found if point is not None]
+
+
+def pareto_front(findings: Findings, points: Sequence[Point]) -> frozenset[str]:
+    """The variants of the points that no other one beats."""
+    return front(_standings(points, _METRIC[memory_metric(findings)]))
 
 
 def _note(run: Run, memory: Metric, best: Sequence[str]) -> str:
@@ -144,11 +154,9 @@ def _memory_range(peaks: Peaks, tolerance: Tolerance) -> Range:
 def _figure(findings: Findings, points: Sequence[Point], best: frozenset[str]) -> Json:
     looks = looks_of(findings.run)
     largest = max(point.peaks.shown for point in points)
-    ends = [end for point in points for end in (point.changes.low, point.changes.high)]
-    low, high = padded([ALIKE.low, ALIKE.high, *ends], 0.1)
-    left, right = padded([end for point in points for end in (point.speed.low, point.speed.high)], 0.1)
-    x: Json = {"title": title("output tokens per second"), "range": [max(left, 0.0), right]}
-    y: Json = {"title": title("perplexity against the reference's"), "range": [high, low], "ticksuffix": " %"}
+    across, up = reach_of(points)
+    x: Json = {"title": title("output tokens per second"), "range": across}
+    y: Json = {"title": title("perplexity against the reference's"), "range": up, "ticksuffix": " %"}
     rows, alike = _facts_by_variant(findings), near_lossless(findings.run)
     traces = [
         _named(
@@ -159,6 +167,14 @@ def _figure(findings: Findings, points: Sequence[Point], best: frozenset[str]) -
     ]
     line = _front_line([point for point in points if point.variant in best])
     return {"data": [line, *traces], "layout": layout(x, y, height=460, shapes=[_band()], annotations=[_band_name()])}
+
+
+def reach_of(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    """The ends of the axes, of speed and of quality, which gets better upwards."""
+    changes = [end for point in points for end in (point.changes.low, point.changes.high)]
+    low, high = padded([ALIKE.low, ALIKE.high, *changes], 0.1)
+    left, right = padded([end for point in points for end in (point.speed.low, point.speed.high)], 0.1)
+    return [max(left, 0.0), right], [high, low]
 
 
 def _band() -> Json:
@@ -178,7 +194,7 @@ def _band() -> Json:
 
 def _band_name() -> Json:
     return {
-        "text": f"within ± {100 * NEAR:g} %",
+        "text": BAND_NAME,
         "x": 0,
         "xref": "paper",
         "xanchor": "left",
@@ -199,12 +215,17 @@ def _facts_by_variant(findings: Findings) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def _front_line(points: Sequence[Point]) -> Json:
-    """From the slowest to the fastest of the front, along those that give the best quality at their speed."""
+def front_steps(points: Sequence[Point]) -> list[Point]:
+    """From the fastest to the slowest of the front, those that give the best quality at their speed."""
     steps: list[Point] = []
     for point in sorted(points, key=lambda point: -point.tokens_per_s):
         if not steps or point.told_change < steps[-1].told_change:
             steps.append(point)
+    return steps
+
+
+def _front_line(points: Sequence[Point]) -> Json:
+    steps = front_steps(points)
     return {
         "type": "scatter",
         "mode": "lines",

@@ -53,7 +53,7 @@ class Cell:
     sort: float | None = None
     """The number that the column is sorted by; None sorts by the text, or last among numbers."""
     detail: str = ""
-    """A second line, in small."""
+    """A second line, or several, in small."""
     tone: str = ""
     """Whether it is better or worse than what it is compared with, as Tone says it, or "same"; empty where it is
     compared with nothing, or no difference is shown."""
@@ -73,6 +73,8 @@ class PageTable:
     caption: str
     heads: tuple[Head, ...]
     rows: tuple[Row, ...]
+    legend: str = ""
+    """What its figures are, to stand beneath it."""
 
 
 @dataclass(frozen=True)

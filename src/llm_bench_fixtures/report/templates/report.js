@@ -103,6 +103,7 @@
 
   const SIDES = ["top center", "bottom center", "middle right", "middle left", "top right", "top left", "bottom right", "bottom left"];
   const ROOM_TO_COVER = 40; // square pixels of other markers
+  const SLACK = 10; // pixels by which plotly may set a label further out than is reckoned here
   const STRUCK = 10; // what a bar through a label costs, whatever it covers
   const pen = document.createElement("canvas").getContext("2d");
 
@@ -141,7 +142,7 @@
     if (!points.length) return;
     const markers = points.map(({ x, y, radius }) => ({ left: x - radius, top: y - radius, right: x + radius, bottom: y + radius }));
     const bars = points.flatMap(({ index, x, y }) => barsOf(canvas.data[index], full, x, y));
-    const frame = { left: 0, top: -full.margin.t, right: full.xaxis._length + full.margin.r, bottom: full.yaxis._length };
+    const frame = { left: 0, top: -full.margin.t, right: full.xaxis._length + full.margin.r - SLACK, bottom: full.yaxis._length };
     const placed = [];
     const outside = (box) => box.left < frame.left || box.top < frame.top || box.right > frame.right || box.bottom > frame.bottom;
     const cost = (box, own) =>
@@ -239,6 +240,15 @@
     }
   }
 
+  // A table that is wider than its place says so, and only it is a stop of the keyboard.
+
+  function tellWidth(place) {
+    const isWide = place.scrollWidth > place.clientWidth + 1;
+    place.classList.toggle("wide", isWide);
+    if (isWide) place.tabIndex = 0;
+    else place.removeAttribute("tabindex");
+  }
+
   // Glossary: the entry opens beside the head that asked for it.
 
   function besideItsHead(event) {
@@ -279,10 +289,13 @@
       range.setAttribute("aria-valuetext", step.dataset.words);
       back.hidden = step.dataset.measure === given.measure && Number(range.value) === given.place;
     };
+    const sayAnswer = () => say(document.querySelector("#answer .lead").textContent);
     range.addEventListener("input", show);
+    range.addEventListener("change", sayAnswer);
     measure?.addEventListener("change", () => {
       range.value = measure.value === given.measure ? String(given.place) : "0";
       show();
+      sayAnswer();
     });
     back.addEventListener("click", () => {
       if (measure) measure.value = given.measure;
@@ -291,12 +304,13 @@
       show();
       range.focus();
     });
-    range.setAttribute("aria-valuetext", words.textContent);
   }
 
   function start() {
     limits();
     document.querySelectorAll("table").forEach(sortable);
+    const widened = new ResizeObserver((entries) => entries.forEach(({ target }) => tellWidth(target)));
+    document.querySelectorAll(".scroll").forEach((place) => widened.observe(place));
     document.addEventListener("click", besideItsHead);
     const variants = document.getElementById("variants");
     const scenarios = document.getElementById("scenarios");
