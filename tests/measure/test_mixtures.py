@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import BY_NAME
+from families import BY_NAME, IS_TRANSFORMERS_5
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
@@ -52,7 +52,9 @@ def config_of(name: str) -> PretrainedConfig:
 
 
 def module_of(config: PretrainedConfig) -> Any:
-    return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    """With experts that are multiplied by plain products, which torch can count."""
+    plain = {"experts_implementation": "eager"} if IS_TRANSFORMERS_5 else {}
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager", **plain).eval()
 
 
 @pytest.mark.parametrize("name", MIXTURES)
