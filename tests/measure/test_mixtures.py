@@ -122,7 +122,7 @@ def test_a_mixture_that_is_not_known_is_not_counted() -> None:
 
 
 def test_quantized_experts_are_read_as_they_are_stored(make_request: Callable[..., LoadRequest], tmp_path: Any) -> None:
-    """Of nf4 weights and their scales, too: half of the experts' bytes are read for one position."""
+    """Half of the experts' bytes are read for one position, of their scales too, where there are any."""
     pytest.importorskip("bitsandbytes")
     with quiet_libraries():
         source: ModelSource = BY_NAME["mixtral"].build(tmp_path)
@@ -132,4 +132,4 @@ def test_quantized_experts_are_read_as_they_are_stored(make_request: Callable[..
     assert facts.weight_bytes_most == facts.weight_bytes - 4 * WIDTH * 4096
     packed = sum(weight.nbytes for one in routed for weight in one.part.parameters())
     unread = facts.weight_bytes_most - facts.weight_bytes_read
-    assert packed / 2 < unread < packed
+    assert packed / 2 <= unread < packed
