@@ -71,8 +71,10 @@ def test_a_backend_says_when_its_variants_run_unasked(
     backend = Backend(cast(Any, None), chosen=chosen, modules=modules)
     monkeypatch.setattr(backends, "BACKENDS", {**BACKENDS, "engine": backend})
     engine, own = Variant("engine-fp32", "engine", ""), Variant("own", "some.module", "")
+    asked = [variant for variant in CATALOGUE if variant not in chosen_by_default(CATALOGUE)]
     known = (*CATALOGUE, engine, own)
-    assert [variant for variant in known if variant not in chosen_by_default(known)] == ([] if runs else [engine])
+    found = [variant for variant in known if variant not in chosen_by_default(known)]
+    assert found == [*asked, *([] if runs else [engine])]
 
 
 def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(
@@ -292,6 +294,7 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         *("fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"),
         *("ort-fp32", "ort-int8-dynamic", "ort-int8-static"),
         *("bnb-int8", "bnb-nf4", "bnb-fp4"),
+        *("compile-fp32", "compile-bf16"),
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
