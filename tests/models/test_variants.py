@@ -134,7 +134,7 @@ def test_the_group_of_the_reference_is_the_first_alone() -> None:
 
 
 def test_narrowing_to_an_unknown_name_is_refused_with_groups_and_ids() -> None:
-    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, autocast-bf16, "):
+    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, ao-float8-weight, "):
         narrow(("int4",), CATALOGUE, CATALOGUE)
 
 

@@ -295,6 +295,7 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         *("ort-fp32", "ort-int8-dynamic", "ort-int8-static"),
         *("bnb-int8", "bnb-nf4", "bnb-fp4"),
         *("compile-fp32", "compile-bf16"),
+        *("ao-int8-weight", "ao-int8-dynamic", "ao-float8-weight"),
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
@@ -304,6 +305,7 @@ def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None
         *("torch", "transformers"),
         *("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
         "bitsandbytes",
+        "torchao",
     ) == LIBRARIES
 
 
@@ -315,6 +317,9 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
         "bnb-int8": "int8",
         "bnb-nf4": "nf4",
         "bnb-fp4": "fp4",
+        "ao-int8-weight": "int8-weight",
+        "ao-int8-dynamic": "int8-dynamic",
+        "ao-float8-weight": "float8-weight",
     }
 
 

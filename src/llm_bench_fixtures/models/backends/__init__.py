@@ -19,6 +19,7 @@ ROWS = (
     "onnxruntime",
     "bitsandbytes",
     "compiled",
+    "torchao",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 
