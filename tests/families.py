@@ -5,7 +5,6 @@ A new family is one more row of FAMILIES.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -57,10 +56,7 @@ class Family:
 
     chat_template: str = ""
     quantized_by: Mapping[str, Any] = field(default_factory=dict)
-    """What its config.json tells of how its weights were quantized."""
-
-    refused: str = ""
-    """Why it can't be a run's model; empty where it can."""
+    """What bitsandbytes is told to quantize its weights by, before they are saved once more."""
 
     @property
     def diverging(self) -> tuple[ExecutionMode, ...]:
@@ -83,9 +79,7 @@ class Family:
             tokenizer.chat_template = self.chat_template
         tokenizer.save_pretrained(folder)
         if self.quantized_by:
-            path = folder / "config.json"
-            saved = {**json.loads(path.read_text("utf-8")), "quantization_config": self.quantized_by}
-            path.write_text(json.dumps(saved), encoding="utf-8")
+            save_quantized(folder, self.quantized_by)
         return ModelSource(self.name, folder)
 
     def make_config(self, tokenizer: Any) -> Any:
@@ -94,6 +88,16 @@ class Family:
 
         special = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         return AutoConfig.for_model(**self.config, **special)
+
+
+def save_quantized(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Put in place of the folder's weights what bitsandbytes makes of them. settings: of BitsAndBytesConfig."""
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    config = BitsAndBytesConfig(**settings)
+    how = {"dtype": "auto", "device_map": {"": "cpu"}}
+    module = AutoModelForCausalLM.from_pretrained(folder, quantization_config=config, **how)
+    module.save_pretrained(folder)
 
 
 VOCABULARY = 4096
@@ -146,8 +150,7 @@ FAMILIES = (
     Family(
         "llama-nf4",
         {"model_type": "llama", **GROUPED},
-        quantized_by={"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
-        refused="its weights are quantized already; give the model that they were made from",
+        quantized_by={"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
     ),
     Family("mistral", {"model_type": "mistral", **GROUPED, "sliding_window": 24}),
     Family("mixtral", {"model_type": "mixtral", **GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2}),

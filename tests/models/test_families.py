@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import pytest
 import torch
 from families import FAMILIES, Family, Keeps
 
-from llm_bench_fixtures.errors import CandidateFailed
+from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.models.checks import check_usable
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.source import count_weights
+from llm_bench_fixtures.models.source import ModelSource, count_weights
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.weights import expert_count
 from llm_bench_fixtures.workloads import Workload
@@ -38,15 +37,22 @@ def family(request: pytest.FixtureRequest) -> Family:
 def test_a_family_is_measured(family: Family, make_request: MakeRequest, tmp_path: Path) -> None:
     with quiet_libraries():
         source = family.build(tmp_path)
-        if family.refused:
-            with pytest.raises(CandidateFailed, match=re.escape(family.refused)):
-                check_usable(source)
-            return
         check_usable(source)
+        if family.quantized_by:
+            check_quantized(make_request, source)
+            return
         model = load_variant(make_request("fp32", source)).model
         check_weights(model, count_weights(tmp_path))
         check_what_is_kept(model, family.keeps)
         check_modes(model, family)
+
+
+def check_quantized(make_request: MakeRequest, source: ModelSource) -> None:
+    """It runs as it is, and is nothing that could be cast."""
+    pytest.importorskip("bitsandbytes")
+    assert load_variant(make_request("checkpoint", source)).facts.quantized_share
+    with pytest.raises(BackendUnavailable, match="are quantized already"):
+        load_variant(make_request("fp32", source))
 
 
 def check_weights(model: TransformersModel, weights: int) -> None:

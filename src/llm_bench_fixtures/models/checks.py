@@ -36,8 +36,6 @@ def check_usable(source: ModelSource) -> Footprint:
     config: PretrainedConfig = _loaded("config", source.load_config)
     tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
     _check_tokenizer(tokenizer, config.get_text_config().vocab_size)
-    if getattr(config, "quantization_config", None):
-        raise CandidateFailed("its weights are quantized already; give the model that they were made from")
     footprint = check_architecture(config, source.trust_remote_code)
     check_weights(source.folder)
     return footprint

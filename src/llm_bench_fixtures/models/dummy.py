@@ -61,6 +61,8 @@ def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Foot
             config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
         except Exception as error:  # what transformers and remote code raise has no narrower base
             raise unusable("config", error) from error
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config  # of other weights than those that are made here
     footprint = check_architecture(config, settings.trust_remote_code)
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))

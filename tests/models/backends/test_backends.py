@@ -296,6 +296,7 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         *("bnb-int8", "bnb-nf4", "bnb-fp4"),
         *("compile-fp32", "compile-bf16"),
         *("ao-int8-weight", "ao-int8-dynamic", "ao-float8-weight"),
+        "checkpoint",
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
@@ -306,6 +307,7 @@ def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None
         *("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
         "bitsandbytes",
         "torchao",
+        *("auto-round", "autoawq", "compressed-tensors", "gptqmodel", "hqq"),
     ) == LIBRARIES
 
 
@@ -320,6 +322,7 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
         "ao-int8-weight": "int8-weight",
         "ao-int8-dynamic": "int8-dynamic",
         "ao-float8-weight": "float8-weight",
+        "checkpoint": "as stored",
     }
 
 

@@ -20,6 +20,7 @@ ROWS = (
     "bitsandbytes",
     "compiled",
     "torchao",
+    "checkpoint",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 
