@@ -57,7 +57,7 @@ class Family:
 
     chat_template: str = ""
     quantized_by: Mapping[str, Any] = field(default_factory=dict)
-    """What its config.json tells of how its weights were quantized."""
+    """What bitsandbytes is told to quantize its weights by, before they are saved once more."""
 
     pickled: bool = False
     """Whether its weights are a PyTorch checkpoint and no safetensors."""
@@ -95,7 +95,7 @@ class Family:
             tokenizer.chat_template = self.chat_template
         tokenizer.save_pretrained(folder)
         if self.quantized_by:
-            change_config(folder, quantization_config=self.quantized_by)
+            save_quantized(folder, self.quantized_by)
         if self.pickled:
             pickle_weights(folder)
         if self.code:
@@ -138,6 +138,18 @@ class MineConfig(LlamaConfig):
 class MineForCausalLM(LlamaForCausalLM):
     config_class = MineConfig
 """
+
+
+def save_quantized(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Put in place of the folder's weights what bitsandbytes makes of them. settings: of BitsAndBytesConfig."""
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    config = BitsAndBytesConfig(**settings)
+    how = {"dtype": "auto", "device_map": {"": "cpu"}}
+    module = AutoModelForCausalLM.from_pretrained(folder, quantization_config=config, **how)
+    module.save_pretrained(folder)
+
+
 VOCABULARY = 4096
 WIDTH = {"vocab_size": VOCABULARY, "hidden_size": 64}
 DEEP = {**WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512}
@@ -197,8 +209,7 @@ FAMILIES = (
     Family(
         "llama-nf4",
         {"model_type": "llama", **GROUPED},
-        quantized_by={"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
-        refused="its weights are quantized already; give the model that they were made from",
+        quantized_by={"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
     ),
     Family("mistral", {"model_type": "mistral", **GROUPED, "sliding_window": 24}),
     Family("mixtral", {"model_type": "mixtral", **GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2}),

@@ -25,6 +25,7 @@ class Phase(StrEnum):
     EXPORTING = "exporting"
     QUANTIZING = "quantizing"
     CALIBRATING = "calibrating"
+    COMPILING = "compiling"
     SCORING = "scoring"
     COUNTING = "counting"
     GENERATING = "generating"

@@ -23,6 +23,7 @@ from llm_bench_fixtures.models.artifacts import (
     folder_digest,
     lock_of,
 )
+from llm_bench_fixtures.models.kept import discard, kept_in
 
 KEY: Key = {"model": "abc", "opset": 17}
 
@@ -281,3 +282,21 @@ def test_the_digest_of_a_folder_changes_with_one_bit(tmp_path: Path, builder: Bu
 def test_the_digest_of_an_empty_file_is_sha256_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert file_digest(tmp_path / "empty") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_a_workspace_is_the_same_folder_for_the_same_key_whatever_a_library_does_in_it(store: ArtifactStore) -> None:
+    folder = store.workspace("compiled", KEY)
+    (folder / "code.so").write_bytes(b"code")
+    assert store.workspace("compiled", KEY) == folder
+    assert (folder / "code.so").read_bytes() == b"code"
+    assert store.workspace("compiled", {**KEY, "opset": 18}) != folder
+    kept = {one.folder: one for one in kept_in(store.root)}[folder]
+    assert kept.is_whole
+    assert discard(kept)
+    assert not folder.exists()
+
+
+def test_a_workspace_that_can_not_be_made_says_where(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(UnwritableFile, match="nothing can be kept in the cache"):
+        ArtifactStore(tmp_path / "cache").workspace("compiled", KEY)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from families import FAMILIES, PICKLE, Family, Keeps
 
-from llm_bench_fixtures.errors import CandidateFailed
+from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.models.checks import check_loads, check_usable
@@ -42,6 +42,9 @@ def test_a_family_is_measured(family: Family, make_request: MakeRequest, tmp_pat
                 check_all(source)
             return
         check_usable(source)
+        if family.quantized_by:
+            check_quantized(make_request, source)
+            return
         model = load_variant(make_request("fp32", source)).model
         check_weights(model, count_weights(tmp_path) or count_pickled(tmp_path / PICKLE))
         check_what_is_kept(model, family.keeps)
@@ -56,6 +59,14 @@ def check_all(source: ModelSource) -> None:
 
 def count_pickled(path: Path) -> int:
     return sum(tensor.numel() for tensor in torch.load(path, weights_only=True).values())
+
+
+def check_quantized(make_request: MakeRequest, source: ModelSource) -> None:
+    """It runs as it is, and is nothing that could be cast."""
+    pytest.importorskip("bitsandbytes")
+    assert load_variant(make_request("checkpoint", source)).facts.quantized_share
+    with pytest.raises(BackendUnavailable, match="are quantized already"):
+        load_variant(make_request("fp32", source))
 
 
 def check_weights(model: TransformersModel, weights: int) -> None:

@@ -122,9 +122,9 @@ def test_the_group_of_quantized_variants_holds_what_they_are_made_from() -> None
     assert named == ["fp32", "ort-int8-static", "ort-fp32", "bnb-nf4"]
 
 
-def test_the_group_of_precisions_is_the_torch_model_in_each_dtype_and_under_autocast() -> None:
+def test_the_group_of_precisions_is_the_torch_model_in_each_dtype_and_under_autocast_and_compiled() -> None:
     named = [variant.id for variant in narrow(("precision",), CATALOGUE, CATALOGUE)]
-    assert named == ["fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"]
+    assert named == ["fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16", "compile-fp32", "compile-bf16"]
 
 
 def test_the_group_of_the_reference_is_the_first_alone() -> None:
@@ -134,7 +134,7 @@ def test_the_group_of_the_reference_is_the_first_alone() -> None:
 
 
 def test_narrowing_to_an_unknown_name_is_refused_with_groups_and_ids() -> None:
-    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, autocast-bf16, "):
+    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, ao-float8-weight, "):
         narrow(("int4",), CATALOGUE, CATALOGUE)
 
 

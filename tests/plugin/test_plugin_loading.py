@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -304,3 +305,24 @@ def test_a_variant_that_runs_out_of_memory_while_it_is_scored_is_closed(bench: B
     result.assert_outcomes(passed=1, errors=1)
     assert loads(bench) == ["load fp32", "close fp32", "load bf16", "close bf16"]
     assert bench.variants()["fp32"]["reason"].endswith("scoring fp32: out of memory, 2.00 GiB asked for")
+
+
+def test_a_quantized_checkpoint_is_measured_as_it_is_and_nothing_else_is_made_of_it(
+    own_suite: Bench, tmp_path: Path
+) -> None:
+    """Unasked, and as the reference."""
+    pytest.importorskip("bitsandbytes")
+    from families import BY_NAME
+
+    from llm_bench_fixtures.models.quiet import quiet_libraries
+
+    with quiet_libraries():
+        BY_NAME["llama-nf4"].build(tmp_path)
+    result = own_suite.run(f"--llm-model={tmp_path}", "--llm-variants=fp32,bnb-nf4,checkpoint")
+    result.assert_outcomes(passed=1, skipped=2)
+    assert own_suite.results()["reference"] == "checkpoint"
+    variants = own_suite.variants()
+    assert variants["checkpoint"]["label"].startswith("bitsandbytes, nf4 (Linear4bit)")
+    reason = "are quantized already (bitsandbytes, nf4): --llm-variants checkpoint runs them as they are"
+    for name in ("fp32", "bnb-nf4"):
+        assert variants[name]["reason"].endswith(reason)

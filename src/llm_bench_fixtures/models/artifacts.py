@@ -71,6 +71,20 @@ class ArtifactStore:
         reason = f"; the cached one was damaged: {damage}" if damage else ""
         return Artifact(folder, reused=False, note=f"{kind} made in this run{reason}")
 
+    def workspace(self, kind: str, key: Key) -> Path:
+        """The folder for `key` that a library keeps a cache of its own in, made where there is none.
+
+        What is in it is the library's to check. Raises UnwritableFile.
+        """
+        key = {**key, "llm-bench-fixtures": __version__}
+        folder = self.root / kind / _digest(key)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / MANIFEST).write_text(json.dumps({"key": key, "files": {}}, indent=1, sort_keys=True))
+        except OSError as error:
+            raise self._unwritable(error) from error
+        return folder
+
     def _checked(self, kind: str, folder: Path) -> str | None:
         with self._progress.activity(Phase.CHECKING, f"checking the cached {kind}"):
             return damage_of(folder)

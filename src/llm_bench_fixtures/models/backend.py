@@ -69,6 +69,9 @@ class Backend:
     chosen: Chosen = Chosen.ALWAYS
     """When its part of the catalogue runs without being named. A project's own variants always do."""
 
+    takes_quantized: bool = False
+    """Whether it runs a `--llm-model` whose weights are quantized already. Else its variants are skipped there."""
+
     libraries: tuple[str, ...] = ()
     """Distributions whose versions decide what runs: they stand in each run's results and in its fingerprint."""
 

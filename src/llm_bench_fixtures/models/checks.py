@@ -58,8 +58,6 @@ def check_parts(source: ModelSource, tell: Tell) -> Footprint:
     tell("tokenizer")
     tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
     _check_tokenizer(tokenizer, config.get_text_config().vocab_size)
-    if getattr(config, "quantization_config", None):
-        raise CandidateFailed("its weights are quantized already; give the model that they were made from")
     tell("config")
     return check_architecture(config, source.trust_remote_code)
 

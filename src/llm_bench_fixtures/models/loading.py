@@ -60,6 +60,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
     """
     backend = find_backend(request.variant.backend)
     require(backend.modules, backend.extra)
+    if not backend.takes_quantized:
+        _check_not_quantized(request.source)
     backend.check(request.variant, request.device)
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
@@ -84,6 +86,15 @@ def load_variant(request: LoadRequest) -> LocalModel:
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
     )
     return LocalModel(model, request.source, facts)
+
+
+def _check_not_quantized(source: ModelSource) -> None:
+    """Raise BackendUnavailable for weights that would have to be quantized anew, or cast."""
+    if source.quantized is not None:
+        raise BackendUnavailable(
+            f"the weights of {source.name} are quantized already ({source.quantized}): --llm-variants checkpoint runs "
+            "them as they are"
+        )
 
 
 def _check_referable(model: Model) -> None:

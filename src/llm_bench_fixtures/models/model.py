@@ -82,6 +82,9 @@ class ModelFacts:
     """Seconds from the call to a model that is ready, imports and the making of artifacts not counted. Measured by
     `load_variant`."""
 
+    compile_s: float | None = None
+    """Seconds that compiling it took, also where its code was kept from then. None: nothing is compiled."""
+
 
 class Model(Protocol):
     """A loaded model, as a backend gives it: the code that measures calls it and never writes into it.

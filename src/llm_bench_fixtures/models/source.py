@@ -12,7 +12,8 @@ from llm_bench_fixtures.errors import IncompleteWeights
 from llm_bench_fixtures.models.artifacts import folder_digest
 from llm_bench_fixtures.models.checks import safetensors_files
 from llm_bench_fixtures.models.digest import model_digests
-from llm_bench_fixtures.models.trust import check_trusted
+from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
+from llm_bench_fixtures.models.trust import check_trusted, read_config
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -61,6 +62,11 @@ class ModelSource:
             return model_digests(self.folder)
         except (OSError, ValueError, LookupError, TypeError):
             return {}
+
+    @cached_property
+    def quantized(self) -> StoredQuantization | None:
+        """How the weights of its files are quantized, by its config; None where they aren't."""
+        return stored_quantization(read_config(self.folder))
 
     @cached_property
     def weights(self) -> int:

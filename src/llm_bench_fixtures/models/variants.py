@@ -84,13 +84,13 @@ def select_variants(
 ) -> tuple[Variant, ...]:
     """The variants that a comma-separated list of ids and engines names, the reference first, each once.
 
-    An empty text means those of `default`, or the whole catalogue. A backend's name stands for all its variants, a
-    dtype's spelling ("half") for its variant ("fp16"), "default" for those of an empty text.
+    An empty text means those of `default`, or the whole catalogue, and the reference. A backend's name stands for all
+    its variants, a dtype's spelling ("half") for its variant ("fp16"), "default" for those of `default`.
     Raises UnknownName with the known ids and engines.
     """
     by_id = {variant.id: variant for variant in catalogue}
     groups = {DEFAULT: catalogue if default is None else default, **_by_engine(catalogue)}
-    names = [name.strip() for name in text.split(",") if name.strip()] or [DEFAULT]
+    names = [name.strip() for name in text.split(",") if name.strip()] or [DEFAULT, reference]
     chosen = {variant.id: variant for name in names for variant in _find(name, by_id, groups)}
     (first,) = _find(reference, by_id, {})
     return tuple(sorted(chosen.values(), key=lambda variant: variant.id != first.id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llm_bench_fixtures.models.experts import routed_parts
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 PAGE_BYTES = 4096
+MOST = 0.5  # of the weights: a label that names a quantization speaks of at least so many
 
 
 def weight_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
@@ -88,8 +89,45 @@ def _text_parts(module: Any) -> Iterator[torch.nn.Module]:
 
 def storage_bytes(tensors: Sequence[torch.Tensor]) -> int:
     """Bytes of the storages behind the tensors, a shared one counted once."""
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    plain = [part for tensor in tensors for part in _parts(tensor)]
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in plain}
     return sum(storages.values())
+
+
+def _parts(tensor: Any) -> Iterator[torch.Tensor]:
+    """The tensor itself, or what a quantized one of a class of its own is made of: its numbers and their scales."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        yield from _parts(getattr(tensor, name))
+
+
+def is_packed(tensor: torch.Tensor) -> bool:
+    """Whether it holds weights in fewer bits: as integers, in 8-bit floats, or in a class of tensors of its own."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    return not tensor.is_floating_point() or tensor.itemsize == 1 or is_traceable_wrapper_subclass(tensor)
+
+
+def weights_outside(layers: Iterable[Any], module: torch.nn.Module) -> list[torch.Tensor]:
+    """All weights but the matrices of the layers."""
+    inside = {id(layer.weight) for layer in layers}
+    return [weight for weight in weight_tensors(module) if id(weight) not in inside]
+
+
+def share_of(layers: Sequence[Any], module: torch.nn.Module) -> float:
+    """Of all weights of the module, how many are in the layers' matrices, as (outputs, inputs) says where packed."""
+    inside = sum(int(layer.in_features) * int(layer.out_features) for layer in layers)
+    return inside / (inside + sum(weight.numel() for weight in weights_outside(layers, module)))
+
+
+def lesser_share(share: float | None) -> str:
+    """For a label that names a quantization: how many of the weights it has, where that is not most of them."""
+    return f" of {share:.0%} of the weights" if share is not None and share < MOST else ""
 
 
 def fault_in(tensors: Sequence[torch.Tensor]) -> None:
@@ -99,7 +137,7 @@ def fault_in(tensors: Sequence[torch.Tensor]) -> None:
     """
     import torch
 
-    for tensor in tensors:
+    for tensor in (part for whole in tensors for part in _parts(whole)):
         if tensor.device.type == "cpu":
             torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())[::PAGE_BYTES].sum()
 

@@ -42,9 +42,10 @@ TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench p
 def settings_of(config: pytest.Config) -> Settings:
     """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
     if SETTINGS not in config.stash:
+        from llm_bench_fixtures.models.backends.checkpoint import with_reference
         from llm_bench_fixtures.options.settings import parse_settings
 
-        config.stash[SETTINGS] = settings = or_usage_error(lambda: parse_settings(_given(config)))
+        config.stash[SETTINGS] = settings = or_usage_error(lambda: with_reference(parse_settings(_given(config))))
         for option in (*backends.OPTIONS, *gate_options.OPTIONS):
             or_usage_error(partial(settings.of, option))
     return config.stash[SETTINGS]

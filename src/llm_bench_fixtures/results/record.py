@@ -160,6 +160,8 @@ class VariantResult:
     """The id of the variant that this one is a cheaper form of."""
     quantized: bool = False
     load_s: float | None = None
+    compile_s: float | None = None
+    """In this run, or in the one whose code it reuses; None where nothing is compiled."""
     first_generate_s: float | None = None
     """Seconds of the first `generate` of a fresh process; None where the variant had no process of its own."""
     weight_bytes: int | None = None

@@ -38,7 +38,7 @@ MEASURING = (
     "llm_bench_fixtures.measure.choices",
     "llm_bench_fixtures.measure.quality",
 )
-MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING)
+MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
 
 Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
 
@@ -212,6 +212,7 @@ class VariantLoader:
             label=facts.label,
             configuration=facts.configuration,
             load_s=facts.load_s,
+            compile_s=facts.compile_s,
             first_generate_s=first_generate_s,
             weight_bytes=facts.weight_bytes,
             quantized_share=facts.quantized_share,

@@ -71,8 +71,10 @@ def test_a_backend_says_when_its_variants_run_unasked(
     backend = Backend(cast(Any, None), chosen=chosen, modules=modules)
     monkeypatch.setattr(backends, "BACKENDS", {**BACKENDS, "engine": backend})
     engine, own = Variant("engine-fp32", "engine", ""), Variant("own", "some.module", "")
+    asked = [variant for variant in CATALOGUE if variant not in chosen_by_default(CATALOGUE)]
     known = (*CATALOGUE, engine, own)
-    assert [variant for variant in known if variant not in chosen_by_default(known)] == ([] if runs else [engine])
+    found = [variant for variant in known if variant not in chosen_by_default(known)]
+    assert found == [*asked, *([] if runs else [engine])]
 
 
 def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(
@@ -292,6 +294,9 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         *("fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"),
         *("ort-fp32", "ort-int8-dynamic", "ort-int8-static"),
         *("bnb-int8", "bnb-nf4", "bnb-fp4"),
+        *("compile-fp32", "compile-bf16"),
+        *("ao-int8-weight", "ao-int8-dynamic", "ao-float8-weight"),
+        "checkpoint",
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
@@ -301,6 +306,8 @@ def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None
         *("torch", "transformers"),
         *("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
         "bitsandbytes",
+        "torchao",
+        *("auto-round", "autoawq", "compressed-tensors", "gptqmodel", "hqq"),
     ) == LIBRARIES
 
 
@@ -312,6 +319,10 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
         "bnb-int8": "int8",
         "bnb-nf4": "nf4",
         "bnb-fp4": "fp4",
+        "ao-int8-weight": "int8-weight",
+        "ao-int8-dynamic": "int8-dynamic",
+        "ao-float8-weight": "float8-weight",
+        "checkpoint": "as stored",
     }
 
 

@@ -18,6 +18,9 @@ ROWS = (
     "torch",
     "onnxruntime",
     "bitsandbytes",
+    "compiled",
+    "torchao",
+    "checkpoint",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 

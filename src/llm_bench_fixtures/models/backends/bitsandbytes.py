@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.backends.bnb_layers import (
+    find_left_out,
+    other_weights,
+    quantized_share,
+    repack,
+    repacks_on,
+    scales_of,
+)
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization, parse_precision
 from llm_bench_fixtures.options.parsers import parse_bool
 from llm_bench_fixtures.options.table import Option
 
 if TYPE_CHECKING:
-    import torch
-
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.transformers import TransformersModel
@@ -60,9 +66,6 @@ DOUBLE_QUANT = Option(
 )
 
 
-MOST = 0.5  # of the weights: a label that names a quantization speaks of at least so many
-
-
 def check(variant: Variant, device: Device) -> None:
     from llm_bench_fixtures.models.device import DeviceKind
 
@@ -80,7 +83,6 @@ def prepare(request: LoadRequest) -> None:
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
     from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
-    from llm_bench_fixtures.models.backends.bnb_layers import find_left_out, other_weights, quantized_share
     from llm_bench_fixtures.models.device import DeviceKind
     from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
     from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, unmap, weight_tensors
@@ -89,7 +91,7 @@ def load(request: LoadRequest) -> TransformersModel:
     check_dtype(request, precision.actual)
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
-    repacks = compute is not None and _repacks(request)
+    repacks = compute is not None and repacks_on(request.device)
     is_int8_on_cpu = compute is None and request.device.kind is DeviceKind.CPU
     left_out = find_left_out(request.source, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
     module = request.source.load_model(
@@ -102,12 +104,13 @@ def load(request: LoadRequest) -> TransformersModel:
     if not share:
         raise BackendUnavailable(f"bitsandbytes finds no layer to quantize in {request.source.name}")
     if repacks:
-        _repack(module)
+        repack(module)
     unmap(other_weights(module))
-    scales = [scale for parameter in module.parameters() for scale in _scales(parameter)]
+    beside = scales_of(module)
+    scales = [scale for parameter in module.parameters() for scale in beside(parameter)]
     weight_bytes = storage_bytes([*weight_tensors(module), *scales])
     label = _label(request, precision, compute, share)
-    read = bytes_read_by_forward(module, _scales)
+    read = bytes_read_by_forward(module, beside)
     facts = replace(
         source_facts(
             request.variant,
@@ -141,34 +144,9 @@ def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrec
     """The dtype that matrices are multiplied in; None for integers."""
     if request.variant.quantization == Quantization.INT8:
         return None
-    if _repacks(request):
+    if repacks_on(request.device):
         return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
     return precision
-
-
-def _repacks(request: LoadRequest) -> bool:
-    from bitsandbytes.functional import has_avx512bf16
-
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    return request.device.kind is DeviceKind.CPU and bool(has_avx512bf16())
-
-
-def _repack(module: torch.nn.Module) -> None:
-    """Run each 4-bit layer once, so that its weights are what they will be in every later pass.
-
-    First the whole model, which may change weights before it uses them: RWKV's are scaled in its first pass, and would
-    be taken for what they were before they were packed. Then the experts that it passed over.
-    """
-    import torch
-    from bitsandbytes.nn import Linear4bit
-
-    one = torch.ones(1, 1, dtype=torch.int64)
-    with torch.inference_mode():
-        module(input_ids=one, attention_mask=one, use_cache=False)
-        for layer in module.modules():
-            if isinstance(layer, Linear4bit) and not getattr(layer.weight.quant_state, "packing_format_for_cpu", False):
-                layer(torch.zeros(1, layer.in_features, dtype=layer.compute_dtype))
 
 
 def _quantization_config(request: LoadRequest, precision: ResolvedPrecision, left_out: list[str] | None) -> Any:
@@ -186,23 +164,13 @@ def _quantization_config(request: LoadRequest, precision: ResolvedPrecision, lef
 
 
 def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None, share: float) -> str:
-    """With the share of the weights that is quantized, where it is the lesser one."""
-    part = f" of {share:.0%} of the weights" if share < MOST else ""
+    from llm_bench_fixtures.models.weights import lesser_share
+
+    part = lesser_share(share)
     if compute is None:
         return f"bitsandbytes int8{part}, {precision.label} elsewhere"
     double = ", double quantization" if request.settings.of(DOUBLE_QUANT) else ""
     return f"bitsandbytes {request.variant.quantization}{part}, computes in {compute.label}{double}"
-
-
-def _scales(parameter: torch.Tensor) -> list[torch.Tensor]:
-    """The scales that bitsandbytes keeps beside a quantized weight, and what they are made of."""
-    scales = getattr(parameter, "SCB", None)
-    tensors = [] if scales is None else [scales]
-    state = getattr(parameter, "quant_state", None)
-    while state is not None:
-        tensors += [state.absmax, state.code]
-        state = state.state2 if state.nested else None
-    return tensors
 
 
 BACKEND = Backend(

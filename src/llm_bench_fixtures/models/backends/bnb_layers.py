@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
+    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.source import ModelSource
 
 # Names of layers, in transformers' code, that nobody quantizes: they are small, and much hangs on them.
@@ -112,22 +113,68 @@ def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modu
 
 def quantized_share(module: torch.nn.Module) -> float:
     """Of all weights of the loaded model, how many are in quantized layers."""
-    quantized = sum(int(layer.in_features) * int(layer.out_features) for layer in _quantized_layers(module))
-    return quantized / (quantized + sum(weight.numel() for weight in other_weights(module)))
+    from llm_bench_fixtures.models.weights import share_of
+
+    return share_of(quantized_layers(module), module)
 
 
 def other_weights(module: torch.nn.Module) -> list[torch.Tensor]:
     """All weights that aren't quantized."""
-    from llm_bench_fixtures.models.weights import weight_tensors
+    from llm_bench_fixtures.models.weights import weights_outside
 
-    packed = {id(layer.weight) for layer in _quantized_layers(module)}
-    return [weight for weight in weight_tensors(module) if id(weight) not in packed]
+    return weights_outside(quantized_layers(module), module)
 
 
-def _quantized_layers(module: torch.nn.Module) -> list[Any]:
+def quantized_layers(module: torch.nn.Module) -> list[Any]:
     from bitsandbytes.nn import Linear4bit, Linear8bitLt
 
     return [part for part in module.modules() if isinstance(part, Linear4bit | Linear8bitLt)]
+
+
+def repacks_on(device: Device) -> bool:
+    """Whether 4-bit weights are packed anew before their first use, and multiplied in bfloat16."""
+    from bitsandbytes.functional import has_avx512bf16
+
+    from llm_bench_fixtures.models.device import DeviceKind
+
+    return device.kind is DeviceKind.CPU and bool(has_avx512bf16())
+
+
+def repack(module: torch.nn.Module) -> None:
+    """Run each 4-bit layer once, so that its weights are what they will be in every later pass.
+
+    First the whole model, which may change weights before it uses them: RWKV's are scaled in its first pass, and would
+    be taken for what they were before they were packed. Then the experts that it passed over.
+    """
+    import torch
+    from bitsandbytes.nn import Linear4bit
+
+    one = torch.ones(1, 1, dtype=torch.int64)
+    with torch.inference_mode():
+        module(input_ids=one, attention_mask=one, use_cache=False)
+        for layer in module.modules():
+            if isinstance(layer, Linear4bit) and not getattr(layer.weight.quant_state, "packing_format_for_cpu", False):
+                layer(torch.zeros(1, layer.in_features, dtype=layer.compute_dtype))
+
+
+def scales_of(module: torch.nn.Module) -> Callable[[torch.Tensor], list[torch.Tensor]]:
+    """Tells, of a weight of the module, the scales that bitsandbytes keeps beside it, and what they are made of.
+
+    An int8 weight hands its scales to its layer when it is first used.
+    """
+    layers = [part for part in module.modules() if hasattr(part, "state") and hasattr(part, "weight")]
+    handed = {id(layer.weight): getattr(layer.state, "SCB", None) for layer in layers}
+
+    def scales_beside(weight: torch.Tensor) -> list[torch.Tensor]:
+        found = [getattr(weight, "SCB", None), handed.get(id(weight))]
+        tensors = [scales for scales in found if scales is not None]
+        state = getattr(weight, "quant_state", None)
+        while state is not None:
+            tensors += [state.absmax, state.code]
+            state = state.state2 if state.nested else None
+        return tensors
+
+    return scales_beside
 
 
 def _listed(names: tuple[str, ...]) -> str:

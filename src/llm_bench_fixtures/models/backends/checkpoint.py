@@ -1,0 +1,260 @@
+"""A checkpoint whose weights are quantized already, run by transformers as it is stored.
+
+It is a variant of its own, because the others' ids name what they make of the weights: float32, bfloat16, nf4. None of
+that can be had of such a checkpoint without changing it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError, first_line, reason_of
+from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization, parse_precision
+from llm_bench_fixtures.options.parsers import LoadFormat
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.quantized import StoredQuantization
+    from llm_bench_fixtures.models.transformers import TransformersModel
+    from llm_bench_fixtures.options.settings import Settings
+
+AS_STORED = "as stored"
+CHECKPOINT = Variant("checkpoint", "checkpoint", "a quantized checkpoint as it is stored", quantization=AS_STORED)
+
+NEEDS = {
+    "auto-round": {"auto_round": "auto-round"},
+    "bitsandbytes": {"bitsandbytes": "bitsandbytes"},
+    "compressed-tensors": {"compressed_tensors": "compressed-tensors"},
+    "gptq": {"optimum": "optimum", "gptqmodel": "gptqmodel"},
+    "hqq": {"hqq": "hqq"},
+    "torchao": {"torchao": "torchao"},
+}
+"""By method, the modules that transformers runs it with, each with what pip installs it by. Of others transformers
+itself says it."""
+
+FLOAT_PRODUCTS = ("awq", "bitsandbytes", "compressed-tensors", "gptq")
+"""Methods whose weights are multiplied in a float dtype by transformers; bitsandbytes' int8 aside."""
+
+
+def with_reference(settings: Settings) -> Settings:
+    """The settings, with the checkpoint as it is for the reference where --llm-model is a folder with a quantized one
+    and no other reference is named: nothing else can be made of it to compare with."""
+    is_free = "reference" not in settings.given and settings.load_format is not LoadFormat.DUMMY
+    return replace(settings, reference=CHECKPOINT.id) if is_free and _names_quantized(settings) else settings
+
+
+def _names_quantized(settings: Settings) -> bool:
+    from llm_bench_fixtures.models.folders import local_folder
+    from llm_bench_fixtures.models.quantized import stored_quantization
+    from llm_bench_fixtures.models.trust import read_config
+
+    try:
+        folder = local_folder(settings.model[0])
+    except CandidateFailed:  # which finding the model says
+        return False
+    return folder is not None and stored_quantization(read_config(folder)) is not None
+
+
+def check(variant: Variant, device: Device) -> None:
+    check_quantization(variant, (AS_STORED,))
+
+
+def prepare(request: LoadRequest) -> None:
+    stored = _stored(request)
+    _check_installed(stored)
+    torch_backend.prepare(request)
+    _check_environment(request, stored)
+
+
+def _stored(request: LoadRequest) -> StoredQuantization:
+    """Raises BackendUnavailable for weights that aren't quantized."""
+    if request.source.quantized is None:
+        raise BackendUnavailable(f"the weights of {request.source.name} are not quantized: other variants run them")
+    return request.source.quantized
+
+
+def _check_installed(stored: StoredQuantization) -> None:
+    needs = {"accelerate": "accelerate", **NEEDS.get(stored.method, {})}
+    missing = [package for module, package in needs.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise BackendUnavailable(
+            f"transformers runs {stored.method} with {' and '.join(missing)}: pip install {' '.join(missing)}"
+        )
+
+
+def _check_environment(request: LoadRequest, stored: StoredQuantization) -> None:
+    """Raise BackendUnavailable where transformers itself says that it can't run the method here."""
+    from transformers.quantizers import AutoHfQuantizer
+
+    told = request.source.load_config().quantization_config
+    try:
+        quantizer = AutoHfQuantizer.from_config(told, pre_quantized=True)
+        quantizer.validate_environment(device_map={"": request.device.name}, weights_only=True)
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise BackendUnavailable(f"transformers can't run {stored.method} here: {first_line(error)}") from error
+
+
+def load(request: LoadRequest) -> TransformersModel:
+    from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
+    from llm_bench_fixtures.models.backends.bnb_layers import scales_of
+    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
+    from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, weight_tensors
+
+    stored, precision = _stored(request), _precision(request)
+    check_dtype(request, precision.actual)
+    torch_backend.check_memory(request, bytes_per_weight=1)
+    with _unavailable_where_it_fails(stored):
+        module = request.source.load_model(
+            dtype=precision.torch_dtype, device_map={"": request.device.name}, **attention_choice(request)
+        )
+        _use_once(module, stored, request.device)
+    layers, beside = _quantized_layers(module), scales_of(module)
+    weight_bytes = storage_bytes(
+        [*weight_tensors(module), *(scale for weight in module.parameters() for scale in beside(weight))]
+    )
+    compute = _compute(stored, layers, precision, request.device)
+    share = _share(module, layers)
+    label = _label(stored, layers, share, compute, precision)
+    read = bytes_read_by_forward(module, beside)
+    buffers = storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
+    facts = replace(
+        source_facts(
+            request.variant,
+            module.config,
+            precision,
+            label=label,
+            weight_bytes=weight_bytes,
+            attention=asked_attention(request),
+        ),
+        weight_bytes_read=None if read.least is None else read.least + buffers,
+        weight_bytes_most=None if read.most is None else read.most + buffers,
+        compute=compute.actual if compute else None,
+        tolerance=_tolerance(compute),
+        cache_kinds=supported_caches(module),
+        quantized_share=share,
+    )
+    return greedy_model(request, module, facts)
+
+
+@contextmanager
+def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
+    """A library that doesn't go with this transformers is no fault of the run; a full disk or memory is."""
+    from llm_bench_fixtures.models.loading import translate_out_of_memory
+    from llm_bench_fixtures.models.versions import installed_versions
+
+    try:
+        with translate_out_of_memory(CHECKPOINT.id):
+            yield
+    except (LlmBenchError, OSError):
+        raise
+    except Exception as error:  # of whatever library runs the method
+        versions = installed_versions(("transformers", *NEEDS.get(stored.method, {}).values()))
+        named = ", ".join(f"{name} {version}" for name, version in versions.items())
+        raise BackendUnavailable(f"{named} can't run {stored}: {reason_of(error)}") from error
+
+
+def _precision(request: LoadRequest) -> ResolvedPrecision:
+    """Of all that isn't quantized: the one that the config names, as far as the device has a fast path for it."""
+    from llm_bench_fixtures.models.device import resolve_precision
+
+    named = getattr(request.source.load_config(), "dtype", None)
+    return resolve_precision(parse_precision(str(named)) if named else Precision.FLOAT32, request.device)
+
+
+def _use_once(module: Any, stored: StoredQuantization, device: Device) -> None:
+    """Run each layer once, as some pack or unpack their weights when they are first used, and let go of the files."""
+    import torch
+
+    from llm_bench_fixtures.models.backends import bnb_layers
+    from llm_bench_fixtures.models.weights import fault_in, unmap, weight_tensors
+
+    if stored.method == "bitsandbytes" and bnb_layers.repacks_on(device):
+        bnb_layers.repack(module)
+        unmap(bnb_layers.other_weights(module))
+        return
+    one = torch.ones(1, 1, dtype=torch.int64, device=device.name)
+    with torch.inference_mode():
+        module(input_ids=one, attention_mask=one, use_cache=False)
+    fault_in(weight_tensors(module))
+
+
+def _quantized_layers(module: torch.nn.Module) -> list[Any]:
+    """Linear layers that hold their weights as integers, in 8-bit floats, or in a class of tensors of its own."""
+    from llm_bench_fixtures.models.weights import is_packed
+
+    linear = [part for part in module.modules() if hasattr(part, "in_features") and hasattr(part, "out_features")]
+    return [layer for layer in linear if any(is_packed(tensor) for _, tensor in _tensors_of(layer))]
+
+
+def _tensors_of(layer: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Its own parameters and buffers, by name."""
+    return [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]
+
+
+def _share(module: torch.nn.Module, layers: list[Any]) -> float | None:
+    """Of all weights, how many are in those layers; None where transformers has unpacked them."""
+    from llm_bench_fixtures.models.weights import weight_tensors
+
+    packed = {id(tensor) for layer in layers for name, tensor in _tensors_of(layer) if name != "bias"}
+    inside = sum(int(layer.in_features) * int(layer.out_features) for layer in layers)
+    outside = sum(weight.numel() for weight in weight_tensors(module) if id(weight) not in packed)
+    return inside / (inside + outside) if layers else None
+
+
+def _compute(
+    stored: StoredQuantization, layers: list[Any], precision: ResolvedPrecision, device: Device
+) -> ResolvedPrecision | None:
+    """The dtype that matrices are multiplied in; None for integers, and where it isn't known."""
+    from llm_bench_fixtures.models.backends.bnb_layers import repacks_on
+
+    if stored.method not in FLOAT_PRODUCTS or stored.scheme == "int8":
+        return None
+    if stored.method != "bitsandbytes":
+        return precision
+    if repacks_on(device):
+        return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
+    own = next((parse_precision(str(layer.compute_dtype)) for layer in layers if layer.compute_dtype), None)
+    return replace(precision, actual=own, requested=own, reason="") if own else precision
+
+
+def _label(
+    stored: StoredQuantization,
+    layers: list[Any],
+    share: float | None,
+    compute: ResolvedPrecision | None,
+    rest: ResolvedPrecision,
+) -> str:
+    from llm_bench_fixtures.models.weights import lesser_share
+
+    if not layers:
+        return f"{stored}, unpacked by transformers to {rest.label}"
+    classes = ", ".join(sorted({type(layer).__name__ for layer in layers}))
+    how = f"computes in {compute.label}" if compute else f"{rest.label} elsewhere"
+    return f"{stored} ({classes}){lesser_share(share)}, {how}"
+
+
+def _tolerance(compute: ResolvedPrecision | None) -> float:
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+
+    return tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8]
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    variants=(CHECKPOINT,),
+    chosen=Chosen.NAMED,
+    takes_quantized=True,
+    libraries=("auto-round", "autoawq", "compressed-tensors", "gptqmodel", "hqq"),
+    loggers=("compressed_tensors", "gptqmodel", "auto_round"),
+)

@@ -1,0 +1,170 @@
+"""torch.compile: transformers' `generate` with a static cache, each of whose decode steps runs compiled.
+
+That is transformers' own way to compile: the prefill runs as it does without, because each length of a prompt would be
+compiled anew. The number of prompts and the cache's length are variables of the compiled code, so that two graphs, of
+one prompt and of several, serve all workloads, and both are compiled before the model is given out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable, first_line
+from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.processes.environment import setting
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.artifacts import Key
+    from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.loading import LoadRequest
+
+VARIANTS = (
+    Variant("compile-fp32", "compiled", "float32 weights, decode steps compiled, static cache"),
+    Variant("compile-bf16", "compiled", "bfloat16 weights, decode steps compiled, static cache", Precision.BFLOAT16),
+)
+
+SECONDS_FILE = "seconds.json"
+NOT_COMPILED = (
+    "its decode steps alone are compiled: not its prefill, the passes that score it, or anything without a cache; what "
+    "runs with the usual cache has the static one"
+)
+
+
+def check(variant: Variant, device: Device) -> None:
+    from llm_bench_fixtures.models.device import DeviceKind
+
+    check_quantization(variant, (None,))
+    if device.kind is DeviceKind.MPS:
+        raise BackendUnavailable("transformers compiles decode steps on CPU and CUDA only")
+    if device.kind is DeviceKind.CUDA and importlib.util.find_spec("triton") is None:
+        raise BackendUnavailable("torch.compile needs triton on this device: pip install triton")
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise BackendUnavailable(
+            f"torch.compile needs a C++ compiler, and there is no {compiler}: apt install g++, or name another one by "
+            "the environment variable CXX"
+        )
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").is_file():
+        raise BackendUnavailable(f"torch.compile needs Python.h, which is not in {headers}: apt install python3-dev")
+
+
+def prepare(request: LoadRequest) -> None:
+    torch_backend.prepare(request)
+    importlib.import_module("torch._inductor.compile_fx")
+
+
+def load(request: LoadRequest) -> CompiledModel:
+    """Raises BackendUnavailable where the model's decode step can't be compiled once and for all."""
+    from llm_bench_fixtures.models.backends.compiled_model import CompiledModel, refusing_endless_compiling
+    from llm_bench_fixtures.workloads import CacheKind
+
+    plain = torch_backend.load_source_model(request)
+    if CacheKind.STATIC not in plain.facts.cache_kinds:
+        raise BackendUnavailable(f"transformers has no static cache for {_architecture(request)} models")
+    model = CompiledModel(**vars(plain), compile_config=_compile_config(request))
+    model.running = refusing_endless_compiling
+    compile_s, note = _compile(request, model)
+    label = f"{plain.facts.label}, torch.compile of the decode step, static cache"
+    model.facts = replace(plain.facts, label=label, compile_s=compile_s, notes=(*plain.facts.notes, note, NOT_COMPILED))
+    return model
+
+
+def _compile_config(request: LoadRequest) -> Any:
+    from transformers import CompileConfig
+
+    from llm_bench_fixtures.models.device import DeviceKind
+
+    on_cpu = request.device.kind is DeviceKind.CPU
+    config = CompileConfig(dynamic=True, mode="default" if on_cpu else "reduce-overhead")
+    config._compile_all_devices = True  # else transformers compiles on accelerators only
+    return config
+
+
+def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
+    """Compile for all shapes, or load what an earlier run has compiled. Seconds of compiling, and what to tell of it.
+
+    Raises BackendUnavailable.
+    """
+    from llm_bench_fixtures.models.backends.compiled_model import settle
+    from llm_bench_fixtures.progress import Phase
+
+    folder = request.store.workspace("compiled", _key(request))
+    kept_s = _kept_seconds(folder)
+    phase, what = (Phase.COMPILING, "compiling") if kept_s is None else (Phase.LOADING, "loading the compiled code of")
+    began_s = time.perf_counter()
+    with (
+        request.progress.activity(phase, f"{what} {request.variant.id}"),
+        setting("TORCHINDUCTOR_CACHE_DIR", str(folder)),
+        _unavailable_where_it_fails(request),
+    ):
+        missing = settle(model)
+    took_s = time.perf_counter() - began_s
+    if kept_s is not None and not missing:
+        return kept_s, f"its code is from the cache: compiling it took {kept_s:.0f} s, loading it {took_s:.0f} s"
+    (folder / SECONDS_FILE).write_text(json.dumps(took_s))
+    return took_s, f"compiled in this run, in {took_s:.0f} s"
+
+
+def _key(request: LoadRequest) -> Key:
+    """What decides how long it takes to compile. What decides the code is torch's to know."""
+    import torch
+
+    from llm_bench_fixtures.models.versions import installed_versions
+
+    return {
+        "config": request.source.load_config().to_json_string(use_diff=False),
+        "dtype": str(request.variant.precision),
+        "device": request.device.hardware,
+        "threads": torch.get_num_threads(),
+        **installed_versions(("torch", "transformers", "triton")),
+    }
+
+
+def _kept_seconds(folder: Path) -> float | None:
+    try:
+        return float(json.loads((folder / SECONDS_FILE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+@contextmanager
+def _unavailable_where_it_fails(request: LoadRequest) -> Iterator[None]:
+    """What torch can't compile of an architecture is no fault of the run; a full disk or memory is."""
+    from torch._dynamo.exc import TorchDynamoException
+    from torch._inductor.exc import CppCompileError, InductorError
+
+    try:
+        yield
+    except (TorchDynamoException, InductorError, CppCompileError) as error:
+        what = f"torch.compile can't compile {_architecture(request)} models"
+        raise BackendUnavailable(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _architecture(request: LoadRequest) -> str:
+    return str(request.source.load_config().model_type)
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    imports=("torch._inductor.compile_fx",),
+    variants=VARIANTS,
+    chosen=Chosen.NAMED,
+    loggers=("torch._dynamo", "torch._inductor"),
+)

@@ -1,0 +1,177 @@
+"""torchao: the weights of linear layers in 8 bits, on CPU and CUDA.
+
+Left out are int4 weights, whose kernels are in a package of their own (mslk), and float8 activations, for which a
+processor without float8 products has no code.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.transformers import TransformersModel
+
+
+class Quantization(StrEnum):
+    INT8_WEIGHT = "int8-weight"
+    INT8_DYNAMIC = "int8-dynamic"
+    FLOAT8_WEIGHT = "float8-weight"
+
+
+CONFIGS = {
+    Quantization.INT8_WEIGHT: "Int8WeightOnlyConfig",
+    Quantization.INT8_DYNAMIC: "Int8DynamicActivationInt8WeightConfig",
+    Quantization.FLOAT8_WEIGHT: "Float8WeightOnlyConfig",
+}
+"""By quantization, torchao's name for it."""
+
+VARIANTS = (
+    Variant("ao-int8-weight", "torchao", "int8 weights", quantization=Quantization.INT8_WEIGHT, base="fp32"),
+    Variant(
+        "ao-int8-dynamic",
+        "torchao",
+        "int8 weights, activations quantized as they come",
+        quantization=Quantization.INT8_DYNAMIC,
+        base="fp32",
+    ),
+    Variant("ao-float8-weight", "torchao", "float8 weights", quantization=Quantization.FLOAT8_WEIGHT, base="fp32"),
+)
+
+
+def check(variant: Variant, device: Device) -> None:
+    from llm_bench_fixtures.models.device import DeviceKind
+
+    check_quantization(variant, (*Quantization,))
+    if device.kind is DeviceKind.MPS:
+        raise BackendUnavailable("torchao's 8-bit layers run on CPU and CUDA only")
+
+
+def prepare(request: LoadRequest) -> None:
+    torch_backend.prepare(request)
+    importlib.import_module("torchao.quantization")
+
+
+def load(request: LoadRequest) -> TransformersModel:
+    """Raises BackendUnavailable where there is nothing to quantize."""
+    from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
+    from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
+    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
+    from llm_bench_fixtures.models.weights import (
+        bytes_read_by_forward,
+        share_of,
+        storage_bytes,
+        unmap,
+        weight_tensors,
+        weights_outside,
+    )
+
+    precision = _precision(request)
+    check_dtype(request, precision.actual)
+    torch_backend.check_memory(request, precision.torch_dtype.itemsize)
+    module = request.source.load_model(dtype=precision.torch_dtype, **attention_choice(request)).to(request.device.name)
+    left_out = left_out_of(module, repacks=False)
+    notes = (*make_linear(module), *left_out.notes)
+    layers = _quantize(module, request.variant, {*left_out.head, *(left_out.names or ())})
+    if not layers:
+        raise BackendUnavailable(f"torchao finds no layer to quantize in {request.source.name}")
+    unmap(weights_outside(layers, module))
+    share, weight_bytes = share_of(layers, module), storage_bytes(weight_tensors(module))
+    read = bytes_read_by_forward(module)
+    is_dynamic = request.variant.quantization == Quantization.INT8_DYNAMIC
+    label = _label(request.variant, precision, share)
+    facts = replace(
+        source_facts(
+            request.variant,
+            module.config,
+            precision,
+            label=label,
+            weight_bytes=weight_bytes,
+            attention=asked_attention(request),
+        ),
+        weight_bytes_read=read.least,
+        weight_bytes_most=read.most,
+        compute=None if is_dynamic else precision.actual,
+        tolerance=_tolerance(request.variant, precision),
+        cache_kinds=supported_caches(module),
+        quantized_share=share,
+        notes=notes,
+    )
+    return greedy_model(request, module, facts)
+
+
+def _precision(request: LoadRequest) -> ResolvedPrecision:
+    """Of all that isn't quantized, and of the products of weights that are and activations that aren't."""
+    from llm_bench_fixtures.models.device import DeviceKind, resolve_precision
+
+    usual = Precision.FLOAT32 if request.device.kind is DeviceKind.CPU else Precision.BFLOAT16
+    return resolve_precision(usual, request.device)
+
+
+def make_linear(module: torch.nn.Module) -> tuple[str, ...]:
+    """Put a linear layer in place of each Conv1D, which is one whose matrix lies the other way round. What to tell."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    found = [(name, part) for name, part in module.named_modules() if isinstance(part, Conv1D)]
+    for name, part in found:
+        columns, rows = part.weight.shape
+        with torch.device("meta"):
+            linear = torch.nn.Linear(columns, rows)
+        linear.weight = torch.nn.Parameter(part.weight.detach().t().contiguous(), requires_grad=False)
+        linear.bias = part.bias
+        module.set_submodule(name, linear)
+    return ("its matrices were made linear layers of torch first, as torchao quantizes no others",) if found else ()
+
+
+def _quantize(module: torch.nn.Module, variant: Variant, left_out: set[str]) -> list[Any]:
+    """The layers that are quantized: all linear ones but those of the names."""
+    from torch import nn
+    from torchao import quantization
+
+    names = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)} - left_out
+    config = getattr(quantization, CONFIGS[Quantization(str(variant.quantization))])(set_inductor_config=False)
+    quantization.quantize_(module, config, filter_fn=lambda _, name: name in names)
+    return [module.get_submodule(name) for name in sorted(names)]
+
+
+def _label(variant: Variant, precision: ResolvedPrecision, share: float) -> str:
+    from llm_bench_fixtures.models.weights import lesser_share
+
+    part = lesser_share(share)
+    if variant.quantization == Quantization.INT8_DYNAMIC:
+        return f"torchao {variant.quantization}{part}, {precision.label} elsewhere"
+    return f"torchao {variant.quantization}{part}, computes in {precision.label}"
+
+
+def _tolerance(variant: Variant, precision: ResolvedPrecision) -> float:
+    """Each token's activations have a scale of their own, whatever runs beside it."""
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+
+    is_dynamic = variant.quantization == Quantization.INT8_DYNAMIC
+    return TOLERANCES[Arithmetic.INT8] if is_dynamic else tolerance_of(precision.actual)
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    modules=("torchao",),
+    extra="torchao",
+    imports=("torchao.quantization",),
+    variants=VARIANTS,
+    chosen=Chosen.INSTALLED,
+    libraries=("torchao",),
+    loggers=("torchao", "torch.utils._pytree"),
+)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import BY_NAME, IS_TRANSFORMERS_5
+from small_models import write_model
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends.checkpoint import with_reference
+from llm_bench_fixtures.models.checks import check_usable
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.workloads import CacheKind
+
+MakeRequest = Callable[..., LoadRequest]
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"}
+PACKED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+
+
+def quantized_folder(folder: Path, config: Mapping[str, Any]) -> ModelSource:
+    """A model whose config says so; its weights aren't looked at."""
+    path = write_model(folder) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "quantization_config": config}), "utf-8")
+    return ModelSource("quantized", folder)
+
+
+def is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+@pytest.mark.parametrize(
+    ("module", "config", "reason"),
+    [
+        ("gptqmodel", GPTQ, "transformers runs gptq with gptqmodel: pip install gptqmodel"),
+        ("compressed_tensors", PACKED, "transformers runs compressed-tensors with compressed-tensors: pip install"),
+        ("awq", AWQ, "transformers can't run awq here: "),
+    ],
+)
+def test_what_is_missing_is_said_by_name(
+    module: str, config: Mapping[str, Any], reason: str, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    if is_there(module):
+        pytest.skip(f"{module} is there")
+    source = quantized_folder(tmp_path, config)
+    with quiet_libraries():
+        check_usable(source)
+    with pytest.raises(BackendUnavailable) as caught:
+        load_variant(make_request("checkpoint", source))
+    assert str(caught.value).startswith(reason)
+    if module == "awq":
+        assert ("gptqmodel" if IS_TRANSFORMERS_5 else "pip install autoawq") in str(caught.value)
+
+
+@pytest.mark.parametrize("variant", [one.id for one in CATALOGUE if one.backend != "checkpoint"])
+def test_nothing_else_is_made_of_a_quantized_checkpoint(
+    variant: str, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    """Nor are other reasons given first, but for what isn't installed."""
+    source = quantized_folder(tmp_path, GPTQ)
+    with pytest.raises(BackendUnavailable, match=r"quantized already \(gptq, 4 bits in groups of 128\)|pip install"):
+        load_variant(make_request(variant, source))
+
+
+def test_a_checkpoint_that_is_not_quantized_is_left_to_the_others(make_request: MakeRequest) -> None:
+    with pytest.raises(BackendUnavailable, match=r"^the weights of tiny are not quantized: other variants run them$"):
+        load_variant(make_request("checkpoint"))
+
+
+@pytest.mark.parametrize("name", ["nf4", "int8"])
+def test_what_bitsandbytes_has_saved_is_what_it_makes(name: str, make_request: MakeRequest, tmp_path: Path) -> None:
+    """The same tokens, bytes and share as of the weights that it was made from; here in float32, as their files are."""
+    pytest.importorskip("bitsandbytes")
+    from families import save_quantized
+
+    with quiet_libraries():
+        source = BY_NAME["llama"].build(tmp_path / "float32")
+        shutil.copytree(tmp_path / "float32", tmp_path / name)
+        how = {"nf4": {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, "int8": {"load_in_8bit": True}}[name]
+        save_quantized(tmp_path / name, {**how, "bnb_4bit_compute_dtype": "float32"} if name == "nf4" else how)
+    made = load_variant(make_request(f"bnb-{name}", source)).model
+    saved = load_variant(make_request("checkpoint", ModelSource(name, tmp_path / name))).model
+    ids = torch.tensor([[11, 12, 13, 14]])
+    first, second = (model.generate(ids, torch.ones_like(ids), 6, CacheKind.DYNAMIC) for model in (made, saved))
+    assert torch.equal(first, second)
+    layer = {"nf4": "Linear4bit", "int8": "Linear8bitLt"}[name]
+    assert saved.facts.label == made.facts.label.replace(f"bitsandbytes {name}", f"bitsandbytes, {name} ({layer})")
+    for fact in ("weight_bytes", "weight_bytes_read", "compute", "tolerance"):
+        assert getattr(saved.facts, fact) == getattr(made.facts, fact)
+    assert saved.facts.quantized_share == pytest.approx(made.facts.quantized_share, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "reference"),
+    [
+        ({}, "checkpoint"),
+        ({"reference": "fp32"}, "fp32"),
+        ({"load_format": "dummy"}, "fp32"),
+        ({"model": "tiny"}, "fp32"),
+        ({"model": "no/such/model"}, "fp32"),
+    ],
+)
+def test_a_quantized_folder_is_its_own_reference(given: Mapping[str, str], reference: str, tmp_path: Path) -> None:
+    """Unless another is named, or random weights are made in its shape."""
+    quantized_folder(tmp_path, GPTQ)
+    assert with_reference(parse_settings({"model": str(tmp_path), **given})).reference == reference

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from families import BY_NAME
+from torch._dynamo.utils import counters
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
+from llm_bench_fixtures.models.backends import CATALOGUE, compiled
+from llm_bench_fixtures.models.backends.compiled import check
+from llm_bench_fixtures.models.backends.compiled_model import CompiledModel, settle
+from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.workloads import CacheKind, Side, pad_batch
+
+MakeRequest = Callable[..., LoadRequest]
+PROMPTS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23), (31, 32, 33, 34, 35))
+NEW_TOKENS = 6
+(VARIANT,) = (variant for variant in CATALOGUE if variant.id == "compile-fp32")
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
+    with quiet_libraries():
+        return BY_NAME["llama"].build(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def progress() -> Progress:
+    return Progress()
+
+
+@pytest.fixture(scope="module")
+def model(make_request: MakeRequest, llama: ModelSource, progress: Progress) -> Iterator[CompiledModel]:
+    loaded = load_variant(make_request("compile-fp32", llama, progress))
+    yield cast(CompiledModel, loaded.model)
+    loaded.close()
+
+
+def continuation(model: Any, rows: tuple[tuple[int, ...], ...], cache: CacheKind) -> list[list[int]]:
+    width = max(map(len, rows))
+    batch = pad_batch(rows, width, Side.LEFT, model.tokenizer.pad_token_id, "cpu")
+    output: torch.Tensor = model.generate(batch.input_ids, batch.attention_mask, NEW_TOKENS, cache)
+    return output[:, width:].tolist()
+
+
+@needs_compiler
+@pytest.mark.slow("it compiles two graphs")
+def test_a_compiled_model_continues_as_float32_does_and_compiles_nothing_more(
+    model: CompiledModel, make_request: MakeRequest, llama: ModelSource
+) -> None:
+    """Each prompt alone and all in a batch padded on the left: shapes that the load didn't generate in."""
+    plain = load_variant(make_request("fp32", llama)).model
+    graphs = counters["stats"]["unique_graphs"]
+    for rows in (PROMPTS, *((prompt,) for prompt in PROMPTS)):
+        expected = continuation(plain, rows, CacheKind.DYNAMIC)
+        for cache in CacheKind:
+            model.forget_caches()
+            assert continuation(model, rows, cache) == expected
+    assert counters["stats"]["unique_graphs"] == graphs
+    verdicts = {found.verdict for found in check_equivalence(model, PROMPTS, NEW_TOKENS)}
+    assert verdicts <= {EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE}
+
+
+@needs_compiler
+@pytest.mark.slow("it compiles two graphs")
+def test_compiling_is_a_figure_of_its_own_and_is_done_once(
+    model: CompiledModel, make_request: MakeRequest, llama: ModelSource, progress: Progress
+) -> None:
+    """The second load finds the code, and tells the seconds of the first."""
+    facts = model.facts
+    assert facts.compile_s == pytest.approx(progress.phase_s[Phase.COMPILING], abs=0.5)
+    assert facts.label == "float32, torch.compile of the decode step, static cache"
+    assert facts.notes[0].startswith("compiled in this run, in ")
+    torch.compiler.reset()
+    second = Progress()
+    again = load_variant(make_request("compile-fp32", llama, second))
+    assert again.facts.compile_s == facts.compile_s
+    assert again.facts.notes[0].startswith("its code is from the cache: compiling it took ")
+    assert Phase.COMPILING not in second.phase_s
+
+
+def test_a_model_without_a_static_cache_is_unavailable(make_request: MakeRequest, tmp_path: Path) -> None:
+    with quiet_libraries():
+        source = BY_NAME["falcon-alibi"].build(tmp_path)
+    with pytest.raises(BackendUnavailable, match=r"^transformers has no static cache for falcon models$"):
+        compiled.load(make_request("compile-fp32", source))
+
+
+class Counting:
+    """Stands for a model each of whose generates compiles so many graphs, as long as it has some left."""
+
+    def __init__(self, graphs: int) -> None:
+        self.graphs = graphs
+        self.device = SimpleNamespace(name="cpu")
+        self.facts = SimpleNamespace(context_length=64)
+
+    def forget_caches(self) -> None: ...
+
+    def generate(self, *_: object) -> None:
+        if self.graphs:
+            self.graphs -= 1
+            counters["stats"]["unique_graphs"] += 1
+
+
+@pytest.mark.parametrize(
+    ("graphs", "reason"),
+    [
+        (1000, "torch.compile makes ever more code of this model: 12 graphs, and no end"),
+        (0, "transformers compiles nothing of this model"),
+    ],
+)
+def test_a_model_that_never_settles_or_is_never_compiled_is_unavailable(graphs: int, reason: str) -> None:
+    """Three rounds of four shapes."""
+    with pytest.raises(BackendUnavailable) as caught:
+        settle(cast(CompiledModel, Counting(graphs)))
+    assert str(caught.value) == reason
+
+
+def test_code_that_is_not_in_torchs_cache_is_counted() -> None:
+    class Missing(Counting):
+        def generate(self, *_: object) -> None:
+            counters["inductor"]["fxgraph_cache_miss"] += self.graphs > 0
+            super().generate()
+
+    assert settle(cast(CompiledModel, Missing(3))) == 3
+    assert settle(cast(CompiledModel, Counting(3))) == 0
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("compiler", "torch.compile needs a C++ compiler, and there is no no-such-compiler: apt install g++, or name "),
+        ("headers", "torch.compile needs Python.h, which is not in "),
+        ("triton", "torch.compile needs triton on this device: pip install triton"),
+        ("device", "transformers compiles decode steps on CPU and CUDA only"),
+    ],
+)
+def test_what_compiling_needs_is_said(
+    missing: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = {"triton": DeviceKind.CUDA, "device": DeviceKind.MPS}.get(missing, DeviceKind.CPU)
+    monkeypatch.setenv("CXX", "no-such-compiler" if missing == "compiler" else "sh")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BackendUnavailable) as caught:
+        check(VARIANT, Device(kind, kind.value, "a device"))
+    assert str(caught.value).startswith(reason)
