@@ -263,6 +263,7 @@ def variant_metrics(variant: VariantResult) -> dict[str, float]:
     """The metrics that are the same for all of a variant's tests."""
     of_load = {
         "load_s": variant.load_s,
+        "conversion_s": variant.conversion_s,
         "first_generate_s": variant.first_generate_s,
         "libraries_bytes": variant.resident_before_load_bytes,
     }

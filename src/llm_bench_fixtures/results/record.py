@@ -160,6 +160,8 @@ class VariantResult:
     """The id of the variant that this one is a cheaper form of."""
     quantized: bool = False
     load_s: float | None = None
+    conversion_s: float | None = None
+    """Seconds that making the engine's own form of the model took, whenever it was made; None where it has none."""
     first_generate_s: float | None = None
     """Seconds of the first `generate` of a fresh process; None where the variant had no process of its own."""
     weight_bytes: int | None = None

@@ -210,6 +210,7 @@ class VariantLoader:
             label=facts.label,
             configuration=facts.configuration,
             load_s=facts.load_s,
+            conversion_s=facts.conversion_s,
             first_generate_s=first_generate_s,
             weight_bytes=facts.weight_bytes,
             quantized_share=facts.quantized_share,

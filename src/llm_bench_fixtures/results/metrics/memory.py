@@ -119,6 +119,21 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.REFERENCE: 80, ReportTable.VARIATION: 60},
     ),
     Metric(
+        name="conversion_s",
+        title="Conversion time",
+        column="conversion",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula=(
+            "what making the engine's own form of the model took: exporting, converting, calibrating, quantizing, and "
+            "trying it once; measured when it was made and kept with it in the cache"
+        ),
+        value=lambda _, variant: variant.conversion_s,
+        tables={ReportTable.VARIATION: 65},
+        tolerance=NEVER_JUDGED,  # measured once, on whatever machine filled the cache
+    ),
+    Metric(
         name="weight_bytes",
         title="Weights",
         column="weights",
