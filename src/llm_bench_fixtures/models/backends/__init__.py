@@ -18,6 +18,8 @@ ROWS = (
     "torch",
     "onnxruntime",
     "bitsandbytes",
+    "openvino",
+    "ctranslate2",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 
