@@ -202,17 +202,42 @@ def test_a_second_load_reuses_the_conversion_and_tells_what_it_took(
     assert not progress.phase_s[Phase.EXPORTING]
 
 
-def test_a_llama_gives_the_tokens_of_torch(make_request: MakeRequest, tmp_path: Path, prompts: Prompts) -> None:
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_another_family_gives_the_tokens_of_torch(
+    family: str, make_request: MakeRequest, tmp_path: Path, prompts: Prompts
+) -> None:
+    """Up to the length of an attention window, where there is one: beyond it CTranslate2 fails."""
     with quiet_libraries():
-        source = BY_NAME["llama"].build(tmp_path)
-    batch = pad_batch(prompts.varied(3), 64, Side.LEFT, 0, "cpu")
+        source = BY_NAME[family].build(tmp_path)
+    model = load_variant(make_request("ct2-fp32", source)).model
+    window = BY_NAME[family].config.get("sliding_window", 512)
+    assert model.facts.context_length == window
+    width = min(64, window) - NEW_TOKENS
+    batch = pad_batch([ids[:width] for ids in prompts.varied(3)], width, Side.LEFT, 0, "cpu")
     texts = [
-        load_variant(make_request(variant, source))
-        .model.generate(batch.input_ids, batch.attention_mask, NEW_TOKENS, CacheKind.DYNAMIC)
-        .tolist()
-        for variant in ("fp32", "ct2-fp32")
+        one.generate(batch.input_ids, batch.attention_mask, NEW_TOKENS, CacheKind.DYNAMIC).tolist()
+        for one in (model, load_variant(make_request("fp32", source)).model)
     ]
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_converter_that_passes_over_a_part_of_the_model_makes_it_unavailable(
+    variant: str, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    """Bug: with CTranslate2 4.8 Gemma 2 gave other texts, at full speed."""
+    with quiet_libraries():
+        source = BY_NAME["gemma2"].build(tmp_path)
+    with pytest.raises(BackendUnavailable, match=r"^CTranslate2 computes something else for gemma2 models than trans"):
+        load_variant(make_request(variant, source))
+
+
+def test_logits_are_close_up_to_a_hundredth_of_the_largest() -> None:
+    expected = torch.tensor([[[1.0, -10.0]]])
+    making.check_close(expected, expected + 0.09, "gpt2")
+    for found in (expected + 0.11, expected * math.nan):
+        with pytest.raises(BackendUnavailable, match="something else for gpt2 models"):
+            making.check_close(expected, found, "gpt2")
 
 
 def test_an_architecture_without_a_converter_is_unavailable(make_request: MakeRequest, tmp_path: Path) -> None:
@@ -225,7 +250,7 @@ def test_an_architecture_without_a_converter_is_unavailable(make_request: MakeRe
 def test_a_conversion_that_fails_is_not_kept(
     make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "_try", lambda *_: [][0])
+    monkeypatch.setattr(making, "_try", lambda *_: [][0])  # an IndexError
     request = replace(make_request("ct2-fp32"), store=ArtifactStore(tmp_path))
     with pytest.raises(BackendUnavailable, match=r"^CTranslate2 doesn't run gpt2 models as converted: IndexError: "):
         load_variant(request)

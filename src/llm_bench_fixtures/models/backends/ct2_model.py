@@ -29,6 +29,16 @@ def open_generator(folder: Path, compute_type: str) -> Any:
     )
 
 
+def forward(generator: Any, input_ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Logits of rows that begin with their tokens: (B, T) and (B,) int64 in, (B, T, V) float32 out."""
+    import ctranslate2
+    import numpy as np
+    import torch
+
+    views = (ctranslate2.StorageView.from_array(part.to(torch.int32).numpy()) for part in (input_ids, lengths))
+    return torch.from_numpy(np.asarray(generator.forward_batch(*views))).float()
+
+
 class Ct2Model(Model):
     """Runs a generator of CTranslate2's, whose vocabulary is the ids themselves, written as text.
 
@@ -104,16 +114,12 @@ class Ct2Model(Model):
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`, in float32. What stands at padding means nothing."""
-        import ctranslate2
-        import numpy as np
         import torch
 
         order = attention_mask.argsort(dim=1, descending=True, stable=True)  # tokens first, in their order
         is_ordered = bool((attention_mask.diff(dim=1) <= 0).all())
         ids = input_ids if is_ordered else input_ids.gather(1, order)
-        lengths = attention_mask.sum(dim=1)
-        views = (ctranslate2.StorageView.from_array(part.to(torch.int32).numpy()) for part in (ids, lengths))
-        logits = torch.from_numpy(np.asarray(self._generator.forward_batch(*views))).float()
+        logits = forward(self._generator, ids, attention_mask.sum(dim=1))
         if is_ordered:
             return logits
         return torch.zeros_like(logits).scatter_(1, order[..., None].expand_as(logits), logits)

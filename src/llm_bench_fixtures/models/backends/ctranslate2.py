@@ -78,16 +78,19 @@ def load(request: LoadRequest) -> Ct2Model:
     generator = open_generator(artifact.folder, wanted)
     precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
     is_int8 = request.variant.quantization is not None
+    config = request.source.load_config()
     facts = source_facts(
         request.variant,
-        request.source.load_config(),
+        config,
         precision,
         label=f"CTranslate2 {generator.compute_type}",
         weight_bytes=(artifact.folder / making.WEIGHTS_FILE).stat().st_size,
     )
     counted = json.loads((artifact.folder / making.FACTS_FILE).read_text())
+    window = getattr(config.get_text_config(), "sliding_window", None) or facts.context_length
     facts = replace(
         facts,
+        context_length=min(facts.context_length, window),  # version 4.8 fails on prompts beyond the window
         weight_bytes_read=counted["weight_bytes_read"],
         quantized_share=counted["quantized_share"] if is_int8 else None,
         compute=None if is_int8 else Precision.FLOAT32,
