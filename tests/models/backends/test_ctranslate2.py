@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import ct2_making as making
 from llm_bench_fixtures.models.backends import ctranslate2 as backend
-from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, Steps
+from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, Steps, kernels
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -151,7 +152,8 @@ def test_each_new_token_of_a_batch_is_told_of_once(rows: int, loaded: Mapping[st
 
 def test_the_facts(loaded: Mapping[str, Ct2Model]) -> None:
     fp32, int8 = (loaded[variant].facts for variant in VARIANTS)
-    assert (fp32.label, int8.label) == ("CTranslate2 float32", "CTranslate2 int8_float32")
+    assert re.fullmatch(r"CTranslate2 float32 \(\w+, \w+\)", fp32.label)
+    assert re.fullmatch(r"CTranslate2 int8_float32 \(\w+, \w+\)", int8.label)
     assert fp32.cache_kinds == int8.cache_kinds == {CacheKind.DYNAMIC}
     assert (fp32.tolerance, int8.tolerance) == (TOLERANCES[Arithmetic.FLOAT32], TOLERANCES[Arithmetic.INT8])
     assert fp32.runs_source
@@ -159,6 +161,25 @@ def test_the_facts(loaded: Mapping[str, Ct2Model]) -> None:
     assert (int8.quantized_share or 0) > 0.9
     assert int8.weight_bytes < fp32.weight_bytes / 3
     assert 0 < (fp32.conversion_s or 0) < 600
+
+
+@pytest.mark.parametrize(
+    ("compute_type", "log", "told"),
+    [
+        (
+            "float32",
+            " - Selected ISA: AVX2\n - SGEMM backend: MKL (p: true)\n - GEMM_S8 backend: DNNL",
+            "MKL, AVX2",
+        ),
+        ("int8_float32", " - Selected ISA: NEON\n - SGEMM backend: none\n - GEMM_S8 backend: Ruy (x)", "Ruy, NEON"),
+        ("float32", "ModuleNotFoundError: no module", ""),
+    ],
+)
+def test_the_kernels_are_those_that_the_log_tells_of(
+    compute_type: str, log: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stderr=log))
+    assert kernels.__wrapped__(compute_type) == told
 
 
 def test_what_a_pass_reads_is_all_but_the_tables(loaded: Mapping[str, Ct2Model], tiny_fp32: TransformersModel) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +22,31 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.workloads import CacheKind, Tokenizer
+
+
+# Opens a model that isn't there, at which CTranslate2 logs what it found of the processor.
+PROBE = """
+import contextlib, ctranslate2
+with contextlib.suppress(RuntimeError):
+    ctranslate2.Generator("", device="cpu")
+"""
+PROBE_S = 60.0  # at most
+
+
+@functools.cache
+def kernels(compute_type: str) -> str:
+    """The library of CTranslate2's matrix products, and the instruction set of all else; empty where it isn't told.
+
+    Its log alone tells them, on the error stream of a process: here of one that does nothing else.
+    """
+    environment = {**os.environ, "CT2_VERBOSE": "1", "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-c", PROBE]
+    done = subprocess.run(  # noqa: S603  # our own lines, in this interpreter
+        command, env=environment, capture_output=True, text=True, timeout=PROBE_S, check=False
+    )
+    told = dict(re.findall(r" - (.+?): (\w+)", done.stderr))
+    products = told.get("SGEMM backend" if compute_type == "float32" else "GEMM_S8 backend")
+    return ", ".join(filter(None, (products, told.get("Selected ISA"))))
 
 
 def open_generator(folder: Path, compute_type: str) -> Any:

@@ -63,12 +63,13 @@ def prepare(request: LoadRequest) -> None:
     importlib.import_module("llm_bench_fixtures.models.backends.ct2_making").check_convertible(
         request.source.load_config()
     )
+    importlib.import_module("llm_bench_fixtures.models.backends.ct2_model").kernels(compute_type(request.variant))
 
 
 def load(request: LoadRequest) -> Ct2Model:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
     from llm_bench_fixtures.models.backends import ct2_making as making
-    from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, open_generator
+    from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, kernels, open_generator
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
     from llm_bench_fixtures.models.transformers import source_facts
 
@@ -83,7 +84,7 @@ def load(request: LoadRequest) -> Ct2Model:
         request.variant,
         config,
         precision,
-        label=f"CTranslate2 {generator.compute_type}",
+        label=f"CTranslate2 {generator.compute_type} ({kernels(wanted) or 'unknown kernels'})",
         weight_bytes=(artifact.folder / making.WEIGHTS_FILE).stat().st_size,
     )
     counted = json.loads((artifact.folder / making.FACTS_FILE).read_text())
