@@ -292,6 +292,8 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         *("fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"),
         *("ort-fp32", "ort-int8-dynamic", "ort-int8-static"),
         *("bnb-int8", "bnb-nf4", "bnb-fp4"),
+        *("ov-fp32", "ov-int8", "ov-int4"),
+        *("ct2-fp32", "ct2-int8"),
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
@@ -301,6 +303,8 @@ def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None
         *("torch", "transformers"),
         *("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
         "bitsandbytes",
+        *("openvino", "optimum-intel", "nncf"),
+        "ctranslate2",
     ) == LIBRARIES
 
 
@@ -312,6 +316,9 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
         "bnb-int8": "int8",
         "bnb-nf4": "nf4",
         "bnb-fp4": "fp4",
+        "ov-int8": "int8",
+        "ov-int4": "int4",
+        "ct2-int8": "int8",
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Map
         """Converts what the source loads, with a vocabulary of numbers: a token's id is its text."""
 
         def load_model(self, *_: object, **__: object) -> Any:
+            check_memory(request, torch.float32.itemsize)
             module = source.load_model(dtype=torch.float32)
             ids = torch.tensor([trial_of(module.config.get_text_config().vocab_size)])
             with torch.inference_mode():

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def _export(request: LoadRequest, folder: Path) -> None:
     from optimum.exporters.openvino import export_from_model
     from optimum.intel.openvino import OVConfig
 
+    check_memory(request, torch.float32.itemsize)
     module = request.source.load_model(dtype=torch.float32)
     with _silence():
         export_from_model(module, folder, task=TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
