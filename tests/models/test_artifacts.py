@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import errno
+import json
 import multiprocessing
 import os
 import shutil
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from filelock import FileLock
@@ -22,10 +24,17 @@ from llm_bench_fixtures.models.artifacts import (
     file_digest,
     folder_digest,
     lock_of,
+    made_s_of,
 )
 from llm_bench_fixtures.models.kept import discard, kept_in
 
 KEY: Key = {"model": "abc", "opset": 17}
+
+
+class Clock(Protocol):
+    def __call__(self) -> float: ...
+
+    def advance(self, seconds: float) -> None: ...
 
 
 class Builder:
@@ -60,8 +69,37 @@ def test_the_first_call_builds_and_says_so(store: ArtifactStore, builder: Builde
 def test_the_second_call_reuses_and_says_so(store: ArtifactStore, builder: Builder) -> None:
     first = store.get("export", KEY, builder)
     second = store.get("export", KEY, builder)
-    assert second == Artifact(first.folder, reused=True, note="export reused from the cache")
+    assert second == Artifact(first.folder, reused=True, note="export reused from the cache", made_s=first.made_s)
     assert builder.builds == 1
+
+
+def test_the_seconds_of_making_it_are_kept_with_it(
+    store: ArtifactStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export of 20 s, and what is quantized from it in 7 s; the export counts once."""
+    monkeypatch.setattr("llm_bench_fixtures.models.artifacts.time.perf_counter", clock)
+
+    def taking(seconds: float) -> Callable[[Path], None]:
+        def build(folder: Path) -> None:
+            (folder / "weights.bin").write_bytes(b"0")
+            clock.advance(seconds)
+
+        return build
+
+    export = store.get("export", KEY, taking(20))
+    quantized = store.get("quantized", KEY, taking(7))
+    assert made_s_of(export, export) == 20
+    assert made_s_of(store.get("export", KEY, taking(1)), store.get("quantized", KEY, taking(1))) == 27
+    assert made_s_of(export, replace(quantized, made_s=None)) is None
+
+
+def test_an_artifact_whose_seconds_nobody_kept_is_reused(store: ArtifactStore, builder: Builder) -> None:
+    manifest = store.get("export", KEY, builder).folder / MANIFEST
+    kept = json.loads(manifest.read_text())
+    del kept["made_s"]
+    manifest.write_text(json.dumps(kept))
+    again = store.get("export", KEY, builder)
+    assert (again.reused, again.made_s) == (True, None)
 
 
 def test_another_store_on_the_same_folder_reuses(store: ArtifactStore, builder: Builder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,24 @@ def test_pinning_and_back() -> None:
     finally:
         pin_thread(None, previous)
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(not can_pin() or len(os.sched_getaffinity(0)) < 2, reason="needs two cores to choose from")
+def test_the_threads_that_an_engine_computes_in_follow() -> None:
+    """CTranslate2 and OpenVINO compute in threads of their own, and the one that waits for them is pinned."""
+    started, ended = threading.Event(), threading.Event()
+    engine = threading.Thread(target=lambda: (started.set(), ended.wait()))
+    engine.start()
+    started.wait()
+    before = os.sched_getaffinity(0)
+    cores = choose_cores(1)
+    try:
+        pin_thread(None, cores)
+        assert os.sched_getaffinity(engine.native_id or 0) == set(cores)
+    finally:
+        pin_thread(None, tuple(before))
+        ended.set()
+        engine.join()
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ CHOICES = {
 VARIANT = make_variant(
     load_s=2.5,
     compile_s=40.0,
+    conversion_s=20.0,
     first_generate_s=1.5,
     weight_bytes=4096,
     quantized_share=0.75,
@@ -156,6 +157,7 @@ VARIANT = make_variant(
         ("first_generate_s", 1.5),
         ("load_s", 2.5),
         ("compile_s", 40.0),
+        ("conversion_s", 20.0),
         ("weight_bytes", 4096),
         ("quantized_share", 0.75),
         *((name, value) for name, value in QUALITY.items() if name != "scored_tokens"),
@@ -214,7 +216,7 @@ def test_equal_rounds_have_a_spread_of_zero() -> None:
 
 def test_without_rounds_nothing_that_is_timed_has_a_value() -> None:
     record = skipped_record("fp32", "why")
-    of_the_variant = ("load_s", "compile_s", "first_generate_s")
+    of_the_variant = ("load_s", "compile_s", "conversion_s", "first_generate_s")
     timed = [metric for metric in METRICS if metric.kind is Kind.TIMING and metric.name not in of_the_variant]
     assert {metric.name: metric.of(record, VARIANT) for metric in timed} == dict.fromkeys(
         metric.name for metric in timed
@@ -323,7 +325,7 @@ def test_directions_that_readers_rely_on() -> None:
             ReportTable.VARIATION,
             (
                 "latency_s latency_low_s latency_high_s rounds disturbed_rounds latency_cv load_s compile_s "
-                "first_generate_s"
+                "conversion_s first_generate_s"
             ),
         ),
         (

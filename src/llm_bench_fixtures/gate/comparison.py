@@ -264,6 +264,7 @@ def variant_metrics(variant: VariantResult) -> dict[str, float]:
     of_load = {
         "load_s": variant.load_s,
         "compile_s": variant.compile_s,
+        "conversion_s": variant.conversion_s,
         "first_generate_s": variant.first_generate_s,
         "libraries_bytes": variant.resident_before_load_bytes,
     }

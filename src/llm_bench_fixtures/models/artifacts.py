@@ -8,6 +8,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ class Artifact:
 
     note: str
     """Whether it was made now or found, in words for the report."""
+
+    made_s: float | None
+    """Seconds that making it took, whenever that was. None where nobody has kept them."""
 
 
 class ArtifactStore:
@@ -67,9 +71,9 @@ class ArtifactStore:
         if damage is None:
             with suppress(OSError):  # a store that can't be written
                 os.utime(folder / MANIFEST)
-            return Artifact(folder, reused=True, note=f"{kind} reused from the cache")
+            return Artifact(folder, reused=True, note=f"{kind} reused from the cache", made_s=_made_s(folder))
         reason = f"; the cached one was damaged: {damage}" if damage else ""
-        return Artifact(folder, reused=False, note=f"{kind} made in this run{reason}")
+        return Artifact(folder, reused=False, note=f"{kind} made in this run{reason}", made_s=_made_s(folder))
 
     def workspace(self, kind: str, key: Key) -> Path:
         """The folder for `key` that a library keeps a cache of its own in, made where there is none.
@@ -125,10 +129,26 @@ class ArtifactStore:
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as scratch:
             made = Path(scratch) / "artifact"
             made.mkdir()
+            started = time.perf_counter()
             build(made)
+            made_s = time.perf_counter() - started
             files = {path.relative_to(made).as_posix(): file_digest(path) for path in _files(made)}
-            (made / MANIFEST).write_text(json.dumps({"key": key, "files": files}, indent=1, sort_keys=True))
+            manifest = {"key": key, "files": files, "made_s": made_s}
+            (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
             made.replace(folder)
+
+
+def _made_s(folder: Path) -> float | None:
+    """What the manifest of a whole artifact tells of it."""
+    made_s = json.loads((folder / MANIFEST).read_text()).get("made_s")
+    return float(made_s) if isinstance(made_s, (int, float)) else None
+
+
+def made_s_of(*artifacts: Artifact) -> float | None:
+    """Seconds that making all of them took, each once. None where one doesn't tell."""
+    seconds = {artifact.folder: artifact.made_s for artifact in artifacts}.values()
+    known = [each for each in seconds if each is not None]
+    return sum(known) if len(known) == len(seconds) else None
 
 
 def damage_of(folder: Path) -> str | None:

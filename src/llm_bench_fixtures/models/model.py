@@ -78,6 +78,10 @@ class ModelFacts:
     mapped_before_load_bytes: int | None = None
     """Of these, pages of mapped files. None where the system doesn't tell. `load_variant` measures it."""
 
+    conversion_s: float | None = None
+    """Seconds that making the engine's own form of the model took (exporting, quantizing), whenever it was made. None:
+    it has none, or nobody has kept them."""
+
     load_s: float = 0.0
     """Seconds from the call to a model that is ready, imports and the making of artifacts not counted. Measured by
     `load_variant`."""

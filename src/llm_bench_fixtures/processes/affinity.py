@@ -7,7 +7,10 @@ to hour. A side that happened to run on the better core would seem faster.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
+
+TASKS = Path("/proc/self/task")
 
 
 def can_pin() -> bool:
@@ -49,12 +52,25 @@ def choose_lanes(threads: int, most: int) -> tuple[tuple[int, ...], ...]:
 def pin_thread(_: object, cores: tuple[int, ...]) -> tuple[int, ...]:
     """Let the calling thread run on these cores only; returns the cores that it could run on before.
 
-    It is the thread that runs the rounds; the environment binds those of OpenMP's pool. The first argument is the
-    model, so that this can be called in the model's own process. Does nothing and returns () if threads can't be
-    pinned, or if there are no cores.
+    It is the thread that runs the rounds. The process' other threads, in which some engines compute, follow it, save
+    those that the environment has bound to some of the cores: OpenMP's pool. The first argument is the model, so that
+    this can be called in the model's own process. Does nothing and returns () if threads can't be pinned, or if there
+    are no cores.
     """
     if not can_pin() or not cores:
         return ()
     before = tuple(sorted(os.sched_getaffinity(0)))
+    for thread in _threads():
+        with suppress(OSError):  # one that has ended meanwhile
+            if not os.sched_getaffinity(thread) <= set(cores):
+                os.sched_setaffinity(thread, cores)
     os.sched_setaffinity(0, cores)
     return before
+
+
+def _threads() -> list[int]:
+    """Ids of this process' threads."""
+    try:
+        return [int(task.name) for task in TASKS.iterdir()]
+    except OSError:
+        return []

@@ -79,7 +79,7 @@ def _faults_of_variant(variant: VariantResult) -> Iterator[str]:
         yield from _too_long(text, LONGEST_TEXT)
     yield from faults_of_metrics(variant.id, variant.quality)
     errors = [value for name, value in variant.quality.items() if name.endswith("_error")]
-    times = (variant.load_s, variant.compile_s, variant.first_generate_s)
+    times = (variant.load_s, variant.compile_s, variant.conversion_s, variant.first_generate_s)
     sizes = (variant.weight_bytes, variant.resident_before_load_bytes, *times)
     if min(errors, default=0) < 0 or max(map(abs, (*variant.loss_blocks, *filter(None, sizes))), default=0) > LARGEST:
         yield f"{_shown(variant.id)} has an impossible figure"

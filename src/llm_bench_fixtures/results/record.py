@@ -162,6 +162,8 @@ class VariantResult:
     load_s: float | None = None
     compile_s: float | None = None
     """In this run, or in the one whose code it reuses; None where nothing is compiled."""
+    conversion_s: float | None = None
+    """Seconds that making the engine's own form of the model took, whenever it was made; None where it has none."""
     first_generate_s: float | None = None
     """Seconds of the first `generate` of a fresh process; None where the variant had no process of its own."""
     weight_bytes: int | None = None

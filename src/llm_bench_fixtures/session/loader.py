@@ -213,6 +213,7 @@ class VariantLoader:
             configuration=facts.configuration,
             load_s=facts.load_s,
             compile_s=facts.compile_s,
+            conversion_s=facts.conversion_s,
             first_generate_s=first_generate_s,
             weight_bytes=facts.weight_bytes,
             quantized_share=facts.quantized_share,

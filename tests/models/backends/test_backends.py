@@ -297,6 +297,8 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         *("compile-fp32", "compile-bf16"),
         *("ao-int8-weight", "ao-int8-dynamic", "ao-float8-weight"),
         "checkpoint",
+        *("ov-fp32", "ov-int8", "ov-int4"),
+        *("ct2-fp32", "ct2-int8"),
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
@@ -308,6 +310,8 @@ def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None
         "bitsandbytes",
         "torchao",
         *("auto-round", "autoawq", "compressed-tensors", "gptqmodel", "hqq"),
+        *("openvino", "optimum-intel", "nncf"),
+        "ctranslate2",
     ) == LIBRARIES
 
 
@@ -323,6 +327,9 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
         "ao-int8-dynamic": "int8-dynamic",
         "ao-float8-weight": "float8-weight",
         "checkpoint": "as stored",
+        "ov-int8": "int8",
+        "ov-int4": "int4",
+        "ct2-int8": "int8",
     }
 
 

@@ -21,6 +21,8 @@ ROWS = (
     "compiled",
     "torchao",
     "checkpoint",
+    "openvino",
+    "ctranslate2",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import platform
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
+from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backends.onnx_graphs import (
     FACTS,
     only_graph,
@@ -17,6 +13,7 @@ from llm_bench_fixtures.models.backends.onnx_graphs import (
     try_generating,
     write_facts,
 )
+from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,11 +24,6 @@ if TYPE_CHECKING:
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 TASK = "text-generation-with-past"
-OF_THE_MACHINE = re.compile(
-    "alloc|out of memory|no space left|quota exceeded|read-only file system|too many open files"
-    "|cannot open shared object|NO_SUCHFILE|INVALID_PROTOBUF",  # the last two: ONNX Runtime's, of missing or torn files
-    re.IGNORECASE,
-)
 
 
 def check_exportable(model_type: str) -> None:
@@ -47,32 +39,6 @@ def check_exportable(model_type: str) -> None:
         tasks = {}
     if TASK not in tasks:
         raise BackendUnavailable(f"Optimum has no ONNX export for {model_type} models")
-
-
-def tells_of_the_machine(error: BaseException) -> bool:
-    """Whether an error, or one that it was raised from, is of the installation, the disk or the memory.
-
-    Such a one says nothing of the architecture."""
-    lacks_a_name = isinstance(error, AttributeError) and isinstance(error.obj, ModuleType)
-    is_kind = isinstance(error, (ImportError, OSError, MemoryError)) or lacks_a_name
-    if is_kind or OF_THE_MACHINE.search(str(error)):
-        return True
-    return error.__cause__ is not None and tells_of_the_machine(error.__cause__)
-
-
-@contextmanager
-def _unavailable_where_it_fails(what: str) -> Iterator[None]:
-    """What the libraries can't do with an architecture is no fault of the run; a broken installation, a full disk or
-    memory is."""
-    try:
-        yield
-    except LlmBenchError:
-        raise
-    except Exception as error:  # exporters trace the model's own code, which raises anything
-        if tells_of_the_machine(error):
-            raise
-        reason = reason_of(error).partition(" Status Message:")[0]  # after it a path of the library's own source
-        raise BackendUnavailable(f"{what}: {reason}") from error
 
 
 def _key(request: LoadRequest) -> dict[str, Any]:
@@ -97,7 +63,7 @@ def export(request: LoadRequest) -> Artifact:
 
         check_trusted(request.source.folder, request.source.trust_remote_code)
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
-        with exporting, _unavailable_where_it_fails(f"Optimum can't export {_architecture(request)} models to ONNX"):
+        with exporting, unavailable_where_it_fails(f"Optimum can't export {_architecture(request)} models to ONNX"):
             main_export(
                 str(request.source.folder),
                 folder,
@@ -120,7 +86,7 @@ def _architecture(request: LoadRequest) -> str:
 
 def _try(request: LoadRequest, folder: Path) -> None:
     """Raise BackendUnavailable for a graph that doesn't run, so that it isn't kept."""
-    with _unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):
+    with unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):
         try_generating(folder, request.device, request.source.load_tokenizer())
 
 
@@ -191,7 +157,7 @@ def _quantize(request: LoadRequest, source: Path, target: Path, config: Any, ran
     from optimum.onnxruntime import ORTQuantizer
 
     size = sum(path.stat().st_size for path in source.glob("*.onnx*"))
-    with _unavailable_where_it_fails(f"ONNX Runtime can't quantize {_architecture(request)} models"):
+    with unavailable_where_it_fails(f"ONNX Runtime can't quantize {_architecture(request)} models"):
         ORTQuantizer.from_pretrained(source).quantize(
             config,
             target,

@@ -93,6 +93,7 @@ def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
 
 
 def load(request: LoadRequest) -> OnnxModel:
+    from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE, OnnxModel, open_model
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
     from llm_bench_fixtures.models.experts import expert_count
@@ -116,6 +117,7 @@ def load(request: LoadRequest) -> OnnxModel:
         tolerance=tolerance(request.variant),
         cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
         notes=(*dict.fromkeys((exported.note, artifact.note)), *([AS_EXPORTED] if request.settings.attention else [])),
+        conversion_s=made_s_of(exported, artifact),
         resident_before_load_bytes=before_bytes,
     )
     return OnnxModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)

@@ -1,4 +1,4 @@
-"""How variants are told apart: a colour for each backend, a marker and a dash for each variant of it.
+"""How variants are told apart: a colour for each backend, a marker and a dash for each variant of the same colour.
 
 The colours are Okabe and Ito's ("Color universal design", 2008), which colour-blind readers tell apart. Those that
 stand first have a contrast of three to one both on white and on the page's dark ground.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from llm_bench_fixtures.results.record import Run
 
 COLOURS = {"torch": "#0072B2", "onnxruntime": "#D55E00", "bitsandbytes": "#009E73"}
-OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")  # of a project's own backends, in their order
+OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")  # of further backends, in their order
 MARKERS = (
     ("circle", "●"), ("square", "■"), ("diamond", "◆"), ("triangle-up", "▲"), ("cross", "✚"), ("x", "✖"),
     ("triangle-down", "▼"), ("star", "★"),
@@ -36,10 +36,11 @@ def looks_of(run: Run) -> dict[str, Look]:
     met: Counter[str] = Counter()
     looks = {}
     for variant in run.variants:
-        place = met[variant.backend]
-        met[variant.backend] += 1
+        colour = colours[variant.backend]
+        place = met[colour]
+        met[colour] += 1
         marker, sign = MARKERS[place % len(MARKERS)]
-        looks[variant.id] = Look(colours[variant.backend], marker, sign, DASHES[place % len(DASHES)])
+        looks[variant.id] = Look(colour, marker, sign, DASHES[place % len(DASHES)])
     return looks
 
 

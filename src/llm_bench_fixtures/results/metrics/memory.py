@@ -130,7 +130,22 @@ MEMORY: tuple[Metric, ...] = (
             "finds the code in the cache has the seconds that it took to compile it, and its load_s those of loading it"
         ),
         value=lambda _, variant: variant.compile_s,
+        tables={ReportTable.VARIATION: 62},
+    ),
+    Metric(
+        name="conversion_s",
+        title="Conversion time",
+        column="conversion",
+        unit=Unit.SECONDS,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.TIMING,
+        formula=(
+            "what making the engine's own form of the model took: exporting, converting, calibrating, quantizing, and "
+            "trying it once; measured when it was made and kept with it in the cache"
+        ),
+        value=lambda _, variant: variant.conversion_s,
         tables={ReportTable.VARIATION: 65},
+        tolerance=NEVER_JUDGED,  # measured once, on whatever machine filled the cache
     ),
     Metric(
         name="weight_bytes",

@@ -1,0 +1,137 @@
+"""Models in CTranslate2's form, made once and kept in the artifact store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.loading import LoadRequest
+
+WEIGHTS_FILE = "model.bin"
+FACTS_FILE = "facts.json"  # beside the weights, so that no load has to count them
+FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
+FLOAT32 = "float32"
+TRIAL_TOKENS = 12
+MOST_GAP = 0.01  # in float32; 6e-7 was the most of 13 families that are right, 0.7 of one that isn't
+TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # of which a pass looks up some rows
+
+
+def check_convertible(config: Any) -> None:
+    """Raise BackendUnavailable for an architecture that CTranslate2 has no converter for."""
+    from ctranslate2.converters import transformers as converters
+
+    if type(config).__name__ not in converters._MODEL_LOADERS:
+        raise BackendUnavailable(f"CTranslate2 has no converter for {config.model_type} models")
+
+
+def convert(request: LoadRequest, compute_type: str) -> Artifact:
+    """The source's model as CTranslate2 runs it; of integers, only where it is right in float32.
+
+    Raises BackendUnavailable where it can't be made or run, or computes something else than transformers.
+    """
+    from llm_bench_fixtures.models.versions import installed_versions
+    from llm_bench_fixtures.progress import Phase
+
+    if compute_type != FLOAT32:
+        convert(request, FLOAT32)
+    name, model_type = request.source.name, request.source.load_config().model_type
+    with request.progress.activity(Phase.CHECKING, f"reading the weights of {name}"):
+        digest = request.source.digest
+    versions = installed_versions(("torch", "transformers", "ctranslate2"))
+    key: Key = {"model": digest, "weights": compute_type, "holds": ", ".join(FACTS), **versions}
+
+    def build(folder: Path) -> None:
+        converting = request.progress.activity(Phase.EXPORTING, f"converting {name} for CTranslate2, {compute_type}")
+        with converting, unavailable_where_it_fails(f"CTranslate2 can't convert {model_type} models"):
+            variables, expected = _convert(request, folder, compute_type)
+            (folder / FACTS_FILE).write_text(json.dumps(count_facts(variables)))
+        with unavailable_where_it_fails(f"CTranslate2 doesn't run {model_type} models as converted"):
+            found = _try(folder, compute_type, expected.shape[-1])
+        if compute_type == FLOAT32:
+            check_close(expected, found, model_type)
+
+    return request.store.get("ctranslate2", key, build)
+
+
+def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Mapping[str, Any], torch.Tensor]:
+    """Write the converted model into the folder. Returns its variables by name, tensors or an equal one's name, and
+    transformers' logits of the trial, (1, T, V)."""
+    import torch
+    from ctranslate2.converters import TransformersConverter
+
+    source = request.source
+
+    class Converter(TransformersConverter):  # type: ignore[misc]
+        """Converts what the source loads, with a vocabulary of numbers: a token's id is its text."""
+
+        def load_model(self, *_: object, **__: object) -> Any:
+            check_memory(request, torch.float32.itemsize)
+            module = source.load_model(dtype=torch.float32)
+            ids = torch.tensor([trial_of(module.config.get_text_config().vocab_size)])
+            with torch.inference_mode():
+                self.expected = module(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+            return module
+
+        def load_tokenizer(self, *_: object, **__: object) -> Any:
+            return source.load_tokenizer()
+
+        def _load(self) -> Any:
+            self.spec = super()._load()
+            self.spec.register_vocabulary([str(token) for token in range(self.spec.get_vocabulary_size())])
+            for name in ("unk_token", "bos_token", "eos_token"):  # each call names its own
+                setattr(self.spec.config, name, "0")
+            return self.spec
+
+    converter = Converter(str(source.folder), trust_remote_code=source.trust_remote_code)
+    converter.convert(str(folder), quantization=compute_type, force=True)
+    return converter.spec.variables(), converter.expected
+
+
+def trial_of(vocabulary: int) -> list[int]:
+    """The tokens of a trial: spread over the vocabulary."""
+    return [place * vocabulary // TRIAL_TOKENS for place in range(TRIAL_TOKENS)]
+
+
+def _try(folder: Path, compute_type: str, vocabulary: int) -> torch.Tensor:
+    """The logits of the trial, (1, T, V), and two tokens generated for two rows. Raises what the library raises."""
+    import torch
+
+    from llm_bench_fixtures.models.backends.ct2_model import forward, open_generator
+
+    generator = open_generator(folder, compute_type)
+    generator.generate_batch([["1", "2"], ["1", "2", "3"]], max_length=2, include_prompt_in_result=False)
+    ids = torch.tensor([trial_of(vocabulary)])
+    return forward(generator, ids, torch.tensor([ids.shape[1]]))
+
+
+def check_close(expected: torch.Tensor, found: torch.Tensor, model_type: str) -> None:
+    """Raise BackendUnavailable for logits that differ by more than float error: what a config asks for and a converter
+    passes over is no other speed of the same model, but another model."""
+    gap = float((found - expected).abs().max() / expected.abs().max())
+    if not gap <= MOST_GAP:
+        raise BackendUnavailable(
+            f"CTranslate2 computes something else for {model_type} models than transformers: in float32 the logits "
+            f"differ by {gap:.0%} of the largest"
+        )
+
+
+def count_facts(variables: Mapping[str, Any]) -> dict[str, float]:
+    """FACTS of a converted model. variables: its tensors by name; of an alias, the name of what it is the same as."""
+    tensors = {name: tensor for name, tensor in variables.items() if not isinstance(tensor, str)}
+    shared = {alias for alias in variables.values() if isinstance(alias, str)}
+    looked_up = {name for name in tensors if name.startswith(TABLES) and name not in shared}
+    counts = {name: tensor.numpy().size for name, tensor in tensors.items()}
+    in_8_bits = sum(counts[name] for name, tensor in tensors.items() if tensor.dtype == "int8" and tensor.shape)
+    read = sum(tensor.num_bytes() for name, tensor in tensors.items() if name not in looked_up)
+    return dict(zip(FACTS, (read, in_8_bits / max(sum(counts.values()), 1)), strict=True))

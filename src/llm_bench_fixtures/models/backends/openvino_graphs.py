@@ -1,0 +1,180 @@
+"""An OpenVINO graph in a folder: opened, tried, asked what it computes with, and its weights counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+from llm_bench_fixtures.models.transformers import TransformersModel, prepare_for_greedy
+from llm_bench_fixtures.models.variants import Precision
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from llm_bench_fixtures.workloads import Tokenizer
+
+WEIGHTS_FILE = "openvino_model.bin"
+GRAPH_FILE = "openvino_model.xml"
+FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
+FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
+FEWER_BITS = frozenset({"u8", "i8", "u4", "i4"})
+FLOATS = {"f32": Precision.FLOAT32, "f16": Precision.FLOAT16, "bf16": Precision.BFLOAT16}  # as OpenVINO names them
+PRODUCT = "FullyConnected"  # OpenVINO's name for a product with a weight matrix
+# What stands between a weight and what uses it: the way back from fewer bits.
+DECOMPRESSION = frozenset({"Convert", "Subtract", "Multiply", "Reshape"})
+
+
+class OpenVinoModel(TransformersModel):
+    """One of Optimum's models, whose request keeps the memory that its runs took."""
+
+    _has_run = False
+
+    def _generate(self, *arguments: Any, **named: Any) -> Any:
+        self._has_run = True
+        return super()._generate(*arguments, **named)
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        self._has_run = True
+        return super().logits(input_ids, attention_mask)
+
+    def forget_caches(self) -> None:
+        """As `Model.forget_caches`, with what the request keeps."""
+        super().forget_caches()
+        if self._has_run:
+            compiled = self.module.request.get_compiled_model()
+            self.module.request = None
+            compiled.release_memory()
+            self.module.request = compiled.create_infer_request()
+        self._has_run = False
+
+
+def open_model(folder: Path, *, is_float32: bool) -> Any:
+    """Optimum's generation model over the graph in the folder, with as many threads as torch uses.
+
+    is_float32: compute and cache in float32; else as OpenVINO chooses.
+    """
+    import torch
+    from optimum.intel.openvino import OVModelForCausalLM
+
+    settings = {
+        "NUM_STREAMS": "1",
+        "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
+        "ENABLE_CPU_PINNING": "NO",  # the process' own affinity decides
+    }
+    if is_float32:
+        settings |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+    return OVModelForCausalLM.from_pretrained(folder, ov_config=settings)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What OpenVINO computes a compiled model in."""
+
+    floats: str
+    """The type of what isn't integers, as OpenVINO names it."""
+
+    cache: str
+    """The type of keys and values in the cache."""
+
+    kernels: str
+    """Its name for what computes most matrix products of a token: with the instruction set, and the type of `floats`
+    also where it multiplies integers."""
+
+    group: int = 0
+    """How many activations share a scale where they are quantized before each product; 0 where they aren't."""
+
+    @property
+    def label(self) -> str:
+        quantized = f"activations int8 in groups of {self.group}, " if self.group else ""
+        return f"{self.kernels}, {quantized}KV cache {self.cache}"
+
+    @property
+    def compute(self) -> Precision | None:
+        """The dtype that matrices are multiplied in; None for integers."""
+        return None if self.group else FLOATS[self.floats]
+
+    @property
+    def tolerance(self) -> float:
+        rounded = self.group or self.cache not in FLOATS
+        return max(tolerance_of(FLOATS[self.floats]), TOLERANCES[Arithmetic.INT8] if rounded else 0.0)
+
+
+def chosen_by(module: Any, *, is_float32: bool) -> Choices:
+    """What the compiled model tells, after a pass over one token: only then is it settled, and weights have their form.
+
+    module: Optimum's. is_float32: whether its weights are floats. Of others, OpenVINO quantizes the activations where
+    it computes the rest in float32; where that is bfloat16, as with AMX, it doesn't, whatever group size it tells of
+    (version 2026.4, measured: the logits are the same for each).
+    """
+    import torch
+
+    one = torch.ones(1, 1, dtype=torch.int64)
+    module(input_ids=one, attention_mask=one)
+    compiled = module.request.get_compiled_model()
+    infos = [node.get_rt_info() for node in compiled.get_runtime_model().get_ops()]
+    products = Counter(info["primitiveType"].astype(str) for info in infos if info["layerType"].astype(str) == PRODUCT)
+    floats = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    return Choices(
+        floats,
+        cache=compiled.get_property("KV_CACHE_PRECISION").to_string(),
+        kernels=products.most_common(1)[0][0],
+        group=0 if is_float32 or floats != "f32" else compiled.get_property("DYNAMIC_QUANTIZATION_GROUP_SIZE"),
+    )
+
+
+def try_generating(folder: Path, tokenizer: Tokenizer, *, is_float32: bool) -> None:
+    """Generate two tokens for two rows with the graph in the folder. Raises what the libraries raise."""
+    import torch
+
+    module = open_model(folder, is_float32=is_float32)
+    prepare_for_greedy(module, tokenizer)
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
+
+
+def write_facts(folder: Path) -> None:
+    """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
+    import openvino
+
+    graph = openvino.Core().read_model(folder / GRAPH_FILE)
+    facts = dict(zip(FACTS, (weight_bytes_read(graph), quantized_share(graph)), strict=True))
+    (folder / FACTS_FILE).write_text(json.dumps(facts))
+
+
+def weight_bytes_read(graph: Any) -> int:
+    """Bytes of the weights that each run of the graph reads: of all but the tables that are only looked up."""
+    return sum(
+        node.get_byte_size() for node in _constants(graph) if any(not is_lookup for is_lookup in _lookups_of(node))
+    )
+
+
+def quantized_share(graph: Any) -> float:
+    """Of all weights of the graph, how many are stored in 8 bits or fewer."""
+    counts = Counter[bool]()
+    for node in _constants(graph):
+        kind = node.get_element_type().get_type_name()
+        if kind in FEWER_BITS or kind in FLOATS:
+            counts[kind in FEWER_BITS] += math.prod(node.get_output_shape(0))
+    return counts[True] / max(counts.total(), 1)
+
+
+def _constants(graph: Any) -> list[Any]:
+    return [node for node in graph.get_ops() if node.get_type_name() == "Constant"]
+
+
+def _lookups_of(node: Any) -> list[bool]:
+    """For each use of a constant, past what turns it back to floats: whether it only looks rows up."""
+    found = []
+    for use in node.output(0).get_target_inputs():
+        user = use.get_node()
+        if user.get_type_name() in DECOMPRESSION:
+            found += _lookups_of(user)
+        else:
+            found.append(user.get_type_name() == "Gather" and use.get_index() == 0)
+    return found

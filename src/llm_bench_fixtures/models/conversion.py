@@ -1,0 +1,46 @@
+"""What engines that make a form of their own of a model have in common: what its failure is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
+
+OF_THE_MACHINE = re.compile(
+    "alloc|out of memory|no space left|quota exceeded|read-only file system|too many open files"
+    "|cannot open shared object|NO_SUCHFILE|INVALID_PROTOBUF",  # the last two: ONNX Runtime's, of missing or torn files
+    re.IGNORECASE,
+)
+
+
+@contextmanager
+def unavailable_where_it_fails(what: str) -> Iterator[None]:
+    """What the libraries can't do with an architecture is no fault of the run; a broken installation, a full disk or
+    memory is.
+
+    what: the failure in words, before its reason. Raises BackendUnavailable.
+    """
+    try:
+        yield
+    except LlmBenchError:
+        raise
+    except Exception as error:  # exporters trace the model's own code, which raises anything
+        if tells_of_the_machine(error):
+            raise
+        reason = reason_of(error).partition(" Status Message:")[0]  # after it a path of the library's own source
+        raise BackendUnavailable(f"{what}: {reason}") from error
+
+
+def tells_of_the_machine(error: BaseException) -> bool:
+    """Whether an error, or one that it was raised from, is of the installation, the disk or the memory.
+
+    Such a one says nothing of the architecture.
+    """
+    lacks_a_name = isinstance(error, AttributeError) and isinstance(error.obj, ModuleType)
+    is_kind = isinstance(error, (ImportError, OSError, MemoryError)) or lacks_a_name
+    if is_kind or OF_THE_MACHINE.search(str(error)):
+        return True
+    return error.__cause__ is not None and tells_of_the_machine(error.__cause__)
