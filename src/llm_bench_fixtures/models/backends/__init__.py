@@ -18,6 +18,7 @@ ROWS = (
     "torch",
     "onnxruntime",
     "bitsandbytes",
+    "onnxruntime_genai",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 
