@@ -19,6 +19,7 @@ ROWS = (
     "onnxruntime",
     "bitsandbytes",
     "onnxruntime_genai",
+    "llamacpp",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 
