@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,6 +85,21 @@ def test_the_token_that_ends_a_text_is_passed_over(
     assert generate(loaded["ortgenai-fp32"], padded(PROMPTS[:1]), 1)[0][-1] == first
     engine = open_engine(build(make_request("ortgenai-fp32", llama)).folder, first)
     assert continue_rows(engine, PROMPTS[:1], LONGEST, 1) == [[second]]
+
+
+def test_what_was_published_with_the_model_is_no_setting(
+    loaded: Mapping[str, Any], llama: ModelSource, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    """With a penalty of nine on repetition, no token would come twice."""
+    folder = shutil.copytree(build(make_request("ortgenai-fp32", llama)).folder, tmp_path / "built")
+    path = folder / "genai_config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config["search"] |= {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "do_sample": True, "num_beams": 2}
+    path.write_text(json.dumps(config), "utf-8")
+    engine = open_engine(folder, loaded["fp32"].tokenizer.eos_token_id)
+    texts = generate(loaded["fp32"], padded(PROMPTS[:1]))
+    assert len(set(texts[0])) < len(texts[0])
+    assert continue_rows(engine, PROMPTS[:1], LONGEST, 12) == [texts[0][LONGEST:]]
 
 
 def test_a_tokenizer_without_an_end_of_texts_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,14 @@ PADDING = -1
 token; looked up in the table of embeddings, it gives the last row, which its mask then hides."""
 
 ERRORS = 3  # of ONNX Runtime's logging
+GREEDY = {
+    "do_sample": False,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+}
+"""In place of what was published with the model."""
 
 
 def open_engine(folder: Path, end: int | None) -> Any:
@@ -55,7 +63,7 @@ def start(engine: Any, rows: Sequence[Sequence[int]], width: int, new_tokens: in
     parameters = onnxruntime_genai.GeneratorParams(engine)
     longest = width + new_tokens
     # below min_length the engine passes over the end of a text
-    parameters.set_search_options(do_sample=False, batch_size=len(rows), max_length=longest, min_length=longest)
+    parameters.set_search_options(**GREEDY, batch_size=len(rows), max_length=longest, min_length=longest)
     generator = onnxruntime_genai.Generator(engine, parameters)
     generator.append_tokens(np.array([[*row, *[PADDING] * (width - len(row))] for row in rows], dtype=np.int32))
     return generator
