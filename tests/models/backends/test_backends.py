@@ -71,7 +71,7 @@ def test_a_backend_says_when_its_variants_run_unasked(
     backend = Backend(cast(Any, None), chosen=chosen, modules=modules)
     monkeypatch.setattr(backends, "BACKENDS", {**BACKENDS, "engine": backend})
     engine, own = Variant("engine-fp32", "engine", ""), Variant("own", "some.module", "")
-    known = (*CATALOGUE, engine, own)
+    known = (engine, own)
     assert [variant for variant in known if variant not in chosen_by_default(known)] == ([] if runs else [engine])
 
 
@@ -292,6 +292,8 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         *("fp32", "fp16", "bf16", "autocast-bf16", "autocast-fp16"),
         *("ort-fp32", "ort-int8-dynamic", "ort-int8-static"),
         *("bnb-int8", "bnb-nf4", "bnb-fp4"),
+        *("ortgenai-fp32", "ortgenai-int4"),
+        *("gguf-f32", "gguf-q8_0", "gguf-q4_k_m"),
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
@@ -301,6 +303,8 @@ def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None
         *("torch", "transformers"),
         *("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
         "bitsandbytes",
+        "onnxruntime-genai",
+        *("cyllama", "gguf"),
     ) == LIBRARIES
 
 
@@ -312,8 +316,14 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
         "bnb-int8": "int8",
         "bnb-nf4": "nf4",
         "bnb-fp4": "fp4",
+        "ortgenai-int4": "int4",
+        "gguf-q8_0": "q8_0",
+        "gguf-q4_k_m": "q4_k_m",
     }
 
 
-def test_the_backends_options_are_those_of_bitsandbytes() -> None:
-    assert [option.flag for option in OPTIONS] == ["--llm-bnb-compute-dtype", "--llm-bnb-double-quant"]
+def test_the_backends_options_are_those_of_their_rows() -> None:
+    assert [option.flag for option in OPTIONS] == [
+        *("--llm-bnb-compute-dtype", "--llm-bnb-double-quant"),
+        "--llm-gguf",
+    ]

@@ -216,6 +216,13 @@ def test_a_named_file_that_does_not_fit_is_refused(
         load_variant(make_request("gguf-q4_k_m", source, gguf=str(file)))
 
 
+def test_a_named_file_that_is_no_gguf_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"something else" * 99)
+    with pytest.raises(BackendUnavailable, match=r"model\.gguf: GGUF magic invalid"):
+        load_variant(make_request("gguf-f32", gguf=str(file)))
+
+
 def test_a_named_file_that_is_not_there_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match="there is no such file"):
         load_variant(make_request("gguf-f32", gguf=str(tmp_path / "none.gguf")))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, first_line
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -110,7 +110,10 @@ def check_given(file: Path, config: Any) -> None:
 
     if not file.is_file():
         raise BackendUnavailable(f"--llm-gguf {file}: there is no such file")
-    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
+    try:
+        tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
+    except ValueError as error:
+        raise BackendUnavailable(f"--llm-gguf {file}: {first_line(error)}") from error
     table = tensors.get(TABLES[0])
     shape = (config.vocab_size, config.hidden_size)
     if table is None or tuple(map(int, reversed(table.shape))) != shape:
