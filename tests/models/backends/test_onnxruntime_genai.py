@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,15 +16,15 @@ pytest.importorskip("onnxruntime_genai")
 import torch
 from families import BY_NAME
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnxruntime_genai as backend
 from llm_bench_fixtures.models.backends.genai_making import build, failure
-from llm_bench_fixtures.models.backends.genai_model import PADDING, GenaiModel, continue_rows, open_engine
-from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.backends.genai_model import MOST_ROWS, PADDING, GenaiModel, continue_rows, open_engine
+from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -122,6 +123,32 @@ def test_float32_logits_are_those_of_transformers(loaded: Mapping[str, Any]) -> 
     )
     seen = batch.attention_mask.bool()
     torch.testing.assert_close(actual[seen], expected[seen], rtol=1e-4, atol=1e-4)
+
+
+def test_more_rows_than_the_engine_takes_are_scored_in_parts(loaded: Mapping[str, Any]) -> None:
+    """Bug: "batch_size (120) must be in [1, 32]" for the embedded choices."""
+    ids = torch.arange(1, 2 * MOST_ROWS + 4).reshape(-1, 1).repeat(1, 3)
+    one, other = (loaded[name].logits(ids, torch.ones_like(ids)) for name in ("ortgenai-fp32", "fp32"))
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_more_prompts_than_the_engine_takes_are_not_supported(loaded: Mapping[str, Any]) -> None:
+    with pytest.raises(WorkloadUnsupported, match="at most 32 prompts at a time"):
+        generate(loaded["ortgenai-fp32"], padded([(1,)] * (MOST_ROWS + 1)), 1)
+    assert len(generate(loaded["ortgenai-fp32"], padded([(1,)] * MOST_ROWS), 1)) == MOST_ROWS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is exact on Linux")
+def test_a_large_run_leaves_no_memory_behind(loaded: Mapping[str, Any]) -> None:
+    """Here logits of 8 x 500 x 4096 float32, which the peak of every later run would hold."""
+    model = loaded["ortgenai-fp32"]
+    generate(model, padded(PROMPTS), 2)
+    model.device.release_cached_memory()
+    before = resident_bytes()
+    ids = torch.ones(8, 500, dtype=torch.int64)
+    model.logits(ids, torch.ones_like(ids))
+    model.device.release_cached_memory()
+    assert resident_bytes() < before + (8 * 500 * 4096 * 4) // 10
 
 
 def test_the_loss_is_that_of_float32(loaded: Mapping[str, Any], score_sample: Callable[[Model], Score]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.models.model import Model
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ PADDING = -1
 token; looked up in the table of embeddings, it gives the last row, which its mask then hides."""
 
 ERRORS = 3  # of ONNX Runtime's logging
+MOST_ROWS = 32  # that the engine runs at a time
 GREEDY = {
     "do_sample": False,
     "num_beams": 1,
@@ -46,7 +47,11 @@ def open_engine(folder: Path, end: int | None) -> Any:
 
     if end is None:
         raise BackendUnavailable("onnxruntime-genai needs a token that ends a text, and the tokenizer has none")
-    session: dict[str, int | str] = {"intra_op_num_threads": torch.get_num_threads(), "log_severity_level": ERRORS}
+    session: dict[str, int | str | bool] = {
+        "intra_op_num_threads": torch.get_num_threads(),
+        "log_severity_level": ERRORS,
+        "enable_cpu_mem_arena": False,  # it would keep what the largest run took, and decodes no faster
+    }
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
         session["session.intra_op.allow_spinning"] = "0"
     tokens = {"pad_token_id": PADDING, "eos_token_id": end}
@@ -144,6 +149,8 @@ class GenaiModel(Model):
     ) -> torch.Tensor:
         import torch
 
+        if len(input_ids) > MOST_ROWS:
+            raise WorkloadUnsupported(f"onnxruntime-genai runs at most {MOST_ROWS} prompts at a time")
         rows = [ids[mask.bool()].tolist() for ids, mask in zip(input_ids, attention_mask, strict=True)]
         texts = continue_rows(self.engine, rows, input_ids.shape[1], new_tokens, step)
         return torch.cat([input_ids, torch.tensor(texts, dtype=torch.int64)], dim=1)
@@ -152,8 +159,11 @@ class GenaiModel(Model):
         """As `Model.logits`. Padding on the right needs no mask, as no position before it sees it."""
         import torch
 
-        generator = start(self.engine, input_ids.tolist(), input_ids.shape[1], 0)
-        return torch.from_numpy(generator.get_output("logits"))
+        parts = [
+            start(self.engine, part.tolist(), part.shape[1], 0).get_output("logits")
+            for part in input_ids.split(MOST_ROWS)
+        ]
+        return torch.cat([torch.from_numpy(part) for part in parts])
 
     def forget_caches(self) -> None:
         """Nothing to do: each call has a cache of its own."""
