@@ -159,11 +159,9 @@ class GenaiModel(Model):
         """As `Model.logits`. Padding on the right needs no mask, as no position before it sees it."""
         import torch
 
-        parts = [
-            start(self.engine, part.tolist(), part.shape[1], 0).get_output("logits")
-            for part in input_ids.split(MOST_ROWS)
-        ]
-        return torch.cat([torch.from_numpy(part) for part in parts])
+        rows, width = input_ids.tolist(), input_ids.shape[1]
+        parts = (rows[first : first + MOST_ROWS] for first in range(0, len(rows), MOST_ROWS))
+        return torch.cat([torch.from_numpy(start(self.engine, part, width, 0).get_output("logits")) for part in parts])
 
     def forget_caches(self) -> None:
         """Nothing to do: each call has a cache of its own."""
