@@ -11,7 +11,6 @@ import ast
 import inspect
 import io
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import fields, is_dataclass
@@ -24,7 +23,7 @@ from unittest import mock
 import llm_bench_fixtures
 from llm_bench_fixtures.cli.main import COMMANDS, main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.report.markdown import escape
 from llm_bench_fixtures.results.metrics import METRICS, Kind
@@ -82,8 +81,8 @@ def variant_table() -> Iterator[str]:
 
 def needed_extra(backend: str) -> str:
     """The extra of this package that installs the backend's libraries; empty where the package itself does."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return f"[{backend}]" if backend in project["optional-dependencies"] else ""
+    extra = BACKENDS[backend].extra
+    return f"[{extra}]" if extra else ""
 
 
 def exit_status_table() -> Iterator[str]:

@@ -299,6 +299,8 @@ def test_the_catalogue_is_of_the_backends_own_variants_in_their_order() -> None:
         "checkpoint",
         *("ov-fp32", "ov-int8", "ov-int4"),
         *("ct2-fp32", "ct2-int8"),
+        *("ortgenai-fp32", "ortgenai-int4"),
+        *("gguf-f32", "gguf-q8_0", "gguf-q4_k_m"),
     ]
     assert all(variant.backend == name for name, backend in BACKENDS.items() for variant in backend.variants)
 
@@ -312,6 +314,8 @@ def test_the_libraries_stand_in_the_order_that_saved_fingerprints_have() -> None
         *("auto-round", "autoawq", "compressed-tensors", "gptqmodel", "hqq"),
         *("openvino", "optimum-intel", "nncf"),
         "ctranslate2",
+        "onnxruntime-genai",
+        *("cyllama", "gguf"),
     ) == LIBRARIES
 
 
@@ -330,8 +334,14 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
         "ov-int8": "int8",
         "ov-int4": "int4",
         "ct2-int8": "int8",
+        "ortgenai-int4": "int4",
+        "gguf-q8_0": "q8_0",
+        "gguf-q4_k_m": "q4_k_m",
     }
 
 
-def test_the_backends_options_are_those_of_bitsandbytes() -> None:
-    assert [option.flag for option in OPTIONS] == ["--llm-bnb-compute-dtype", "--llm-bnb-double-quant"]
+def test_the_backends_options_are_those_of_their_rows() -> None:
+    assert [option.flag for option in OPTIONS] == [
+        *("--llm-bnb-compute-dtype", "--llm-bnb-double-quant"),
+        "--llm-gguf",
+    ]

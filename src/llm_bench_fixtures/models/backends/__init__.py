@@ -23,6 +23,8 @@ ROWS = (
     "checkpoint",
     "openvino",
     "ctranslate2",
+    "onnxruntime_genai",
+    "llamacpp",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 

@@ -22,6 +22,8 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # 
 ERRORS, FATAL_ERRORS = 3, 4  # of ONNX Runtime's logging
 FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
 FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
+LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 8)}
+"""Operators' inputs that are tables, of which a run reads some rows: of tokens, of cosines and of sines."""
 
 
 class OnnxModel(TransformersModel):
@@ -128,7 +130,7 @@ def weight_bytes_read(graph_file: Path) -> int:
     return sum(
         math.prod(weight.dims) * onnx.helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
         for weight in graph.initializer
-        if uses[weight.name] != {("Gather", 0)}
+        if not uses[weight.name] or not uses[weight.name] <= LOOKED_UP
     )
 
 

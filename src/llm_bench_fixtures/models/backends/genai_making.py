@@ -1,0 +1,124 @@
+"""Models of onnxruntime-genai's builder, made once and kept in the artifact store."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
+from llm_bench_fixtures.models.artifacts import remove
+from llm_bench_fixtures.models.backends.onnx_graphs import FACTS, FACTS_FILE, only_graph, weight_bytes_read
+from llm_bench_fixtures.models.backends.onnx_making import OUT_OF_MEMORY
+
+if TYPE_CHECKING:
+    import onnx
+
+    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.source import ModelSource
+
+FLOAT32_BYTES = 4
+SCRATCH = "scratch"  # of the builder, beside what it makes
+LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
+
+
+def build(request: LoadRequest) -> Artifact:
+    """The source's model as the builder makes it. Raises BackendUnavailable where it can't be made or run."""
+    precision = request.variant.quantization or "fp32"
+
+    def make(folder: Path) -> None:
+        from llm_bench_fixtures.models.backends.torch import check_memory
+        from llm_bench_fixtures.models.trust import check_trusted
+        from llm_bench_fixtures.progress import Phase
+
+        check_trusted(request.source.folder, request.source.trust_remote_code)
+        check_memory(request, FLOAT32_BYTES)
+        with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
+            run_builder(request.source, folder, precision)
+            write_facts(folder)
+            _try(request, folder)
+
+    return request.store.get(f"genai-{precision}", _key(request), make)
+
+
+def _key(request: LoadRequest) -> Key:
+    from llm_bench_fixtures.models.versions import installed_versions
+    from llm_bench_fixtures.progress import Phase
+
+    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
+        digest = request.source.digest
+    return {"model": digest, **installed_versions(LIBRARIES)}
+
+
+def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
+    """Run the builder in a process of its own, as it prints, changes the path of imports and keeps memory.
+
+    Raises BackendUnavailable with what it says where it fails, OutOfMemory where memory or the disk was too small.
+    """
+    from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
+
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder"]
+    command += ["--input", str(source.folder), "--output", str(folder), "--cache_dir", str(folder / SCRATCH)]
+    command += ["--precision", precision, "--execution_provider", "cpu"]
+    command += ["--extra_options", "hf_token=false", f"hf_remote={source.trust_remote_code}".lower()]
+    with off_the_working_folder(), setting("HF_HUB_OFFLINE", "1"):
+        done = subprocess.run(  # noqa: S603  # the user's own interpreter
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    if done.returncode:
+        raise failure(done.returncode, done.stderr)
+    remove(folder / SCRATCH)
+
+
+def failure(status: int, stderr: str) -> LlmBenchError:
+    """What the builder's exit status and last words mean."""
+    reason = stderr.strip().rpartition("\n")[2] or f"exit status {status}"
+    if status < 0 or OUT_OF_MEMORY.search(reason) or "No space left" in reason:
+        return OutOfMemory(f"onnxruntime-genai's model builder was ended: {reason}")
+    hint = ""
+    if "cannot import name" in reason:
+        hint = ". Version 0.15.2 works under transformers 4.57, 0.18 under transformers 5"
+    return BackendUnavailable(f"onnxruntime-genai's model builder failed: {reason}{hint}")
+
+
+def _try(request: LoadRequest, folder: Path) -> None:
+    """Raise BackendUnavailable for a model that doesn't run, so that it isn't kept."""
+    from llm_bench_fixtures.errors import first_line
+    from llm_bench_fixtures.models.backends.genai_model import continue_rows, open_engine
+
+    try:
+        continue_rows(open_engine(folder, request.source.load_tokenizer().eos_token_id), [[1, 1, 1], [1, 1]], 3, 2)
+    except RuntimeError as error:  # the only type that the engine raises
+        if OUT_OF_MEMORY.search(str(error)):
+            raise
+        raise BackendUnavailable(f"onnxruntime-genai doesn't run what its builder made: {first_line(error)}") from error
+
+
+def write_facts(folder: Path) -> None:
+    """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
+    import onnx
+
+    path = only_graph(folder)
+    share = quantized_share(onnx.load(path, load_external_data=False).graph)
+    facts = dict(zip(FACTS, (weight_bytes_read(path), share), strict=True))
+    (folder / FACTS_FILE).write_text(json.dumps(facts))
+
+
+def quantized_share(graph: onnx.GraphProto) -> float:
+    """Of all weights of the graph, how many are in MatMulNBits' blocks, whose scales are no weights."""
+    from onnx import TensorProto, helper
+
+    blocks = [node for node in graph.node if node.op_type == "MatMulNBits"]
+    sizes = [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
+    quantized = sum(size["N"] * size["K"] for size in sizes)
+    beside = {name for node in blocks for name in node.input}
+    others = sum(
+        math.prod(weight.dims)
+        for weight in graph.initializer
+        if weight.data_type == TensorProto.FLOAT and weight.name not in beside
+    )
+    return float(quantized / max(quantized + others, 1))

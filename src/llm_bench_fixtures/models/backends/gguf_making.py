@@ -1,0 +1,139 @@
+"""GGUF files, made once and kept in the artifact store: converted from the model's files, and quantized from that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable, first_line
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.loading import LoadRequest
+
+LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
+FILE = "model.gguf"
+FACTS_FILE = "facts.json"  # beside each file, so that no load has to read it
+FLOAT32_BYTES = 4
+TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
+OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
+TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
+"""llama.cpp's names of the ways to quantize a file."""
+
+
+def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
+    """What was made for the variant, the file to run last. Raises BackendUnavailable where that can't be made.
+
+    given: the user's own file of the model, to start from.
+    """
+    if given is not None:
+        check_given(given, request.source.load_config())
+    key = _key(request, given)
+    plain = _converted(request, key) if given is None else _widened(request, key, given)
+    if request.variant.quantization is None:
+        return (plain,)
+    return plain, _quantized(request, key, plain)
+
+
+def file_in(folder: Path) -> Path:
+    return folder / FILE
+
+
+def _key(request: LoadRequest, given: Path | None) -> Key:
+    from llm_bench_fixtures.models.artifacts import file_digest
+    from llm_bench_fixtures.models.versions import installed_versions
+    from llm_bench_fixtures.progress import Phase
+
+    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
+        digest = request.source.digest if given is None else file_digest(given)
+    return {"model": digest, **installed_versions(LIBRARIES)}
+
+
+def _converted(request: LoadRequest, key: Key) -> Artifact:
+    def build(folder: Path) -> None:
+        import torch
+
+        from llm_bench_fixtures.models.backends.gguf_writing import write_gguf
+        from llm_bench_fixtures.models.backends.torch import check_memory
+        from llm_bench_fixtures.progress import Phase
+
+        check_memory(request, FLOAT32_BYTES)
+        with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
+            write_gguf(request.source.load_model(dtype=torch.float32), file_in(folder))
+            write_facts(folder)
+
+    return request.store.get("gguf-f32", key, build)
+
+
+def _widened(request: LoadRequest, key: Key, given: Path) -> Artifact:
+    """The given file in float32."""
+
+    def build(folder: Path) -> None:
+        _quantize(request, given, folder, "f32")
+
+    return request.store.get("gguf-f32", key, build)
+
+
+def _quantized(request: LoadRequest, key: Key, plain: Artifact) -> Artifact:
+    kind = str(request.variant.quantization)
+
+    def build(folder: Path) -> None:
+        _quantize(request, file_in(plain.folder), folder, kind)
+
+    return request.store.get(f"gguf-{kind}", key, build)
+
+
+def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> None:
+    import torch
+    from cyllama.llama import llama_cpp
+    from gguf import LlamaFileType
+
+    from llm_bench_fixtures.progress import Phase
+
+    llama_cpp.disable_logging()
+    parameters = llama_cpp.LlamaModelQuantizeParams()
+    parameters.ftype = int(LlamaFileType[TYPES[kind]])
+    parameters.nthread = torch.get_num_threads()
+    with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}"):
+        try:
+            llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
+        except RuntimeError as error:
+            raise BackendUnavailable(f"llama.cpp can't quantize {source.name} to {kind}: {error}") from error
+        write_facts(folder)
+
+
+def check_given(file: Path, config: Any) -> None:
+    """Raise BackendUnavailable for a file that isn't there, or holds another model than the config's, or fewer bits
+    than 16."""
+    import gguf
+
+    if not file.is_file():
+        raise BackendUnavailable(f"--llm-gguf {file}: there is no such file")
+    try:
+        tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
+    except ValueError as error:
+        raise BackendUnavailable(f"--llm-gguf {file}: {first_line(error)}") from error
+    table = tensors.get(TABLES[0])
+    shape = (config.vocab_size, config.hidden_size)
+    if table is None or tuple(map(int, reversed(table.shape))) != shape:
+        raise BackendUnavailable(f"--llm-gguf {file}: its table of tokens isn't one of {shape[0]} x {shape[1]}")
+    quantized = {tensor.tensor_type.name for tensor in tensors.values()} - {"F32", "F16", "BF16"}
+    if quantized:
+        raise BackendUnavailable(f"--llm-gguf {file}: holds {', '.join(sorted(quantized))}; give F32, F16 or BF16")
+
+
+def write_facts(folder: Path) -> None:
+    """Count the weights of the file in the folder, into FACTS_FILE beside it."""
+    import gguf
+
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file_in(folder)).tensors}
+    looked_up = TABLES if OUTPUT in tensors else TABLES[1:]
+    floats = ("F32", "F16", "BF16")
+    quantized = sum(int(tensor.n_elements) for tensor in tensors.values() if tensor.tensor_type.name not in floats)
+    facts = {
+        "weight_bytes": sum(int(tensor.n_bytes) for tensor in tensors.values()),
+        "weight_bytes_read": sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up),
+        "quantized_share": quantized / sum(int(tensor.n_elements) for tensor in tensors.values()),
+    }
+    (folder / FACTS_FILE).write_text(json.dumps(facts))

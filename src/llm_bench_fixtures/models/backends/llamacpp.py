@@ -1,0 +1,123 @@
+"""llama.cpp, by the wheels of its binding cyllama: GGUF files in its own loop.
+
+A checkpoint is converted to GGUF here and quantized by llama.cpp. What is made is kept in the artifact store.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.options.parsers import parse_optional_path
+from llm_bench_fixtures.options.table import Option
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.loading import LoadRequest
+
+
+class Quantization(StrEnum):
+    Q8_0 = "q8_0"
+    Q4_K_M = "q4_k_m"
+
+
+VARIANTS = (
+    Variant("gguf-f32", "llamacpp", "float32 GGUF file, run by llama.cpp"),
+    Variant(
+        "gguf-q8_0",
+        "llamacpp",
+        "gguf-f32 with 8-bit weights in blocks of 32",
+        quantization=Quantization.Q8_0,
+        base="gguf-f32",
+    ),
+    Variant(
+        "gguf-q4_k_m",
+        "llamacpp",
+        "gguf-f32 with 4-bit weights in blocks of 256, the more sensitive in 6 bits",
+        quantization=Quantization.Q4_K_M,
+        base="gguf-f32",
+    ),
+)
+
+GGUF = Option(
+    "gguf",
+    parse_optional_path,
+    "",
+    "FILE",
+    "a GGUF file of --llm-model in 32 or 16 bits, for the gguf variants to be made from in place of the model's own "
+    "files",
+)
+
+
+def check(variant: Variant, device: Device) -> None:
+    check_quantization(variant, (None, *Quantization))
+    if device.kind != "cpu":
+        raise BackendUnavailable("cyllama's wheels run llama.cpp on CPU; choose it with --llm-device cpu")
+
+
+def prepare(request: LoadRequest) -> None:
+    importlib.import_module("cyllama.llama.llama_cpp").disable_logging()
+    if request.settings.of(GGUF) is None:
+        writing = importlib.import_module("llm_bench_fixtures.models.backends.gguf_writing")
+        writing.check_convertible(request.source.load_config())
+
+
+def load(request: LoadRequest) -> LlamaCppModel:
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+    from llm_bench_fixtures.models.backends.gguf_making import FACTS_FILE, file_in, make
+    from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.transformers import source_facts
+
+    made = make(request, request.settings.of(GGUF))
+    request.device.release_cached_memory()
+    before_bytes = resident_bytes()  # here, so that what a conversion leaves behind isn't taken for the model's memory
+    config = request.source.load_config()
+    engine = open_model(file_in(made[-1].folder), config.vocab_size)
+    counted = json.loads((made[-1].folder / FACTS_FILE).read_text())
+    is_quantized = request.variant.quantization is not None
+    facts = replace(
+        source_facts(
+            request.variant,
+            config,
+            ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
+            label=_label(request.variant),
+            weight_bytes=counted["weight_bytes"],
+        ),
+        weight_bytes_read=counted["weight_bytes_read"],
+        quantized_share=counted["quantized_share"] if is_quantized else None,
+        compute=None if is_quantized else Precision.FLOAT32,
+        tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
+        notes=tuple(dict.fromkeys(artifact.note for artifact in made)),
+        resident_before_load_bytes=before_bytes,
+    )
+    return LlamaCppModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
+
+
+def _label(variant: Variant) -> str:
+    """Cyllama's wheels for x86-64 are built for AVX2, whatever more the processor has."""
+    built = " (built for AVX2)" if platform.machine().lower() in ("x86_64", "amd64") else ""
+    if variant.quantization is None:
+        return f"llama.cpp float32{built}"
+    return f"llama.cpp {variant.quantization}, computes in int8, cache in float16{built}"
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    modules=("cyllama", "gguf"),
+    extra="llamacpp",
+    variants=VARIANTS,
+    chosen=Chosen.INSTALLED,
+    libraries=("cyllama", "gguf"),
+    options=(GGUF,),
+)

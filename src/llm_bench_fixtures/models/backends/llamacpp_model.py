@@ -1,0 +1,200 @@
+"""A model that llama.cpp runs: its loop, in which each prompt is a sequence of its own length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.models.model import Model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.model import ModelFacts
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.workloads import CacheKind, Tokenizer
+
+MOST_SEQUENCES = 256  # of one context
+FLOAT32 = 0  # ggml's number for what a cache holds; its default is float16
+NO_FLASH_ATTENTION = 0  # which rounds to float16 on a CPU, whatever the cache holds; the default is to use it
+CELLS = 256  # a sequence's cache is a multiple of it
+
+
+def open_model(path: Path, vocabulary: int) -> Any:
+    """The engine over a GGUF file, whose weights it reads into memory. vocabulary: the width of its logits."""
+    from cyllama.llama import llama_cpp
+
+    class Model(llama_cpp.LlamaModel):  # type: ignore[misc]  # it has no types
+        n_vocab = vocabulary  # cyllama 0.2.18 asks its models for it to give logits, and they don't have it
+
+    parameters = llama_cpp.LlamaModelParams()
+    parameters.use_mmap = False  # else the first rounds would read the file
+    parameters.n_gpu_layers = 0
+    return Model(str(path), parameters)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a context has room for."""
+
+    sequences: int
+    length: int
+    """Tokens of each sequence."""
+
+    tokens: int
+    """That run at once, over all sequences."""
+
+    def holds(self, other: Room) -> bool:
+        return self.sequences == other.sequences and self.length >= other.length and self.tokens >= other.tokens
+
+
+@dataclass(eq=False)
+class LlamaCppModel(Model):
+    """Runs token ids with llama.cpp. Padding is left out, as sequences of unequal lengths run together."""
+
+    variant: Variant
+    device: Device
+    engine: Any
+    """cyllama's model. None once this one is closed."""
+
+    tokenizer: Tokenizer
+    facts: ModelFacts
+    _context: Any = field(default=None, init=False)
+    """The engine's cache and buffers, kept for workloads that they have room for."""
+
+    _room: Room = field(default=Room(0, 0, 0), init=False)
+
+    def generate(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        new_tokens: int,
+        cache: CacheKind,
+        on_token: Callable[[], None] | None = None,
+    ) -> torch.Tensor:
+        """As `Model.generate`."""
+        after = (lambda _: None) if on_token is None else (lambda _: on_token())
+        return self._continue(input_ids, attention_mask, new_tokens, after)
+
+    def generate_with_logits(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `ShowsLogits.generate_with_logits`."""
+        import torch
+
+        shown: list[list[list[float]]] = []
+        output = self._continue(
+            input_ids,
+            attention_mask,
+            new_tokens,
+            lambda places: shown.append([self._context.get_logits_ith(place) for place in places]),
+        )
+        return output, torch.tensor(shown).transpose(0, 1)
+
+    def _continue(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        new_tokens: int,
+        after_token: Callable[[Sequence[int]], None],
+    ) -> torch.Tensor:
+        """after_token: called with where in the batch that has run each row's logits are."""
+        import torch
+
+        rows = _rows(input_ids, attention_mask)
+        self._make_room(Room(len(rows), max(map(len, rows)) + new_tokens, sum(map(len, rows))))
+        sampler = self._sampler()
+        places = self._run(rows, [0] * len(rows))
+        texts: list[list[int]] = [[] for _ in rows]
+        for step in range(new_tokens):
+            for text, place in zip(texts, places, strict=True):
+                text.append(sampler.sample(self._context, place))
+            after_token(places)
+            if step < new_tokens - 1:
+                places = self._run([text[-1:] for text in texts], [len(row) + step for row in rows])
+        return torch.cat([input_ids, torch.tensor(texts, dtype=torch.int64)], dim=1)
+
+    def _run(self, rows: Sequence[Sequence[int]], starts: Sequence[int], *, shows_all: bool = False) -> list[int]:
+        """Run each row's tokens from its start on; where in the batch its last one is."""
+        from cyllama.llama import llama_cpp
+
+        batch = llama_cpp.LlamaBatch(n_tokens=sum(map(len, rows)), embd=0, n_seq_max=1)
+        ends, place = [], -1
+        for sequence, (row, start) in enumerate(zip(rows, starts, strict=True)):
+            last = start + len(row) - 1
+            for position, token in enumerate(row, start):
+                batch.add(token, position, [sequence], shows_all or position == last)
+            place += len(row)
+            ends.append(place)
+        self._context.decode(batch)
+        return ends
+
+    def _sampler(self) -> Any:
+        """Takes the likeliest token but the one that ends a text."""
+        from cyllama.llama import llama_cpp
+
+        sampler = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
+        end = self.tokenizer.eos_token_id
+        if end is not None:
+            sampler.add_logit_bias(self.facts.vocabulary, [(end, -math.inf)])
+        sampler.add_greedy()
+        return sampler
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """As `Model.logits`; zeros where there is padding."""
+        import numpy as np
+        import torch
+
+        logits = torch.zeros(*input_ids.shape, self.facts.vocabulary)
+        for row, ids in enumerate(_rows(input_ids, attention_mask)):
+            self._make_room(Room(1, len(ids), len(ids)))
+            self._run([ids], [0], shows_all=True)
+            for place in range(len(ids)):
+                logits[row, place] = torch.from_numpy(np.array(self._context.get_logits_ith(place), dtype=np.float32))
+        return logits
+
+    def _make_room(self, needed: Room) -> None:
+        """An empty cache with room for so much, of the same number of sequences."""
+        if self._context is not None and self._room.holds(needed):
+            self._context.kv_cache_clear()
+            return
+        self.forget_caches()
+        self._context, self._room = self._open_context(needed), needed
+
+    def _open_context(self, room: Room) -> Any:
+        import torch
+        from cyllama.llama import llama_cpp
+
+        if room.sequences > MOST_SEQUENCES:
+            raise WorkloadUnsupported(f"llama.cpp runs at most {MOST_SEQUENCES} prompts at a time")
+        parameters = llama_cpp.LlamaContextParams()
+        parameters.n_seq_max = room.sequences
+        parameters.n_ctx = room.sequences * -(-room.length // CELLS) * CELLS
+        parameters.n_batch = max(room.tokens, parameters.n_ubatch)
+        parameters.n_threads = parameters.n_threads_batch = torch.get_num_threads()
+        if self.variant.quantization is None:
+            parameters.type_k = parameters.type_v = FLOAT32
+            parameters.flash_attn_type = NO_FLASH_ATTENTION
+        return llama_cpp.LlamaContext(self.engine, parameters)
+
+    def forget_caches(self) -> None:
+        """As `Model.forget_caches`: the next workload gets a cache that fits."""
+        if self._context is not None:
+            self._context.close()
+        self._context, self._room = None, Room(0, 0, 0)
+
+    def close(self) -> None:
+        self.forget_caches()
+        self.engine.close()
+        self.engine = None
+
+
+def _rows(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[list[int]]:
+    """The tokens of each row, padding left out."""
+    return [ids[mask.bool()].tolist() for ids, mask in zip(input_ids, attention_mask, strict=True)]

@@ -1,0 +1,123 @@
+"""onnxruntime-genai: graphs that its own builder makes, with fused attention, in its own loop over ONNX Runtime.
+
+What is built is kept in the artifact store.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backends.genai_model import GenaiModel
+    from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.models.loading import LoadRequest
+
+
+class Quantization(StrEnum):
+    INT4 = "int4"
+
+
+VARIANTS = (
+    Variant("ortgenai-fp32", "onnxruntime_genai", "ONNX graph of onnxruntime-genai's builder, in its own loop"),
+    Variant(
+        "ortgenai-int4",
+        "onnxruntime_genai",
+        "ortgenai-fp32 with 4-bit weights in blocks of 32, multiplied in int8",
+        quantization=Quantization.INT4,
+        base="ortgenai-fp32",
+    ),
+)
+
+NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
+
+
+def check(variant: Variant, device: Device) -> None:
+    check_quantization(variant, (None, *Quantization))
+    if device.kind != "cpu":
+        raise BackendUnavailable("onnxruntime-genai runs on CPU here; choose it with --llm-device cpu")
+
+
+def prepare(request: LoadRequest) -> None:
+    importlib.import_module("onnxruntime_genai")
+    check_buildable(request.source.load_config().architectures or [""])
+
+
+def check_buildable(architectures: list[str]) -> None:
+    """Raise BackendUnavailable for an architecture that the installed builder doesn't name.
+
+    The builder itself would say so only after it has imported torch in a process of its own.
+    """
+    known = builder_architectures()
+    if known and architectures[0] not in known:
+        raise BackendUnavailable(f"onnxruntime-genai's model builder doesn't know {architectures[0]}")
+
+
+def builder_architectures() -> frozenset[str]:
+    """Those that the installed builder has a branch for; none where its code is written in another way."""
+    spec = importlib.util.find_spec("onnxruntime_genai")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    builder = folder / "models" / "builder.py"
+    return frozenset(NAMED_ARCHITECTURE.findall(builder.read_text("utf-8"))) if builder.is_file() else frozenset()
+
+
+def load(request: LoadRequest) -> GenaiModel:
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+    from llm_bench_fixtures.models.backends.genai_making import build
+    from llm_bench_fixtures.models.backends.genai_model import GenaiModel, open_engine
+    from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.transformers import source_facts
+
+    built = build(request)
+    before_bytes = resident_bytes()  # here, so that what trying a new graph leaves behind isn't taken for the model's
+    tokenizer = request.source.load_tokenizer()
+    engine = open_engine(built.folder, tokenizer.eos_token_id)
+    counted = json.loads((built.folder / FACTS_FILE).read_text())
+    is_quantized = request.variant.quantization is not None
+    facts = replace(
+        source_facts(
+            request.variant,
+            request.source.load_config(),
+            ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
+            label=_label(request.variant),
+            weight_bytes=sum(path.stat().st_size for path in built.folder.glob("*.onnx*")),
+        ),
+        weight_bytes_read=counted["weight_bytes_read"],
+        quantized_share=counted["quantized_share"] if is_quantized else None,
+        compute=None if is_quantized else Precision.FLOAT32,
+        tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
+        notes=(built.note,),
+        resident_before_load_bytes=before_bytes,
+    )
+    return GenaiModel(request.variant, request.device, engine, tokenizer, facts)
+
+
+def _label(variant: Variant) -> str:
+    from llm_bench_fixtures.models.backends.onnx_making import instruction_set
+
+    if variant.quantization is None:
+        return "onnxruntime-genai float32"
+    return f"onnxruntime-genai int4, computes in int8 ({instruction_set()})"
+
+
+BACKEND = Backend(
+    load,
+    check,
+    prepare,
+    modules=("onnxruntime", "onnxruntime_genai", "onnx", "onnx_ir"),
+    extra="onnxruntime-genai",
+    variants=VARIANTS,
+    chosen=Chosen.INSTALLED,
+    libraries=("onnxruntime-genai",),
+)

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cyllama")
+pytest.importorskip("gguf")
+
+import torch
+from families import BY_NAME
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
+from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
+from llm_bench_fixtures.measure.quality import Score
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import llamacpp as backend
+from llm_bench_fixtures.models.backends.gguf_making import file_in, make
+from llm_bench_fixtures.models.backends.gguf_writing import LAYOUTS, check_convertible, write_gguf
+from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, open_model
+from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.workloads import Batch, CacheKind, Prompts, Side, pad_batch
+
+MakeRequest = Callable[..., LoadRequest]
+VARIANTS = ("gguf-f32", "gguf-q8_0", "gguf-q4_k_m")
+FAMILIES = ("llama", "llama-tied", "qwen2", "qwen3")
+PROMPTS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23), (31,))
+QUANTIZED = 4 * 12 * 256**2 + 4096 * 256  # of the embedded model: its layers' matrices, and the table that it ends with
+
+
+@pytest.fixture(scope="module")
+def loaded(make_request: MakeRequest) -> Mapping[str, Any]:
+    return {variant: load_variant(make_request(variant)).model for variant in VARIANTS}
+
+
+def generate(model: Model, batch: Batch, new_tokens: int = 12) -> list[list[int]]:
+    tokens: list[list[int]] = model.generate(
+        batch.input_ids, batch.attention_mask, new_tokens, CacheKind.DYNAMIC
+    ).tolist()
+    return tokens
+
+
+def padded(rows: Any, width: int = 0, side: Side = Side.LEFT) -> Batch:
+    return pad_batch(rows, max(width, *map(len, rows)), side, 0, "cpu")
+
+
+BATCHES = [padded(PROMPTS[:1]), padded(PROMPTS[:1], 12), padded(PROMPTS), padded(PROMPTS, 16)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float32_gives_the_tokens_and_logits_of_transformers(
+    family: str, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    with quiet_libraries():
+        source = BY_NAME[family].build(tmp_path)
+    expected, actual = (load_variant(make_request(variant, source)).model for variant in ("fp32", "gguf-f32"))
+    for batch in BATCHES:
+        assert generate(actual, batch) == generate(expected, batch)
+    check_logits(actual, expected)
+
+
+def check_logits(actual: Model, expected: Model, tolerance: float = 1e-4) -> None:
+    batch = padded(PROMPTS, 9, Side.RIGHT)
+    seen = batch.attention_mask.bool()
+    one, other = (model.logits(batch.input_ids, batch.attention_mask)[seen] for model in (actual, expected))
+    torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"rope_type": "linear", "factor": 2.0},
+        {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+    ],
+    ids=lambda scaling: scaling["rope_type"],
+)
+def test_scaled_rotary_embeddings_are_kept(scaling: dict[str, Any], make_request: MakeRequest, tmp_path: Path) -> None:
+    family = BY_NAME["llama"]
+    with quiet_libraries():
+        source = replace(family, config={**family.config, "rope_scaling": scaling}).build(tmp_path)
+    expected, actual = (load_variant(make_request(variant, source)).model for variant in ("fp32", "gguf-f32"))
+    check_logits(actual, expected)
+
+
+def test_float32_gives_the_embedded_models_tokens(
+    loaded: Mapping[str, Any], tiny_fp32: Model, prompts: Prompts
+) -> None:
+    batch = padded(prompts.varied(4), 64)
+    assert generate(loaded["gguf-f32"], batch, 8) == generate(tiny_fp32, batch, 8)
+
+
+def test_the_loss_is_near_that_of_float32(
+    loaded: Mapping[str, Any], fp32_loss: float, score_sample: Callable[[Model], Score]
+) -> None:
+    """llama.cpp looks GPT-2's activation up in a table of float16 numbers."""
+    losses = [score_sample(loaded[variant]).loss for variant in VARIANTS]
+    assert losses[0] == pytest.approx(fp32_loss, rel=1e-4)
+    assert losses[1] == pytest.approx(fp32_loss, rel=5e-3)
+    assert losses[2] == pytest.approx(fp32_loss, rel=0.05)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_answers_do_not_depend_on_padding_and_batch(variant: str, loaded: Mapping[str, Any]) -> None:
+    found = {result.mode: result for result in check_equivalence(loaded[variant], PROMPTS, 6)}
+    for mode in (ExecutionMode.LEFT_PADDING, ExecutionMode.RIGHT_PADDING, ExecutionMode.BATCH):
+        assert found[mode].verdict in (EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE), found[mode].sentence
+    assert found[ExecutionMode.CACHE].verdict is EquivalenceVerdict.NOT_SUPPORTED
+
+
+def test_the_token_that_ends_a_text_is_passed_over(loaded: Mapping[str, Any], tiny_fp32: Model) -> None:
+    """With the first token of a continuation for the end of texts, the likeliest other one comes in its place."""
+    batch = padded(PROMPTS[:1])
+    first, second = tiny_fp32.logits(batch.input_ids, batch.attention_mask)[0, -1].topk(2).indices.tolist()
+    model = loaded["gguf-f32"]
+    tokenizer = type("Ending", (), {"eos_token_id": first})()
+    ending = LlamaCppModel(model.variant, model.device, model.engine, tokenizer, model.facts)
+    assert generate(model, batch, 1)[0][-1] == first
+    assert generate(ending, batch, 1)[0][-1] == second
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_token_is_told_once_for_the_batch(variant: str, loaded: Mapping[str, Any]) -> None:
+    calls: list[None] = []
+    batch = padded(PROMPTS)
+    loaded[variant].generate(batch.input_ids, batch.attention_mask, 5, CacheKind.DYNAMIC, lambda: calls.append(None))
+    assert len(calls) == 5
+
+
+def test_a_context_is_kept_as_long_as_it_has_room(loaded: Mapping[str, Any]) -> None:
+    model = loaded["gguf-f32"]
+    model.forget_caches()
+    generate(model, padded(PROMPTS), 8)
+    kept = model._context
+    generate(model, padded(PROMPTS), 3)
+    assert model._context is kept
+    generate(model, padded(PROMPTS), 300)
+    assert model._context is not kept
+    model.forget_caches()
+    assert model._context is None
+
+
+def test_more_prompts_than_a_context_holds_are_not_supported(loaded: Mapping[str, Any]) -> None:
+    with pytest.raises(WorkloadUnsupported, match="at most 256 prompts at a time"):
+        generate(loaded["gguf-f32"], padded([(1,)] * (MOST_SEQUENCES + 1)), 1)
+
+
+def test_what_the_facts_say(loaded: Mapping[str, Any], tiny_fp32: Model) -> None:
+    plain, q8, q4 = (loaded[variant].facts for variant in VARIANTS)
+    assert plain.label.startswith("llama.cpp float32")
+    assert q8.label.startswith("llama.cpp q8_0, computes in int8, cache in float16")
+    assert plain.weight_bytes == tiny_fp32.facts.weight_bytes
+    assert plain.weight_bytes_read == tiny_fp32.facts.weight_bytes_read
+    assert plain.weight_bytes > q8.weight_bytes > q4.weight_bytes
+    assert plain.tolerance == TOLERANCES[Arithmetic.FLOAT32]
+    assert q8.tolerance == TOLERANCES[Arithmetic.INT8]
+    assert plain.runs_source
+
+
+def test_eight_bits_have_34_bytes_for_32_weights(loaded: Mapping[str, Any]) -> None:
+    """A float16 scale for each 32. The table of positions, norms and biases stay as they are, or the table does not."""
+    facts = loaded["gguf-q8_0"].facts
+    weights = loaded["gguf-f32"].facts.weight_bytes // 4
+    quantized = round(facts.quantized_share * weights)
+    assert quantized >= QUANTIZED
+    assert facts.weight_bytes == quantized * 34 // 32 + 4 * (weights - quantized)
+
+
+def test_a_second_load_reuses_what_was_made(loaded: Mapping[str, Any], make_request: MakeRequest) -> None:
+    progress = Progress()
+    facts = load_variant(make_request("gguf-q4_k_m", progress=progress)).facts
+    assert facts.notes == ("gguf-f32 reused from the cache", "gguf-q4_k_m reused from the cache")
+    assert not progress.phase_s[Phase.EXPORTING]
+    assert not progress.phase_s[Phase.QUANTIZING]
+
+
+def test_a_file_that_the_user_names_is_run_in_place_of_a_conversion(
+    loaded: Mapping[str, Any], make_request: MakeRequest
+) -> None:
+    (made,) = make(make_request("gguf-f32"), None)
+    progress = Progress()
+    named = load_variant(make_request("gguf-q8_0", progress=progress, gguf=str(file_in(made.folder)))).model
+    assert not progress.phase_s[Phase.EXPORTING]
+    assert generate(named, padded(PROMPTS)) == generate(loaded["gguf-q8_0"], padded(PROMPTS))
+
+
+@pytest.mark.parametrize(
+    ("variant", "family", "text"),
+    [
+        ("gguf-q8_0", "gpt2", "holds .*Q8_0.*; give F32, F16 or BF16"),
+        ("gguf-f32", "llama", "its table of tokens isn't one of 4096 x 64"),
+    ],
+    ids=["quantized already", "another model's"],
+)
+def test_a_named_file_that_does_not_fit_is_refused(
+    variant: str, family: str, text: str, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    file = file_in(make(make_request(variant), None)[-1].folder)
+    with quiet_libraries():
+        source = None if family == "gpt2" else BY_NAME[family].build(tmp_path)
+    with pytest.raises(BackendUnavailable, match=text):
+        load_variant(make_request("gguf-q4_k_m", source, gguf=str(file)))
+
+
+def test_a_named_file_that_is_no_gguf_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"something else" * 99)
+    with pytest.raises(BackendUnavailable, match=r"model\.gguf: GGUF magic invalid"):
+        load_variant(make_request("gguf-f32", gguf=str(file)))
+
+
+def test_a_named_file_that_is_not_there_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="there is no such file"):
+        load_variant(make_request("gguf-f32", gguf=str(tmp_path / "none.gguf")))
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"model_type": "bloom"}, "models of type bloom aren't converted to GGUF here .*--llm-gguf"),
+        ({"model_type": "gpt2", "activation_function": "relu"}, "activation_function=relu"),
+        ({"model_type": "llama", "hidden_act": "gelu"}, "hidden_act=gelu"),
+        ({"model_type": "mistral", "sliding_window": 24}, "without their sliding window"),
+        ({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
+)
+def test_what_llama_cpp_would_compute_in_another_way_is_not_converted(config: dict[str, Any], text: str) -> None:
+    with pytest.raises(BackendUnavailable, match=text):
+        check_convertible(AutoConfig.for_model(**config))
+
+
+def test_rotary_embeddings_that_depend_on_the_length_are_not_converted(tmp_path: Path) -> None:
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    config = AutoConfig.for_model(**{**BY_NAME["llama"].config, "rope_scaling": scaling})
+    module = AutoModelForCausalLM.from_config(config)
+    with pytest.raises(BackendUnavailable, match="rotary embeddings of type yarn"):
+        write_gguf(module, tmp_path / "model.gguf")
+
+
+def test_every_family_with_a_layout_is_tried() -> None:
+    """But Mistral, whose small folder has a window, and which is laid out as Llama is."""
+    tried = {BY_NAME[name].config["model_type"] for name in FAMILIES} | {"gpt2", "mistral"}
+    assert tried == set(LAYOUTS)
+
+
+def test_an_accelerator_is_unavailable() -> None:
+    (variant,) = (variant for variant in CATALOGUE if variant.id == "gguf-f32")
+    with pytest.raises(BackendUnavailable, match="choose it with --llm-device cpu"):
+        backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))
+
+
+def test_a_closed_model_has_released_the_engine(make_request: MakeRequest, loaded: Mapping[str, Any]) -> None:
+    one = loaded["gguf-f32"]
+    file = file_in(make(make_request("gguf-f32"), None)[0].folder)
+    model = LlamaCppModel(one.variant, one.device, open_model(file, 4096), one.tokenizer, one.facts)
+    generate(model, padded(PROMPTS), 1)
+    model.close()
+    assert (model.engine, model._context) == (None, None)

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnxruntime_genai")
+
+import torch
+from families import BY_NAME
+
+from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, WorkloadUnsupported
+from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
+from llm_bench_fixtures.measure.quality import Score
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import onnxruntime_genai as backend
+from llm_bench_fixtures.models.backends.genai_making import build, failure
+from llm_bench_fixtures.models.backends.genai_model import MOST_ROWS, PADDING, GenaiModel, continue_rows, open_engine
+from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
+
+MakeRequest = Callable[..., LoadRequest]
+VARIANTS = ("ortgenai-fp32", "ortgenai-int4")
+PROMPTS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23), (31,))
+LONGEST = max(map(len, PROMPTS))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
+    with quiet_libraries():
+        return BY_NAME["llama"].build(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def loaded(llama: ModelSource, make_request: MakeRequest) -> Mapping[str, Any]:
+    return {variant: load_variant(make_request(variant, llama)).model for variant in ("fp32", *VARIANTS)}
+
+
+def padded(rows: Any, width: int = 0, side: Side = Side.LEFT) -> Batch:
+    return pad_batch(rows, max(width, *map(len, rows)), side, 0, "cpu")
+
+
+def generate(model: Model, batch: Batch, new_tokens: int = 12) -> list[list[int]]:
+    tokens: list[list[int]] = model.generate(
+        batch.input_ids, batch.attention_mask, new_tokens, CacheKind.DYNAMIC
+    ).tolist()
+    return tokens
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [padded(PROMPTS[:1]), padded(PROMPTS[:1], LONGEST + 5), padded(PROMPTS), padded(PROMPTS, 16)],
+    ids=["alone", "alone, padded", "a batch", "a batch, padded further"],
+)
+def test_float32_gives_the_tokens_of_transformers(batch: Batch, loaded: Mapping[str, Any]) -> None:
+    """Padding on the left, which the engine's attention doesn't take, is moved to the right."""
+    assert generate(loaded["ortgenai-fp32"], batch) == generate(loaded["fp32"], batch)
+
+
+def test_a_token_that_others_pad_with_is_a_token_in_a_prompt(loaded: Mapping[str, Any]) -> None:
+    """The engine takes an id for padding wherever it stands; the embedded tokenizer's is its end of text, too."""
+    pad = loaded["fp32"].tokenizer.pad_token_id
+    batch = padded([(pad, 12, pad, 14), (pad,)])
+    assert generate(loaded["ortgenai-fp32"], batch) == generate(loaded["fp32"], batch)
+
+
+def test_the_token_that_ends_a_text_is_passed_over(
+    loaded: Mapping[str, Any], llama: ModelSource, make_request: MakeRequest
+) -> None:
+    """With the first token of a continuation for the end of texts, the likeliest other one comes in its place."""
+    ids = torch.tensor(PROMPTS[:1])
+    first, second = loaded["fp32"].logits(ids, torch.ones_like(ids))[0, -1].topk(2).indices.tolist()
+    assert generate(loaded["ortgenai-fp32"], padded(PROMPTS[:1]), 1)[0][-1] == first
+    engine = open_engine(build(make_request("ortgenai-fp32", llama)).folder, first)
+    assert continue_rows(engine, PROMPTS[:1], LONGEST, 1) == [[second]]
+
+
+def test_what_was_published_with_the_model_is_no_setting(
+    loaded: Mapping[str, Any], llama: ModelSource, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    """With a penalty of nine on repetition, no token would come twice."""
+    folder = shutil.copytree(build(make_request("ortgenai-fp32", llama)).folder, tmp_path / "built")
+    path = folder / "genai_config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config["search"] |= {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "do_sample": True, "num_beams": 2}
+    path.write_text(json.dumps(config), "utf-8")
+    engine = open_engine(folder, loaded["fp32"].tokenizer.eos_token_id)
+    texts = generate(loaded["fp32"], padded(PROMPTS[:1]))
+    assert len(set(texts[0])) < len(texts[0])
+    assert continue_rows(engine, PROMPTS[:1], LONGEST, 12) == [texts[0][LONGEST:]]
+
+
+def test_a_tokenizer_without_an_end_of_texts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="needs a token that ends a text"):
+        open_engine(tmp_path, None)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_token_is_told_once_for_the_batch(variant: str, loaded: Mapping[str, Any]) -> None:
+    calls: list[None] = []
+    batch = padded(PROMPTS)
+    loaded[variant].generate(batch.input_ids, batch.attention_mask, 5, CacheKind.DYNAMIC, lambda: calls.append(None))
+    assert len(calls) == 5
+
+
+def test_float32_logits_are_those_of_transformers(loaded: Mapping[str, Any]) -> None:
+    batch = padded(PROMPTS, 9, Side.RIGHT)
+    actual, expected = (
+        loaded[name].logits(batch.input_ids, batch.attention_mask) for name in ("ortgenai-fp32", "fp32")
+    )
+    seen = batch.attention_mask.bool()
+    torch.testing.assert_close(actual[seen], expected[seen], rtol=1e-4, atol=1e-4)
+
+
+def test_more_rows_than_the_engine_takes_are_scored_in_parts(loaded: Mapping[str, Any]) -> None:
+    """Bug: "batch_size (120) must be in [1, 32]" for the embedded choices."""
+    ids = torch.arange(1, 2 * MOST_ROWS + 4).reshape(-1, 1).repeat(1, 3)
+    one, other = (loaded[name].logits(ids, torch.ones_like(ids)) for name in ("ortgenai-fp32", "fp32"))
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_more_prompts_than_the_engine_takes_are_not_supported(loaded: Mapping[str, Any]) -> None:
+    with pytest.raises(WorkloadUnsupported, match="at most 32 prompts at a time"):
+        generate(loaded["ortgenai-fp32"], padded([(1,)] * (MOST_ROWS + 1)), 1)
+    assert len(generate(loaded["ortgenai-fp32"], padded([(1,)] * MOST_ROWS), 1)) == MOST_ROWS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is exact on Linux")
+def test_a_large_run_leaves_no_memory_behind(loaded: Mapping[str, Any]) -> None:
+    """Here logits of 8 x 500 x 4096 float32, which the peak of every later run would hold."""
+    model = loaded["ortgenai-fp32"]
+    generate(model, padded(PROMPTS), 2)
+    model.device.release_cached_memory()
+    before = resident_bytes()
+    ids = torch.ones(8, 500, dtype=torch.int64)
+    model.logits(ids, torch.ones_like(ids))
+    model.device.release_cached_memory()
+    assert resident_bytes() < before + (8 * 500 * 4096 * 4) // 10
+
+
+def test_the_loss_is_that_of_float32(loaded: Mapping[str, Any], score_sample: Callable[[Model], Score]) -> None:
+    expected = score_sample(loaded["fp32"]).loss
+    assert score_sample(loaded["ortgenai-fp32"]).loss == pytest.approx(expected, rel=1e-5)
+    assert score_sample(loaded["ortgenai-int4"]).loss == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_answers_do_not_depend_on_padding_and_batch(variant: str, loaded: Mapping[str, Any]) -> None:
+    found = {result.mode: result for result in check_equivalence(loaded[variant], PROMPTS, 6)}
+    for mode in (ExecutionMode.LEFT_PADDING, ExecutionMode.RIGHT_PADDING, ExecutionMode.BATCH):
+        assert found[mode].verdict in (EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE), found[mode].sentence
+    assert found[ExecutionMode.CACHE].verdict is EquivalenceVerdict.NOT_SUPPORTED
+
+
+def test_what_the_facts_say(loaded: Mapping[str, Any]) -> None:
+    plain, int4 = (loaded[variant].facts for variant in VARIANTS)
+    assert (plain.label, plain.tolerance) == ("onnxruntime-genai float32", TOLERANCES[Arithmetic.FLOAT32])
+    assert int4.label.startswith("onnxruntime-genai int4, computes in int8 (")
+    assert (int4.tolerance, int4.compute) == (TOLERANCES[Arithmetic.INT8], None)
+    assert plain.runs_source
+    assert plain.quantized_share is None
+
+
+def test_the_weights_that_are_read_are_those_of_float32(loaded: Mapping[str, Any]) -> None:
+    """All but the tables of tokens and of rotary angles."""
+    plain, int4 = (loaded[variant].facts for variant in VARIANTS)
+    assert plain.weight_bytes_read == pytest.approx(loaded["fp32"].facts.weight_bytes_read, rel=0.01)
+    assert int4.weight_bytes < plain.weight_bytes
+
+
+def test_the_share_in_4_bits_is_that_of_the_matrices(loaded: Mapping[str, Any]) -> None:
+    """Per layer 64 x (64 + 32 + 32 + 64) of attention and 3 x 64 x 128; the output layer; the table is float32."""
+    matrices = 2 * (64 * 192 + 3 * 64 * 128) + 64 * 4096
+    others = 64 * 4096 + 5 * 64 + 2 * 512 * 8  # the table, five norms, cosines and sines
+    share = loaded["ortgenai-int4"].facts.quantized_share
+    assert share == pytest.approx(matrices / (matrices + others), rel=1e-3)
+
+
+def test_a_second_load_reuses_what_was_built(
+    llama: ModelSource, loaded: Mapping[str, Any], make_request: MakeRequest
+) -> None:
+    progress = Progress()
+    facts = load_variant(make_request("ortgenai-fp32", llama, progress)).facts
+    assert facts.notes == ("genai-fp32 reused from the cache",)
+    assert not progress.phase_s[Phase.EXPORTING]
+
+
+def test_the_session_has_as_many_threads_as_torch_and_sleeps_where_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    config = SimpleNamespace(overlay=told.append)
+    monkeypatch.setattr("onnxruntime_genai.Config", lambda folder: config)
+    monkeypatch.setattr("onnxruntime_genai.Model", lambda config: config)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    open_engine(tmp_path, 7)
+    model = json.loads(told[0])["model"]
+    session = model["decoder"]["session_options"]
+    assert session["intra_op_num_threads"] == torch.get_num_threads()
+    assert session["session.intra_op.allow_spinning"] == "0"
+    assert (model["eos_token_id"], model["pad_token_id"]) == (7, PADDING)
+
+
+def test_the_embedded_models_architecture_is_skipped_before_anything_is_built(make_request: MakeRequest) -> None:
+    progress = Progress()
+    with pytest.raises(BackendUnavailable, match=r"^onnxruntime-genai's model builder doesn't know GPT2LMHeadModel$"):
+        load_variant(make_request("ortgenai-fp32", progress=progress))
+    assert not progress.phase_s[Phase.EXPORTING]
+
+
+@pytest.mark.parametrize(
+    ("status", "stderr", "expected", "text"),
+    [
+        (1, "Traceback\nKeyError: 'rope'\n", BackendUnavailable, "model builder failed: KeyError: 'rope'$"),
+        (1, "ImportError: cannot import name 'Q'", BackendUnavailable, "0.15.2 works under transformers 4.57"),
+        (1, "OSError: [Errno 28] No space left on device", OutOfMemory, "No space left on device"),
+        (-signal.SIGKILL, "", OutOfMemory, "was ended: exit status -9"),
+    ],
+    ids=["of the builder", "another transformers", "a full disk", "killed"],
+)
+def test_a_builder_that_fails(status: int, stderr: str, expected: type[Exception], text: str) -> None:
+    """What the builder can't do skips the variant; a full disk or memory is an error."""
+    error = failure(status, stderr)
+    assert type(error) is expected
+    with pytest.raises(expected, match=text):
+        raise error
+
+
+def test_an_accelerator_is_unavailable() -> None:
+    (variant,) = (variant for variant in CATALOGUE if variant.id == "ortgenai-fp32")
+    with pytest.raises(BackendUnavailable, match="choose it with --llm-device cpu"):
+        backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))
+
+
+def test_a_closed_model_has_released_the_engine(loaded: Mapping[str, Any]) -> None:
+    one = loaded["ortgenai-fp32"]
+    closed = GenaiModel(one.variant, one.device, one.engine, one.tokenizer, one.facts)
+    closed.close()
+    assert closed.engine is None
