@@ -41,6 +41,7 @@ class Manner:
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
     cached_tokens: int | None = 0
     seconds_a_token: float = 0.0
+    answers_a_connection: int = 1_000_000  # after which it is closed without a word
     fault: Callable[[Body], str] = lambda _: ""  # of a request to generate
 
 
@@ -116,6 +117,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     counting: CountingServer
+    answered = 0
 
     def log_message(self, *_: object) -> None: ...
 
@@ -134,6 +136,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.answered >= self.manner.answers_a_connection:
+            self.connection.shutdown(2)
+            self.close_connection = True
+            return
+        self.answered += 1
         self.counting.seen.append(Seen(self.path, dict(self.headers), body))
         with self.counting.counted():
             if self.path == "/v1/completions" and not self.manner.has_completions:

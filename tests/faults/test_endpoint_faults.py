@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from endpoint_server import CountingServer
+from endpoint_server import CountingServer, Manner
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 
 from llm_bench_fixtures.errors import EndpointFailed
 from llm_bench_fixtures.measure.open_loop import run_open_loop
@@ -81,6 +81,15 @@ def test_a_fault_costs_the_request_and_nothing_else(
     assert not good.failure
     assert time.monotonic() - began_s < 4 * TIMEOUT_S
     assert run_round(model, workload).continuations[0] == tuple(range(120, 128))
+
+
+def test_a_connection_that_the_server_has_closed_costs_nothing(make_request: MakeRequest) -> None:
+    """llama.cpp's server closes connections after a stream, which a client learns from its next request."""
+    with CountingServer(Manner(answers_a_connection=1)).running() as server:
+        model = load_variant(make_request(ENDPOINT, endpoint=server.url)).model
+        found = run_round(model, Workload((PROMPT, (7, 8)), new_tokens=8, batch_size=1))
+        model.close()
+    assert found.continuations == (tuple(range(120, 128)), tuple(range(9, 17)))
 
 
 def test_a_server_that_is_not_there_is_named(make_request: MakeRequest) -> None:

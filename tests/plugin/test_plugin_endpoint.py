@@ -12,7 +12,7 @@ from endpoint_server import CountingServer, Manner
 if TYPE_CHECKING:
     from conftest import Bench
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 
 KEY = "sk-7d1f-not-to-be-seen"
 SUITE = """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from endpoint_server import LIKELY, UNLIKELY, CountingServer, Manner
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 
 from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.quality import score_corpus

@@ -113,11 +113,11 @@ def load(request: LoadRequest) -> EndpointModel:
 
 BACKEND = Backend(
     load,
-    modules=("httpx",),
+    modules=("httpx2",),
     extra=NAME,
-    imports=("httpx",),
+    imports=("httpx2",),
     variants_of=variants_of,
     takes_requests=True,
-    loggers=("httpx", "httpcore"),
+    loggers=("httpx2", "httpcore2"),
     options=(ENDPOINT, MODEL, TIMEOUT),
 )

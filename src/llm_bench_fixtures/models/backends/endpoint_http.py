@@ -19,7 +19,7 @@ import msgspec
 from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, first_line
 
 if TYPE_CHECKING:
-    from httpx import AsyncClient, Response
+    from httpx2 import AsyncClient, Response
 
 HIDDEN = "[key]"
 KEPT_S = 60.0  # an idle connection; a server that closes it before is noticed
@@ -69,15 +69,15 @@ class EndpointClient:
 
     def __init__(self, url: str, key: Key, timeout_s: float) -> None:
         """url: what the paths are added to, with /v1 at its end as a rule."""
-        import httpx
+        import httpx2
 
         self.url = url.rstrip("/")
         self.key = key
         self._timeout_s = timeout_s
-        self._http: AsyncClient = httpx.AsyncClient(
+        self._http: AsyncClient = httpx2.AsyncClient(
             headers={**key.headers, "Accept-Encoding": "identity"},
             timeout=timeout_s,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_S),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_S),
             follow_redirects=False,
             trust_env=not is_loopback(url),  # a proxy stands between the two machines, not within one
         )
@@ -119,20 +119,32 @@ class EndpointClient:
     @asynccontextmanager
     async def _answer(self, method: str, path: str, content: bytes) -> AsyncIterator[Response]:
         """The answer once its head is here. Raises EndpointFailed where it is no success."""
-        headers = {"Content-Type": "application/json"} if content else {}
         with self.in_words(path):
-            async with (
-                asyncio.timeout(self._timeout_s),
-                self._http.stream(method, self.url + path, content=content or None, headers=headers) as response,
-            ):
-                if not response.is_success:
-                    raise EndpointFailed(await _refusal(response), response.status_code)
-                yield response
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._send(method, path, content)
+                try:
+                    if not response.is_success:
+                        raise EndpointFailed(await _refusal(response), response.status_code)
+                    yield response
+                finally:
+                    await response.aclose()
+
+    async def _send(self, method: str, path: str, content: bytes) -> Response:
+        """The head of the answer. Once more where the connection is gone before it: a server may close one that was
+        idle, as llama.cpp does after each stream, and say so too late."""
+        import httpx2
+
+        headers = {"Content-Type": "application/json"} if content else {}
+        request = self._http.build_request(method, self.url + path, content=content or None, headers=headers)
+        try:
+            return await self._http.send(request, stream=True)
+        except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+            return await self._http.send(request, stream=True)
 
     @contextmanager
     def in_words(self, path: str) -> Iterator[None]:
         """What fails within, as an EndpointFailed that says where and hides the key."""
-        import httpx
+        import httpx2
 
         where, status = self.url + path, 0
         try:
@@ -140,11 +152,11 @@ class EndpointClient:
             return
         except EndpointFailed as error:
             reason, status = f"{where}: {error}", error.status
-        except (httpx.TimeoutException, TimeoutError):
+        except (httpx2.TimeoutException, TimeoutError):
             reason = f"{where}: no whole answer within {self._timeout_s:g} s (--llm-endpoint-timeout)"
-        except httpx.ConnectError as error:
+        except httpx2.ConnectError as error:
             reason = f"{self.url} can't be reached: {first_line(error) or 'no connection'}"
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             reason = f"{where}: the connection broke off: {first_line(error) or type(error).__name__}"
         raise EndpointFailed(self.key.hide(reason), status) from None  # whose frames hold headers
 
