@@ -7,8 +7,10 @@ from dataclasses import replace
 from run_factory import make_run
 
 from llm_bench_fixtures.measure.open_loop import Request
+from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.load import load_sections, load_sentences
 from llm_bench_fixtures.results.load import LoadPoint
+from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
 FAILED = Request(0.0, 0.0, failure="429 Too Many Requests")
@@ -53,6 +55,11 @@ def test_the_sentence_names_the_highest_rate_that_is_sustained_and_the_next() ->
     assert list(load_sentences(loaded(point(4.0, *slow)))) == [
         "endpoint answers 0 % of 4 requests at 4/s within TTFT ≤ 1.00 s and TPOT ≤ 100 ms."
     ]
+
+
+def test_a_run_of_loads_alone_does_not_say_that_nothing_was_measured() -> None:
+    answer = findings_of(loaded(point(2.0, answered(0.25))), registry()).answer
+    assert answer.sentence == "Only loads were measured, so there is no answer."
 
 
 def test_without_loads_nothing_is_said() -> None:
