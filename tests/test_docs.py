@@ -17,11 +17,13 @@ import yaml
 
 import llm_bench_fixtures
 from llm_bench_fixtures.measure.equivalence import Equivalence
+from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.measure.work import Work
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.variants import DEFAULT
 from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.metrics import METRICS, Kind
 from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, Run, VariantResult, WorkloadFacts
 
@@ -37,20 +39,22 @@ def stored_fields(kind: type[Any]) -> set[str]:
     return set(getattr(kind, "__struct_encode_fields__", ())) or {field.name for field in fields(kind)}
 
 
-STORED = (Run, Provenance, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)
+STORED = (Run, Provenance, LoadPoint, Request, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)
 FIELDS = {
     name
-    for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource)
+    for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource, llm_bench_fixtures.Reply)
     for name in stored_fields(stored)
 }
-NAMES = {name for variant in CATALOGUE for name in (variant.id, variant.backend)} | {DEFAULT}
+NAMES = {DEFAULT, *BACKENDS, *(variant.id for variant in CATALOGUE)}
 MEASURED_BY_DOCS = {
     "answer_length",
     "accuracy",
     "mine-bf16",
     "bigram",
     "bigram-int8",
-}  # the examples' own metrics and variant
+    "endpoint-vllm",
+    "endpoint-llamacpp",
+}  # the examples' own metrics and variants
 
 
 def tool(name: str) -> ModuleType:

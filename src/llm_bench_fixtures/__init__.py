@@ -13,12 +13,14 @@ from llm_bench_fixtures.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.errors import BackendUnavailable as BackendUnavailable
+    from llm_bench_fixtures.errors import EndpointFailed as EndpointFailed
     from llm_bench_fixtures.errors import LlmBenchError as LlmBenchError
     from llm_bench_fixtures.errors import UnreadableResults as UnreadableResults
     from llm_bench_fixtures.errors import WorkloadUnsupported as WorkloadUnsupported
     from llm_bench_fixtures.measure.equivalence import Equivalence as Equivalence
     from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict as EquivalenceVerdict
     from llm_bench_fixtures.measure.equivalence import ExecutionMode as ExecutionMode
+    from llm_bench_fixtures.measure.open_loop import Request as Request
     from llm_bench_fixtures.measure.quality import CorpusScore as CorpusScore
     from llm_bench_fixtures.measure.work import Work as Work
     from llm_bench_fixtures.models.arithmetic import TOLERANCES as TOLERANCES
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest as LoadRequest
     from llm_bench_fixtures.models.model import Model as Model
     from llm_bench_fixtures.models.model import ModelFacts as ModelFacts
+    from llm_bench_fixtures.models.model import Reply as Reply
+    from llm_bench_fixtures.models.model import ScoresTokens as ScoresTokens
     from llm_bench_fixtures.models.model import ShowsLogits as ShowsLogits
+    from llm_bench_fixtures.models.model import TakesRequests as TakesRequests
     from llm_bench_fixtures.models.source import ModelSource as ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
     from llm_bench_fixtures.models.variants import Precision as Precision
@@ -42,9 +47,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.table import Option as Option
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark as LlmBenchmark
     from llm_bench_fixtures.plugin.checks import LlmEquivalence as LlmEquivalence
+    from llm_bench_fixtures.plugin.checks import LlmLoad as LlmLoad
     from llm_bench_fixtures.plugin.checks import LlmOverhead as LlmOverhead
     from llm_bench_fixtures.progress import Phase as Phase
     from llm_bench_fixtures.progress import Progress as Progress
+    from llm_bench_fixtures.results.load import LoadPoint as LoadPoint
     from llm_bench_fixtures.results.measured_record import MeasuredRecord as MeasuredRecord
     from llm_bench_fixtures.results.metrics import Direction as Direction
     from llm_bench_fixtures.results.metrics import Force as Force
@@ -75,8 +82,9 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload as Workload
 
 _HOMES = {
-    "errors": ("BackendUnavailable", "LlmBenchError", "UnreadableResults", "WorkloadUnsupported"),
+    "errors": ("BackendUnavailable", "EndpointFailed", "LlmBenchError", "UnreadableResults", "WorkloadUnsupported"),
     "measure.equivalence": ("Equivalence", "EquivalenceVerdict", "ExecutionMode"),
+    "measure.open_loop": ("Request",),
     "measure.quality": ("CorpusScore",),
     "measure.work": ("Work",),
     "models.arithmetic": ("TOLERANCES", "Arithmetic"),
@@ -86,15 +94,16 @@ _HOMES = {
     "models.device": ("Device", "DeviceKind"),
     "models.handle": ("ModelHandle",),
     "models.loading": ("LoadRequest",),
-    "models.model": ("Model", "ModelFacts", "ShowsLogits"),
+    "models.model": ("Model", "ModelFacts", "Reply", "ScoresTokens", "ShowsLogits", "TakesRequests"),
     "models.source": ("ModelSource",),
     "models.transformers": ("TransformersModel",),
     "models.variants": ("Precision", "Variant"),
     "options.settings": ("Settings",),
     "options.table": ("Option",),
     "plugin.benchmark": ("LlmBenchmark",),
-    "plugin.checks": ("LlmEquivalence", "LlmOverhead"),
+    "plugin.checks": ("LlmEquivalence", "LlmLoad", "LlmOverhead"),
     "progress": ("Phase", "Progress"),
+    "results.load": ("LoadPoint",),
     "results.measured_record": ("MeasuredRecord",),
     "results.metrics": ("Direction", "Force", "Kind", "Metric", "ReportTable", "Tolerance", "Unit"),
     "results.record": (

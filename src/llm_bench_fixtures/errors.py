@@ -53,6 +53,17 @@ class CandidateFailed(LlmBenchError):
     """One candidate can't be used as the model, and why."""
 
 
+class EndpointFailed(LlmBenchError):
+    """A server that can't be reached, or didn't answer a request as it should. What it said is quoted without the key.
+
+    status: of its answer by HTTP; 0 where there was none, or where it was no error's.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 class NotCausal(CandidateFailed):
     """A model that doesn't continue a text, as it looks ahead in it."""
 

@@ -270,6 +270,14 @@ class Prompts:
             raise InvalidSetting(f"a prompt of {tokens:,} tokens is asked for; the most are {MOST_PROMPT_TOKENS:,}")
         return tuple(islice(cycle(self._text), start, start + tokens))
 
+    def unlike(self, tokens: int, number: int, salt: str) -> TokenIds:
+        """A prompt of exactly that many tokens that begins unlike any other: no cache of prompts knows its first half.
+
+        salt: letters that were drawn for it. number: which of several, so that the rest differs too.
+        """
+        first = self.encode(salt)[: (tokens + 1) // 2]
+        return (*first, *self.exact(tokens - len(first), start=31 * number % len(self._text)))
+
     def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:
         """Different prompts of varying length, the same ones each time."""
         lengths = islice(cycle(VARIED_LENGTHS), count)

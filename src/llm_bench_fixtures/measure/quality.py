@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from llm_bench_fixtures.errors import CorpusTooShort
-from llm_bench_fixtures.measure.reference import ReferenceComparison
+from llm_bench_fixtures.measure.reference import ReferenceComparison, token_metrics
 from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
 from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.model import ScoresTokens
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.workloads import Side, pad_batch
@@ -115,9 +116,13 @@ def score_corpus(
 
     keep: a folder to leave the model's distributions in, as the reference of others. compare_with: such a folder; adds
     the metrics of the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on
-    other windows or over another vocabulary.
+    other windows or over another vocabulary. A model that only scores tokens leaves nothing in `keep`.
     """
     cut = cut_corpus(corpus.texts, model.tokenizer, plan.resolved(model.facts.context_length))
+    if isinstance(model, ScoresTokens):
+        score = score_windows(model, cut.windows)
+        compared = token_metrics(compare_with, score.nll, cut.digest) if compare_with is not None else {}
+        return CorpusScore({**text_metrics(score, cut), **compared}, loss_blocks(score.nll))
     with ExitStack() as opened:
         observers: list[Observer] = []
         comparison = None
@@ -153,13 +158,20 @@ def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:
 
 
 def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
-    """Score every window's targets, in padded batches. Raises CorpusTooShort where there are none."""
+    """Score every window's targets, in padded batches. Raises CorpusTooShort where there are none.
+
+    observers: see nothing of a model that only scores tokens.
+    """
     import numpy as np
     import torch
 
     *firsts, total = accumulate((piece.scored for piece in windows), initial=0)
     if not total:
         raise CorpusTooShort("there is no token to score")
+    if isinstance(model, ScoresTokens):
+        rows = model.token_log_likelihoods([piece.ids for piece in windows])
+        scored_parts = [row[piece.unscored - 1 :] for row, piece in zip(rows, windows, strict=True)]
+        return Score(-np.concatenate(scored_parts).astype(np.float32))
     nll = np.empty(total, np.float32)
     scored = 0
     most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary)

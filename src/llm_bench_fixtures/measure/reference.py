@@ -84,6 +84,18 @@ class ReferenceComparison:
         return TailSums(*self._tail.T.astype("float64")).added_to(self._kld, self._layout.samples)
 
 
+def token_metrics(folder: Path, nll: NDArray[np.float32], digest: str) -> Mapping[str, float]:
+    """The metrics that need the likelihoods of the true tokens only, against a kept reference.
+
+    nll: the model's own. Raises OtherTokens where the reference was kept of other windows.
+    """
+    layout = read_layout(folder)
+    check_same(layout, len(nll), layout.vocabulary, digest)
+    with ExitStack() as opened:
+        reference = open_arrays(folder, layout, "rb", opened)["nll"].get(0, len(nll)).numpy()
+        return {**ratio_metrics(nll, reference), **probability_metrics(nll, reference)}
+
+
 @dataclass(frozen=True, eq=False)
 class Divergences:
     """How far each of N positions is from the reference's."""

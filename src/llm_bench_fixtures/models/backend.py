@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.options.table import Option
 
 
@@ -37,6 +38,10 @@ def first_missing(modules: Iterable[str]) -> str | None:
 
 
 def _do_nothing(*_: object) -> None: ...
+
+
+def _no_variants(_: Settings) -> tuple[Variant, ...]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,12 @@ class Backend:
 
     variants: tuple[Variant, ...] = ()
     """Its part of the catalogue. Those of a project's own backend come from `pytest_llm_bench_variants` instead."""
+
+    variants_of: Callable[[Settings], tuple[Variant, ...]] = _no_variants
+    """Further variants of its, which options name. For the package's own backends only, as `variants` are."""
+
+    takes_requests: bool = False
+    """Whether its models are `TakesRequests`: the tests of load run on their variants only."""
 
     chosen: Chosen = Chosen.ALWAYS
     """When its part of the catalogue runs without being named. A project's own variants always do."""

@@ -9,9 +9,10 @@ from types import ModuleType
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
 
-OF_THE_MACHINE = re.compile(
-    "alloc|out of memory|no space left|quota exceeded|read-only file system|too many open files"
-    "|cannot open shared object|NO_SUCHFILE|INVALID_PROTOBUF",  # the last two: ONNX Runtime's, of missing or torn files
+OUT_OF_ROOM = re.compile("alloc|out of memory|no space left|quota exceeded", re.IGNORECASE)
+OF_THE_INSTALLATION = re.compile(
+    "read-only file system|too many open files|cannot open shared object"
+    "|NO_SUCHFILE|INVALID_PROTOBUF",  # ONNX Runtime's, of missing or torn files
     re.IGNORECASE,
 )
 
@@ -41,6 +42,6 @@ def tells_of_the_machine(error: BaseException) -> bool:
     """
     lacks_a_name = isinstance(error, AttributeError) and isinstance(error.obj, ModuleType)
     is_kind = isinstance(error, (ImportError, OSError, MemoryError)) or lacks_a_name
-    if is_kind or OF_THE_MACHINE.search(str(error)):
+    if is_kind or any(what.search(str(error)) for what in (OUT_OF_ROOM, OF_THE_INSTALLATION)):
         return True
     return error.__cause__ is not None and tells_of_the_machine(error.__cause__)

@@ -67,7 +67,7 @@ class ModelHandle(ABC):
         return self.facts.label
 
     @property
-    def weight_bytes(self) -> int:
+    def weight_bytes(self) -> int | None:
         return self.facts.weight_bytes
 
     @property

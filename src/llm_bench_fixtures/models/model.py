@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.workloads import CacheKind
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.variants import Precision, Variant
-    from llm_bench_fixtures.workloads import Tokenizer
+    from llm_bench_fixtures.workloads import TokenIds, Tokenizer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,9 @@ class ModelFacts:
     label: str
     """What actually runs, for people: fallbacks stand in it with their reason."""
 
-    weight_bytes: int
-    """Bytes of the parameters and buffers, or of the files; a storage that several share counts once."""
+    weight_bytes: int | None
+    """Bytes of the parameters and buffers, or of the files; a storage that several share counts once. None: not
+    told."""
 
     context_length: int
     """Tokens that fit, prompt and new ones together."""
@@ -62,6 +65,10 @@ class ModelFacts:
     """Whether the transformers model of `--llm-model` runs, in whatever form. If so, prompts are encoded with that
     model's tokenizer and FLOPs are counted from its config. If not, prompts are encoded with `Model.tokenizer`, and
     FLOPs are not known."""
+
+    is_remote: bool = False
+    """Whether another program runs the model, a server say: then what this process takes to load, in memory and in
+    energy, and the limits of this machine, say nothing of it, and none of that is reported."""
 
     padding_note: str = ""
     """How the model's own code lets padding into its answers, where it is known to."""
@@ -146,4 +153,56 @@ class ShowsLogits(Protocol):
 
         It runs as `generate` does, with the same kernels and the same cache: what is compared is what is timed.
         """
+        ...
+
+
+@runtime_checkable
+class ScoresTokens(Protocol):
+    """A model that gives the likelihood of a text's tokens without the logits of the whole vocabulary, as servers do.
+
+    Perplexity and the answers of multiple choice are computed by it; distributions can't be compared.
+    """
+
+    def token_log_likelihoods(self, rows: Sequence[TokenIds]) -> Sequence[Sequence[float]]:
+        """Of each row's tokens after the first, in nats, each given those before it.
+
+        Raises WorkloadUnsupported with the reason where it can't.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of one request. Times are `time.perf_counter`'s."""
+
+    sent_s: float
+    """When it was handed to the connection."""
+
+    first_token_s: float | None = None
+    """When the first token was here. None: none came."""
+
+    last_token_s: float | None = None
+    tokens: int = 0
+    """New ones, as the server counts them."""
+
+    prompt_tokens: int | None = None
+    """As the server counts them. None: not told."""
+
+    cached_tokens: int | None = None
+    """Of the prompt's, those that came from a cache. None: not told."""
+
+    failure: str = ""
+    """Why it failed; empty where it didn't."""
+
+
+Send: TypeAlias = "Callable[[TokenIds, int], Awaitable[Reply]]"
+"""Sends a prompt and asks for so many new tokens. What fails is in the reply."""
+
+
+@runtime_checkable
+class TakesRequests(Protocol):
+    """A model that answers several requests at a time, each for itself, as a server does."""
+
+    def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
+        """Run the coroutine that `work` makes of a way to send requests, to its end."""
         ...

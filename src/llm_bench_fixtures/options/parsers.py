@@ -116,6 +116,18 @@ def positive_integers(most: int) -> Callable[[str], tuple[int, ...]]:
     return lambda text: tuple(sorted({parse_one(part) for part in parse_names(text)}))
 
 
+def positive_numbers(most: float) -> Callable[[str], tuple[float, ...]]:
+    """A parser of numbers above 0, separated by commas: ascending, each once."""
+
+    def parse_one(text: str) -> float:
+        number = _number(text)
+        if not number or number > most:
+            raise InvalidSetting(f"expected a number above 0, at most {most:g}, got {shortened(text)}")
+        return number
+
+    return lambda text: tuple(sorted({parse_one(part) for part in parse_names(text)}))
+
+
 def member_of(known: Iterable[EnumT], kind: str, also: Iterable[str] = ()) -> Callable[[str], EnumT]:
     """A parser of one name of an enum's.
 

@@ -40,6 +40,10 @@ class Settings:
     limits_time: float
     prompt_lengths: tuple[int, ...]
     batch_sizes: tuple[int, ...]
+    request_rates: tuple[float, ...]
+    load_time: float
+    ttft_limit: float
+    tpot_limit: float
     corpus: Path | None
     windows: WindowScheme
     window: int

@@ -29,6 +29,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_share,
     parse_window,
     positive_integers,
+    positive_numbers,
     shortened,
 )
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
@@ -38,6 +39,7 @@ PAIR_SOCKET = "--llm-pair-socket"  # only `llm-bench pair` gives it: the number 
 MOST_TOKENS = 2**24  # of a prompt: the longest published contexts hold ten millions
 MOST_ROWS = 65_536  # of a batch
 MOST_ROUNDS = 100_000
+MOST_REQUESTS_PER_S = 10_000.0
 MOST_SEED = 2**63 - 1  # torch's seeds have 64 bits
 
 T = TypeVar("T")
@@ -205,6 +207,28 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option("batch_sizes", positive_integers(MOST_ROWS), "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
     Option(
+        "request_rates",
+        positive_numbers(MOST_REQUESTS_PER_S),
+        "1,2,4",
+        "N[,N...]",
+        "requests per second to load a server with, at random times (a Poisson process), whether or not it keeps up",
+    ),
+    Option("load_time", parse_seconds, "30", "SECONDS", "during which requests are sent at each of these rates"),
+    Option(
+        "ttft_limit",
+        parse_seconds,
+        "1",
+        "SECONDS",
+        "until the first token, from the time for which a request was planned; goodput counts requests within it",
+    ),
+    Option(
+        "tpot_limit",
+        parse_seconds,
+        "0.1",
+        "SECONDS",
+        "for each token after the first, on a request's average; goodput counts requests within it",
+    ),
+    Option(
         "corpus",
         parse_optional_path,
         "",
@@ -250,7 +274,13 @@ OPTIONS: tuple[Option[Any], ...] = (
         "run the tests that take llm_overhead too: they measure what taking the tokens' times costs, which is the "
         "tool's affair and not the model's",
     ),
-    Option("seed", integer_of_at_least(0, MOST_SEED), "0", "N", "seed of the dummy weights"),
+    Option(
+        "seed",
+        integer_of_at_least(0, MOST_SEED),
+        "0",
+        "N",
+        "seed of the dummy weights, and of the times at which a server is sent requests",
+    ),
     Option(
         "quality_limit",
         parse_quality_limit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -174,7 +174,7 @@ class LlmBenchmark:
             batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
             tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
             batch_rows=tuple(map(len, workload.groups)),
-            energy_j=tuple(done.energy_j for done in timed if done.energy_j is not None),
+            energy_j=() if self._model.facts.is_remote else _known(done.energy_j for done in timed),
             probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
             waited_s=_rounded(measured.waited_s),
             reference_s=measured.reference_s,
@@ -182,7 +182,7 @@ class LlmBenchmark:
             undisturbed_s=measured.undisturbed_s(),
             reference_undisturbed_s=measured.reference_undisturbed_s(),
             work=self._count(workload, observation.observed) if observation else None,
-            memory=self._memory_facts(observation) if observation else None,
+            memory=self._memory_facts(observation) if observation and not self._model.facts.is_remote else None,
             outputs=tuple(self._prompts.decode(ids) for ids in continuations),
             extra=self._session.reference.compare_texts(self._model.variant, workload, continuations),
         )
@@ -224,6 +224,10 @@ class LlmBenchmark:
 
         variant = self._session.results.variant(record.variant)
         return with_metrics(record, variant, metrics_of(self._item.config))
+
+
+def _known(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(value for value in values if value is not None)
 
 
 def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:

@@ -1,7 +1,10 @@
-"""What tests call besides benchmarks: whether answers depend on how a model is run, and what the measuring costs."""
+"""What tests call besides benchmarks: whether answers depend on how a model is run, what a server does under a load,
+and what the measuring costs."""
 
 from __future__ import annotations
 
+import secrets
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,9 +14,11 @@ from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence, ExecutionMode
+    from llm_bench_fixtures.measure.open_loop import Request
     from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.results.load import LoadPoint
     from llm_bench_fixtures.session.session import BenchSession
-    from llm_bench_fixtures.workloads import TokenIds
+    from llm_bench_fixtures.workloads import Prompts, TokenIds
 
 
 class LlmEquivalence:
@@ -91,3 +96,63 @@ class LlmOverhead:
                 ratios = self._model.call(instrumentation_ratios, workload, pairs, budget_s)
         self._session.results.add_instrumentation(self._model.variant.id, ratios)
         return ratios
+
+
+class LlmLoad:
+    """Sends requests at a rate, whether or not the server keeps up, and hands what became of them to the report."""
+
+    def __init__(self, test: str, model: ModelHandle, prompts: Prompts, session: BenchSession) -> None:
+        """test: the node id."""
+        self._test = test
+        self._model = model
+        self._prompts = prompts
+        self._session = session
+
+    def __call__(self, rate_per_s: float, *, prompt_tokens: int = 64, new_tokens: int | None = None) -> LoadPoint:
+        """Load the server for --llm-load-time, each prompt unlike all others, and wait for the last answer.
+
+        new_tokens: of each request, default --llm-new-tokens. Warns where this client was too slow for its plan.
+        """
+        from llm_bench_fixtures.measure.open_loop import poisson_times
+        from llm_bench_fixtures.report.load import invalid_sentence
+        from llm_bench_fixtures.results.load import LoadPoint
+
+        settings = self._session.settings
+        tokens = settings.new_tokens if new_tokens is None else new_tokens
+        planned_s = poisson_times(rate_per_s, settings.load_time, settings.seed)
+        with as_outcomes():
+            requests = self._send(planned_s, prompt_tokens, tokens, f"{rate_per_s:g} requests/s")
+        point = LoadPoint(
+            test=self._test,
+            variant=self._model.variant.id,
+            rate_per_s=rate_per_s,
+            window_s=settings.load_time,
+            prompt_tokens=prompt_tokens,
+            new_tokens=tokens,
+            ttft_limit_s=settings.ttft_limit,
+            tpot_limit_s=settings.tpot_limit,
+            requests=requests,
+            seed=settings.seed,
+        )
+        self._session.results.add_load(point)
+        if not point.is_valid:
+            warnings.warn(pytest.PytestWarning(f"{self._test}: {invalid_sentence(point)}"), stacklevel=2)
+        return point
+
+    def _send(self, planned_s: Sequence[float], prompt_tokens: int, new_tokens: int, what: str) -> tuple[Request, ...]:
+        from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
+        from llm_bench_fixtures.measure.open_loop import run_open_loop
+        from llm_bench_fixtures.models.quiet import quiet_libraries
+        from llm_bench_fixtures.progress import Phase
+
+        facts, name = self._model.facts, self._model.variant.id
+        if prompt_tokens + new_tokens > facts.context_length:
+            needed = f"{prompt_tokens} + {new_tokens} tokens"
+            raise WorkloadUnsupported(f"{needed} don't fit the model's context of {facts.context_length}")
+        if not planned_s:
+            raise InvalidSetting(f"--llm-load-time: at {what} not one of them comes within it")
+        numbers = range(len(planned_s) + 1)
+        first, *prompts = (self._prompts.unlike(prompt_tokens, number, secrets.token_hex(64)) for number in numbers)
+        with self._session.progress.activity(Phase.GENERATING, f"{what} to {name}"), quiet_libraries():
+            self._model.call(run_open_loop, (0.0,), (first,), new_tokens)  # what the server makes first
+            return self._model.call(run_open_loop, planned_s, prompts, new_tokens)

@@ -9,13 +9,13 @@ import pytest
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.plugin.items import variant_of
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
-from llm_bench_fixtures.plugin.stash import bench_session, is_timing, settings_of
+from llm_bench_fixtures.plugin.stash import TURNS, bench_session, is_timing, settings_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
-    from llm_bench_fixtures.plugin.checks import LlmEquivalence, LlmOverhead
+    from llm_bench_fixtures.plugin.checks import LlmEquivalence, LlmLoad, LlmOverhead
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Corpus, Prompts
 
@@ -101,3 +101,16 @@ def llm_overhead(request: pytest.FixtureRequest, llm_model: ModelHandle, llm_ses
     if not is_timing(request.config):
         pytest.skip("nothing is timed in this run")
     return LlmOverhead(llm_model, llm_session)
+
+
+@pytest.fixture
+def llm_load(
+    request: pytest.FixtureRequest, llm_model: ModelHandle, llm_prompts: Prompts, llm_session: BenchSession
+) -> LlmLoad:
+    """Call it with a rate to load the server behind `llm_model` with requests. A test that takes it runs on the
+    servers of --llm-endpoint only, and not where there are none."""
+    from llm_bench_fixtures.plugin.checks import LlmLoad
+
+    if not is_timing(request.config) or TURNS in request.config.stash:
+        pytest.skip("no load is measured in this run")
+    return LlmLoad(request.node.nodeid, llm_model, llm_prompts, llm_session)

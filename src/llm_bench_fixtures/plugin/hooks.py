@@ -24,6 +24,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_corpus,
     llm_device,
     llm_equivalence,
+    llm_load,
     llm_model,
     llm_overhead,
     llm_prompts,
@@ -38,6 +39,7 @@ from llm_bench_fixtures.plugin.internals import (
 )
 from llm_bench_fixtures.plugin.items import (
     OF_VARIANT,
+    SWEEPS,
     arrange,
     identify,
     is_benchmark,
@@ -45,6 +47,7 @@ from llm_bench_fixtures.plugin.items import (
     left_out_lines,
     scenarios_of,
     variant_of,
+    without_loads,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips
 from llm_bench_fixtures.plugin.stash import (
@@ -61,6 +64,7 @@ from llm_bench_fixtures.plugin.stash import (
     runs_in_turns,
     selected_variants,
     settings_of,
+    takes_requests,
 )
 from llm_bench_fixtures.plugin.summary import show_summary
 
@@ -135,9 +139,10 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `llm_model` once for each variant, and one that takes a sweep's value once for each."""
-    for name, setting in (("llm_batch_size", "batch_sizes"), ("llm_prompt_length", "prompt_lengths")):
+    for name, setting in SWEEPS.items():
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, getattr(settings_of(metafunc.config), setting))
+            values = getattr(settings_of(metafunc.config), setting)
+            metafunc.parametrize(name, values, ids=[f"{value:g}" for value in values])
     if "llm_model" in metafunc.fixturenames:
         names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
         try:
@@ -145,10 +150,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         except pytest.UsageError as error:  # which pytest would show with a traceback here
             what = "llm_variants: " if names else ""
             raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {what}{error}") from error
+        if "llm_load" in metafunc.fixturenames:
+            variants = tuple(filter(takes_requests, variants))
         names = [name for name in OF_VARIANT if name in metafunc.fixturenames]
         values = [[variant] * len(names) for variant in variants]
         ids = [variant.id for variant in variants]
         metafunc.parametrize(names, values, ids=ids, indirect=True, scope="session")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class) -> Generator[None, Any, Any]:
+    return without_loads(collector.config, (yield))
 
 
 @pytest.hookimpl(trylast=True)
@@ -184,8 +196,8 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     return (yield)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    return left_out_lines(config)
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    return left_out_lines(config, items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

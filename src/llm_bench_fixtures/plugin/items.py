@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
+NO_SERVER: pytest.StashKey[bool] = pytest.StashKey()  # whether there were tests of loads, and no server
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
+SWEEPS = {  # fixtures that are each of a setting's values, by their names
+    "llm_batch_size": "batch_sizes",
+    "llm_prompt_length": "prompt_lengths",
+    "llm_request_rate": "request_rates",
+}
 
 
 @dataclass(frozen=True)
@@ -62,9 +68,26 @@ def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item not in measures_tool]
 
 
-def left_out_lines(config: pytest.Config) -> list[str]:
-    """How to run the tests that `leave_out_overhead` deselected; none where there are none, or under -q."""
-    if LEFT_OUT not in config.stash or config.getoption("verbose") < 0:
+def without_loads(config: pytest.Config, found: Any) -> Any:
+    """What pytest made of a name in a file, without tests of servers under load that have no server to run on."""
+    if not isinstance(found, list):
+        return found
+    kept = [item for item in found if "llm_load" not in getattr(item, "fixturenames", ()) or variant_of(item)]
+    config.stash[NO_SERVER] = config.stash.get(NO_SERVER, False) or len(kept) < len(found)
+    return kept
+
+
+def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
+    """How to run the tests that `leave_out_overhead` deselected, and those that `without_loads` left out where there
+    are no others; none where there are none, or under -q."""
+    if config.getoption("verbose") < 0:
+        return []
+    needs_server = not items and config.stash.get(NO_SERVER, False)
+    return [*(["llm-bench: a load needs a server: --llm-endpoint URL"] if needs_server else []), *_overhead(config)]
+
+
+def _overhead(config: pytest.Config) -> list[str]:
+    if LEFT_OUT not in config.stash:
         return []
     number = config.stash[LEFT_OUT]
     what = "1 test measures the tool itself: --llm-overhead runs it"

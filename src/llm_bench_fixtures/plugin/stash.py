@@ -167,7 +167,8 @@ def metrics_of(config: pytest.Config) -> Mapping[str, Metric]:
 
 def catalogue(config: pytest.Config) -> tuple[Variant, ...]:
     """Every variant that this project knows: the package's, then those that its hooks add. Raises HookFailed."""
-    return (*backends.CATALOGUE, *own_variants(config, backends.CATALOGUE))
+    known = backends.catalogue_of(settings_of(config))
+    return (*known, *own_variants(config, known))
 
 
 def selected_variants(config: pytest.Config, names: list[str] | None = None) -> tuple[Variant, ...]:
@@ -179,6 +180,11 @@ def selected_variants(config: pytest.Config, names: list[str] | None = None) -> 
     return or_usage_error(
         lambda: narrow(names or [], select_variants(settings.variants, known, settings.reference, default), known)
     )
+
+
+def takes_requests(variant: Variant) -> bool:
+    """Whether a load of requests can be measured on it, as on a server."""
+    return backends.find_backend(variant.backend).takes_requests
 
 
 def selection_of(config: pytest.Config) -> tuple[str, ...]:

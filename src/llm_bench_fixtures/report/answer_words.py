@@ -22,7 +22,8 @@ def answer_sentence(picks: Sequence[Pick], seen: Evidence, standings: QualitySta
     run = seen.run
     measured = dict.fromkeys(record.variant for record in run.measured())
     if not measured:
-        return "Nothing was measured, so there is no answer."
+        only = "Only loads were" if run.loads else "Nothing was"
+        return f"{only} measured, so there is no answer."
     if len(measured) == 1:
         return f"Only {next(iter(measured))} was measured: there is nothing to choose between."
     if seen.reference is None:

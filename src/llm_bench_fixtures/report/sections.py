@@ -14,6 +14,7 @@ from llm_bench_fixtures.report.cells import (
 from llm_bench_fixtures.report.choices import choice_footnotes
 from llm_bench_fixtures.report.document import Document, Section, Table
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.load import load_sections
 from llm_bench_fixtures.report.scenarios import not_asked_sentence, scenario_of_texts, scenario_sections
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
@@ -37,6 +38,7 @@ def build_document(findings: Findings) -> Document:
         sections=(
             *variant_sections(findings),
             *scenario_sections(findings),
+            *load_sections(run),
             *_equivalence_sections(run),
             *_text_sections(run),
             *_skipped_or_failed_sections(findings),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from llm_bench_fixtures.report.cells import describe_prompts
 from llm_bench_fixtures.report.evidence import Evidence
+from llm_bench_fixtures.report.load import load_sentences
 from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRICS
@@ -33,7 +34,7 @@ _METRIC = {metric.name: metric for metric in METRICS}
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
     """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
-    sources = (_contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
+    sources = (_loads, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
     return tuple(sentence for source in sources for sentence in source(seen))
 
 
@@ -53,6 +54,11 @@ def _contention(seen: Evidence) -> Iterator[str]:
         f"Threads of {each} wait for a core, while {seen.run.reference}'s beside them do for {format_share(own)}: two "
         "pools of threads in one process hold each other up. OMP_WAIT_POLICY=passive may make them faster."
     )
+
+
+def _loads(seen: Evidence) -> Iterator[str]:
+    """What servers sustain."""
+    yield from load_sentences(seen.run)
 
 
 def _too_few_rounds(seen: Evidence) -> Iterator[str]:

@@ -12,6 +12,7 @@ from llm_bench_fixtures.results.record import Provenance, Record, Run, Scenario,
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence
+    from llm_bench_fixtures.results.load import LoadPoint
 
 
 LONGEST_REASON = 100_000  # characters: what an assertion compares may have millions, and no reader takes that
@@ -27,6 +28,7 @@ class RunBuilder:
         self._variants: dict[str, VariantResult] = {}
         self._records: dict[str, Record] = {}
         self._instrumentation_ratios: dict[str, tuple[float, ...]] = {}
+        self._loads: dict[tuple[str, float], LoadPoint] = {}
 
     @property
     def has_variants(self) -> bool:
@@ -50,6 +52,10 @@ class RunBuilder:
         """Keep what taking the tokens' times costs the variant, as in Run.instrumentation_ratios."""
         self._instrumentation_ratios[identifier] = ratios
 
+    def add_load(self, point: LoadPoint) -> None:
+        """Keep what a rate of requests made of a server, in place of one of the same test and rate."""
+        self._loads[point.test, point.rate_per_s] = point
+
     def add_record(self, record: Record) -> None:
         """Keep the record in place of one of the same test."""
         self._records[record.test] = record
@@ -70,6 +76,7 @@ class RunBuilder:
             phase_s={phase.value: seconds for phase, seconds in phase_s.items()},
             interrupted=interrupted,
             instrumentation_ratios=dict(self._instrumentation_ratios),
+            loads=tuple(self._loads.values()),
             scenarios=self.scenarios,
         )
 

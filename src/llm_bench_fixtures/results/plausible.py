@@ -13,6 +13,7 @@ from itertools import chain
 import msgspec
 
 from llm_bench_fixtures.results.formatting import format_bytes
+from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import HasStatus, Record, RunOf, Status, TimedRecord, VariantResult
 from llm_bench_fixtures.text import printable
 
@@ -42,6 +43,8 @@ def faults_of_run(run: RunOf[HasStatus]) -> Iterator[str]:
         yield from _too_long(text, LONGEST_TEXT)
     for variant in run.variants:
         yield from _faults_of_variant(variant)
+    for point in run.loads:
+        yield from _faults_of_load(point)
 
 
 def faults_of_record(record: TimedRecord) -> Iterator[str]:
@@ -83,6 +86,14 @@ def _faults_of_variant(variant: VariantResult) -> Iterator[str]:
     sizes = (variant.weight_bytes, variant.resident_before_load_bytes, *times)
     if min(errors, default=0) < 0 or max(map(abs, (*variant.loss_blocks, *filter(None, sizes))), default=0) > LARGEST:
         yield f"{_shown(variant.id)} has an impossible figure"
+
+
+def _faults_of_load(point: LoadPoint) -> Iterator[str]:
+    yield from faults_of_names((point.test, point.variant))
+    times = [point.window_s, *(one.planned_s for one in point.requests), *(one.sent_s for one in point.requests)]
+    ends = [one.last_token_s for one in point.requests if one.last_token_s is not None]
+    if not (point.window_s >= SHORTEST_S and point.rate_per_s > 0) or not _all_within((*times, *ends), 0.0):
+        yield f"{_shown(point.test)} has a load in no time"
 
 
 def _blocks_fit(record: TimedRecord) -> bool:

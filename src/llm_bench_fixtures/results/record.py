@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
+from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.spread import quartiles
 
 SCHEMA_VERSION = 3
@@ -273,6 +274,8 @@ class RunOf(Generic[RecordT]):
     interrupted: bool = False
     instrumentation_ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By variant, of pairs of the same `generate`: seconds with its tokens' times taken / without."""
+    loads: tuple[LoadPoint, ...] = ()
+    """Of servers under loads, by rate."""
     selection: tuple[str, ...] = ()
     """What of the command line narrowed the tests."""
     failed_tests: int = 0

@@ -200,30 +200,36 @@ class VariantLoader:
 
     def _describe(self, result: VariantResult, model: ModelHandle) -> VariantResult:
         setup, facts, limits = self._setup, model.facts, self._setup.limits
-        first_generate_s = None if setup.settings.in_process else self._first_generate_s(model)
+        has_first = not setup.settings.in_process and not facts.is_remote
+        first_generate_s = self._first_generate_s(model) if has_first else None
         with quiet_libraries():
             model.call(check_causal)
         quality = self._quality(model)
         self.windows = plan_windows(setup.settings).resolved(facts.context_length)
-        return replace(
+        described = replace(
             result,
             status=Status.MEASURED,
             reason="",
             label=facts.label,
             configuration=facts.configuration,
-            load_s=facts.load_s,
-            compile_s=facts.compile_s,
-            conversion_s=facts.conversion_s,
-            first_generate_s=first_generate_s,
             weight_bytes=facts.weight_bytes,
             quantized_share=facts.quantized_share,
-            resident_before_load_bytes=None if setup.settings.in_process else facts.resident_before_load_bytes,
-            read_bytes_per_s=limits.read_bytes_per_s if limits else None,
-            matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,
             quality=quality.metrics,
             quality_note=quality.missing,
             loss_blocks=quality.loss_blocks,
             notes=tuple(filter(None, (setup.threads_warning, *setup.source.notes, *facts.notes, *quality.notes))),
+        )
+        if facts.is_remote:
+            return described
+        return replace(
+            described,
+            load_s=facts.load_s,
+            compile_s=facts.compile_s,
+            conversion_s=facts.conversion_s,
+            first_generate_s=first_generate_s,
+            resident_before_load_bytes=None if setup.settings.in_process else facts.resident_before_load_bytes,
+            read_bytes_per_s=limits.read_bytes_per_s if limits else None,
+            matmul_flops_per_s=limits.matmul_flops_per_s.get(facts.compute) if limits and facts.compute else None,
         )
 
     def _first_generate_s(self, model: ModelHandle) -> float | None:
@@ -232,8 +238,7 @@ class VariantLoader:
         tokens = min(FIRST_PROMPT_TOKENS, model.facts.context_length - new_tokens)
         if tokens < 1:
             return None
-        prompts = self._setup.prompts if model.facts.runs_source else model.prompts
-        workload = Workload((prompts.plain(tokens),), new_tokens, batch_size=1)
+        workload = Workload((self._setup.prompts_of(model).plain(tokens),), new_tokens, batch_size=1)
         with self._setup.progress.counted(Phase.GENERATING):
             return model.call(run_round, workload).latency_s
 

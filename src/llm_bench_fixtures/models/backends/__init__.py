@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.backend import Backend, Chosen, first_missing
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.table import Option
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.options.settings import Settings
 
 ROWS = (
     "torch",
@@ -25,6 +28,7 @@ ROWS = (
     "ctranslate2",
     "onnxruntime_genai",
     "llamacpp",
+    "endpoint",
 )
 """The files of this folder that are backends, in the order of the catalogue."""
 
@@ -61,6 +65,11 @@ def find_backend(name: str) -> Backend:
             )
         _OWN[name] = backend
     return _OWN[name]
+
+
+def catalogue_of(settings: Settings) -> tuple[Variant, ...]:
+    """The package's variants, with those that options name."""
+    return (*CATALOGUE, *(variant for backend in BACKENDS.values() for variant in backend.variants_of(settings)))
 
 
 def chosen_by_default(catalogue: Iterable[Variant]) -> tuple[Variant, ...]:

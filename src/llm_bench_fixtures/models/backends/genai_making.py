@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
-from llm_bench_fixtures.models.artifacts import remove
 from llm_bench_fixtures.models.backends.onnx_graphs import FACTS, FACTS_FILE, only_graph, weight_bytes_read
-from llm_bench_fixtures.models.backends.onnx_making import OUT_OF_MEMORY
+from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, unavailable_where_it_fails
+from llm_bench_fixtures.processes.scratch import remove
 
 if TYPE_CHECKING:
     import onnx
@@ -77,7 +77,7 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
 def failure(status: int, stderr: str) -> LlmBenchError:
     """What the builder's exit status and last words mean."""
     reason = stderr.strip().rpartition("\n")[2] or f"exit status {status}"
-    if status < 0 or OUT_OF_MEMORY.search(reason) or "No space left" in reason:
+    if status < 0 or OUT_OF_ROOM.search(reason):
         return OutOfMemory(f"onnxruntime-genai's model builder was ended: {reason}")
     hint = ""
     if "cannot import name" in reason:
@@ -87,15 +87,10 @@ def failure(status: int, stderr: str) -> LlmBenchError:
 
 def _try(request: LoadRequest, folder: Path) -> None:
     """Raise BackendUnavailable for a model that doesn't run, so that it isn't kept."""
-    from llm_bench_fixtures.errors import first_line
     from llm_bench_fixtures.models.backends.genai_model import continue_rows, open_engine
 
-    try:
+    with unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
         continue_rows(open_engine(folder, request.source.load_tokenizer().eos_token_id), [[1, 1, 1], [1, 1]], 3, 2)
-    except RuntimeError as error:  # the only type that the engine raises
-        if OUT_OF_MEMORY.search(str(error)):
-            raise
-        raise BackendUnavailable(f"onnxruntime-genai doesn't run what its builder made: {first_line(error)}") from error
 
 
 def write_facts(folder: Path) -> None:

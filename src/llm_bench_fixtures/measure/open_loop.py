@@ -1,0 +1,125 @@
+"""Requests sent at times that were drawn beforehand, whether or not earlier ones are answered: an open loop.
+
+A client that waits for an answer before it sends more spares the server just when it is slow, and leaves out the
+waiting that its users would have. So the times are those of a Poisson process, and every latency counts from the
+planned time: a request that the client sends late has been waiting since then.
+
+Source: G. Tene, "How not to measure latency", 2015 (coordinated omission).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.models.model import Reply, TakesRequests
+from llm_bench_fixtures.progress import tell_share
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.model import Model, Send
+    from llm_bench_fixtures.workloads import TokenIds
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request of a load. Times are seconds from the load's start."""
+
+    planned_s: float
+    sent_s: float
+    first_token_s: float | None = None
+    """None: it failed."""
+    last_token_s: float | None = None
+    tokens: int = 0
+    """New ones."""
+    prompt_tokens: int | None = None
+    """As the server counts them. None: not told."""
+    cached_tokens: int | None = None
+    """Of the prompt's, those that came from a cache. None: not told."""
+    failure: str = ""
+
+    @property
+    def lag_s(self) -> float:
+        """How late it was sent, by the client's fault."""
+        return self.sent_s - self.planned_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From the planned time to the first token."""
+        return None if self.first_token_s is None else self.first_token_s - self.planned_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """None for fewer than two tokens."""
+        if self.first_token_s is None or self.last_token_s is None or self.tokens < 2:
+            return None
+        return (self.last_token_s - self.first_token_s) / (self.tokens - 1)
+
+    @property
+    def latency_s(self) -> float | None:
+        """From the planned time to the last token."""
+        return None if self.last_token_s is None else self.last_token_s - self.planned_s
+
+
+def poisson_times(rate_per_s: float, seconds: float, seed: int) -> tuple[float, ...]:
+    """The times of a Poisson process up to so many seconds: the same for the same seed."""
+    coin = random.Random(f"{seed} {rate_per_s}")  # noqa: S311  # no secret
+    times = []
+    now_s = coin.expovariate(rate_per_s)
+    while now_s < seconds:
+        times.append(now_s)
+        now_s += coin.expovariate(rate_per_s)
+    return tuple(times)
+
+
+def run_open_loop(
+    model: Model, planned_s: Sequence[float], prompts: Sequence[TokenIds], new_tokens: int
+) -> tuple[Request, ...]:
+    """Send a request at each of the planned times, and wait for all answers. prompts: one for each.
+
+    Raises WorkloadUnsupported for a model that takes one request at a time.
+    """
+    if not isinstance(model, TakesRequests):
+        raise WorkloadUnsupported(f"{model.variant.id} is no server: it takes one request at a time")
+    return model.run_requests(lambda send: _send_all(send, planned_s, prompts, new_tokens))
+
+
+async def _send_all(
+    send: Send,
+    planned_s: Sequence[float],
+    prompts: Sequence[TokenIds],
+    new_tokens: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Request, ...]:
+    started_s = clock()
+    tasks = []
+    for after_s, prompt in zip(planned_s, prompts, strict=True):
+        await asyncio.sleep(started_s + after_s - clock())  # of less than 0: lets the others have their turn
+        tasks.append(asyncio.ensure_future(send(prompt, new_tokens)))
+        tell_share(len(tasks) / len(planned_s))
+    try:
+        replies = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return tuple(_request(after_s, reply, started_s) for after_s, reply in zip(planned_s, replies, strict=True))
+
+
+def _request(planned_s: float, reply: Reply, started_s: float) -> Request:
+    def since(moment_s: float | None) -> float | None:
+        return None if moment_s is None else moment_s - started_s
+
+    return Request(
+        planned_s,
+        reply.sent_s - started_s,
+        since(reply.first_token_s),
+        since(reply.last_token_s),
+        reply.tokens,
+        reply.prompt_tokens,
+        reply.cached_tokens,
+        reply.failure,
+    )

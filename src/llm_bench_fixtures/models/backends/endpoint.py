@@ -1,0 +1,123 @@
+"""A server with OpenAI's interface: `--llm-endpoint`. The model runs wherever the server has it; here is the client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.options.parsers import parse_seconds, shortened
+from llm_bench_fixtures.options.table import Option
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.options.settings import Settings
+
+NAME = "endpoint"  # of the backend, of the variant without a name, and what those with one begin with
+KEY = "LLM_BENCH_ENDPOINT_KEY"  # the environment variable; _NAME is added for a server with a name
+_NAMED = re.compile(r"(?:([A-Za-z0-9._-]+)=)?(.*)")
+
+
+def parse_endpoints(text: str) -> Mapping[str, str]:
+    """Base URLs by the ids of their variants. Raises InvalidSetting, which quotes nothing that may be a secret."""
+    found = dict(_by_variant(text))
+    for url in found.values():
+        _check_url(url)
+    keys = [key_variable(identifier) for identifier in found]
+    if len(set(keys)) < len(keys):
+        raise InvalidSetting(f"two servers would share a key, of {', '.join(sorted(keys))}: give them other names")
+    return found
+
+
+def parse_models(text: str) -> Mapping[str, str]:
+    """Names of models by the ids of their variants."""
+    return dict(_by_variant(text))
+
+
+def _by_variant(text: str) -> Iterator[tuple[str, str]]:
+    """What is given for each variant, from `VALUE` or `NAME=VALUE`, separated by commas."""
+    seen = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, value = _NAMED.fullmatch(part).groups()  # type: ignore[union-attr]  # it matches every line
+        identifier = f"{NAME}-{name}" if name else NAME
+        if identifier in seen:
+            raise InvalidSetting(f"{identifier} is given twice: name each, as in first=VALUE,second=VALUE")
+        seen.add(identifier)
+        yield identifier, value
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise InvalidSetting("expected a URL such as http://127.0.0.1:8000/v1, got something else") from None
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise InvalidSetting(f"a URL that holds a user name, a password or a query is refused: give the key in {KEY}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidSetting(f"expected a URL such as http://127.0.0.1:8000/v1, got {shortened(url)}")
+
+
+def key_variable(identifier: str) -> str:
+    """The environment variable that holds the key for a variant's server, and for no other's."""
+    name = identifier.removeprefix(NAME).removeprefix("-")
+    return KEY + (re.sub(r"[^A-Z0-9]", "_", f"_{name.upper()}") if name else "")
+
+
+ENDPOINT: Option[Mapping[str, str]] = Option(
+    NAME,
+    parse_endpoints,
+    "",
+    "[NAME=]URL[,...]",
+    "measure a server with OpenAI's interface too, such as http://127.0.0.1:8000/v1, as the variant endpoint; of "
+    f"several each has a name: a=URL,b=URL are endpoint-a and endpoint-b. A key is taken from {KEY} in the "
+    f"environment, for endpoint-a from {KEY}_A",
+)
+MODEL: Option[Mapping[str, str]] = Option(
+    "endpoint_model",
+    parse_models,
+    "",
+    "[NAME=]MODEL[,...]",
+    "the model to ask the server for, by its name there. Default: the only one that it lists",
+)
+TIMEOUT: Option[float] = Option(
+    "endpoint_timeout",
+    parse_seconds,
+    "60",
+    "SECONDS",
+    "until a request to a server has to be answered to its end; one that isn't costs its row, or counts as failed",
+)
+
+
+def variants_of(settings: Settings) -> tuple[Variant, ...]:
+    """One for each server that was named."""
+    urls = settings.of(ENDPOINT)
+    return tuple(Variant(identifier, NAME, f"the server at {url}") for identifier, url in urls.items())
+
+
+def load(request: LoadRequest) -> EndpointModel:
+    """Find out what the server does. Raises EndpointFailed where it does nothing of use."""
+    from llm_bench_fixtures.models.backends.endpoint_model import open_endpoint
+
+    identifier, settings = request.variant.id, request.settings
+    url = settings.of(ENDPOINT).get(identifier)
+    if url is None:
+        raise InvalidSetting(f"{identifier} has no URL: give it in --llm-endpoint")
+    return open_endpoint(request, url, settings.of(MODEL).get(identifier, ""), settings.of(TIMEOUT))
+
+
+BACKEND = Backend(
+    load,
+    modules=("httpx2",),
+    extra=NAME,
+    imports=("httpx2",),
+    variants_of=variants_of,
+    takes_requests=True,
+    loggers=("httpx2", "httpcore2"),
+    options=(ENDPOINT, MODEL, TIMEOUT),
+)

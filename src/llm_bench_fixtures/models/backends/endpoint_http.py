@@ -1,0 +1,214 @@
+"""The HTTP side of a server: JSON, and streams of events, within limits of time and size. What fails is told in words
+that hold no key.
+
+The key is sent in a header to the server's own address: redirects are not followed. TLS is verified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, first_line
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+HIDDEN = "[key]"
+KEPT_S = 60.0  # an idle connection; a server that closes it before is noticed
+MOST_BYTES = 256 * 2**20  # of one answer
+MOST_EVENT_BYTES = 4 * 2**20
+QUOTED = 300  # characters of what a server says, in a reason
+_DATA = b"data:"
+
+
+class Key:
+    """A secret. It shows itself in headers alone."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return f"Key({HIDDEN if self._text else ''})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._text}"} if self._text else {}
+
+    def hide(self, text: str) -> str:
+        """The text without the key, which a server may repeat."""
+        return text.replace(self._text, HIDDEN) if self._text else text
+
+
+def read_key(variable: str, environment: Mapping[str, str] = os.environ) -> Key:
+    """The key in an environment variable; an empty one where there is none. Raises InvalidSetting, which quotes
+    nothing."""
+    text = environment.get(variable, "").strip()
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise InvalidSetting(f"{variable} holds what can't be a key: spaces, or characters beyond ASCII")
+    return Key(text)
+
+
+def is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class EndpointClient:
+    """Asks one server. Every failure is an EndpointFailed, and none outlasts `timeout_s`."""
+
+    def __init__(self, url: str, key: Key, timeout_s: float) -> None:
+        """url: what the paths are added to, with /v1 at its end as a rule."""
+        import httpx2
+
+        self.url = url.rstrip("/")
+        self.key = key
+        self._timeout_s = timeout_s
+        self._http: AsyncClient = httpx2.AsyncClient(
+            headers={**key.headers, "Accept-Encoding": "identity"},
+            timeout=timeout_s,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_S),
+            follow_redirects=False,
+            trust_env=not is_loopback(url),  # a proxy stands between the two machines, not within one
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def get(self, path: str) -> Any:
+        """The JSON at a path below the URL."""
+        return await self._json("GET", path, b"")
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON that answers another one."""
+        return await self._json("POST", path, msgspec.json.encode(body))
+
+    async def stream(self, path: str, body: Mapping[str, Any], take: Callable[[bytes], None]) -> None:
+        """Post JSON and hand each event's data to `take` as it comes."""
+        async with self._answer("POST", path, msgspec.json.encode(body)) as response:
+            _check_streams(response)
+            pending = b""
+            async for data in _within(response, MOST_BYTES):
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    if line.startswith(_DATA):
+                        take(line[len(_DATA) :].strip())
+                if len(pending) > MOST_EVENT_BYTES:
+                    raise EndpointFailed(f"an event of over {MOST_EVENT_BYTES >> 20} MiB")
+            if pending.startswith(_DATA):
+                take(pending[len(_DATA) :].strip())
+
+    async def _json(self, method: str, path: str, content: bytes) -> Any:
+        async with self._answer(method, path, content) as response:
+            body = b"".join([part async for part in _within(response, MOST_BYTES)])
+        try:
+            return msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise EndpointFailed(self.key.hide(f"{self.url}{path}: {_summary(body)}, which is no JSON")) from None
+
+    @asynccontextmanager
+    async def _answer(self, method: str, path: str, content: bytes) -> AsyncIterator[Response]:
+        """The answer once its head is here. Raises EndpointFailed where it is no success."""
+        with self.in_words(path):
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._send(method, path, content)
+                try:
+                    if not response.is_success:
+                        raise EndpointFailed(await _refusal(response), response.status_code)
+                    yield response
+                finally:
+                    await response.aclose()
+
+    async def _send(self, method: str, path: str, content: bytes) -> Response:
+        """The head of the answer. Once more where the connection is gone before it: a server may close one that was
+        idle, as llama.cpp does after each stream, and say so too late."""
+        import httpx2
+
+        headers = {"Content-Type": "application/json"} if content else {}
+        request = self._http.build_request(method, self.url + path, content=content or None, headers=headers)
+        try:
+            return await self._http.send(request, stream=True)
+        except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+            return await self._http.send(request, stream=True)
+
+    @contextmanager
+    def in_words(self, path: str) -> Iterator[None]:
+        """What fails within, as an EndpointFailed that says where and hides the key."""
+        import httpx2
+
+        where, status = self.url + path, 0
+        try:
+            yield
+            return
+        except EndpointFailed as error:
+            reason, status = f"{where}: {error}", error.status
+        except (httpx2.TimeoutException, TimeoutError):
+            reason = f"{where}: no whole answer within {self._timeout_s:g} s (--llm-endpoint-timeout)"
+        except httpx2.ConnectError as error:
+            reason = f"{self.url} can't be reached: {first_line(error) or 'no connection'}"
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            reason = f"{where}: the connection broke off: {first_line(error) or type(error).__name__}"
+        raise EndpointFailed(self.key.hide(reason), status) from None  # whose frames hold headers
+
+
+async def _within(response: Response, most_bytes: int) -> AsyncIterator[bytes]:
+    """The body in parts. Raises EndpointFailed beyond that many bytes."""
+    size = 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > most_bytes:
+            raise EndpointFailed(f"an answer of over {most_bytes >> 20} MiB")
+        yield part
+
+
+def _check_streams(response: Response) -> None:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("text/event-stream", ""):
+        raise EndpointFailed(f"answered with {kind[:QUOTED]} where a stream of events was asked for")
+
+
+async def _refusal(response: Response) -> str:
+    """What an answer that is no success says."""
+    status = f"{response.status_code} {response.reason_phrase}".strip()
+    if response.is_redirect:
+        parts = urlsplit(response.headers.get("location", ""))
+        host = parts.netloc.rpartition("@")[2]
+        where = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
+        return f"{status}: redirected to {where[:QUOTED]}. No redirect is followed, so that no key is: give that URL"
+    body = b""
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > MOST_EVENT_BYTES:
+            break
+    wait = response.headers.get("retry-after", "")
+    return f"{status}: {_summary(body)}" + (f" (retry after {wait[:20]})" if wait else "")
+
+
+def _summary(body: bytes) -> str:
+    """The message in an error's body, or what kind of body it is, in a line."""
+    text = body.decode(errors="replace").strip()
+    if text.startswith("<"):
+        return "an HTML page"
+    try:
+        found = message_of(msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        found = text
+    return first_line(found)[:QUOTED] or "nothing"
+
+
+def message_of(body: Any) -> str:
+    """What servers put into the JSON of an error, wherever each of them puts it."""
+    if isinstance(body, dict):
+        inner = next((body[name] for name in ("error", "message", "detail") if body.get(name)), "")
+        return message_of(inner) if inner else msgspec.json.encode(body).decode()
+    return body if isinstance(body, str) else msgspec.json.encode(body).decode()

@@ -1,0 +1,243 @@
+"""A model behind a server: one request a prompt, those of a batch at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from llm_bench_fixtures.errors import EndpointFailed, WorkloadUnsupported
+from llm_bench_fixtures.models.backends.endpoint import key_variable
+from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback, read_key
+from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore, log_likelihoods
+from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
+from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
+from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT
+from llm_bench_fixtures.progress import tell_share
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.models.backends.endpoint_probe import Scoring
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.model import Send
+    from llm_bench_fixtures.models.source import ModelSource
+    from llm_bench_fixtures.workloads import TokenIds, Tokenizer
+
+T = TypeVar("T")
+
+SCORED_AT_ONCE = 4  # requests
+
+
+def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float) -> EndpointModel:
+    """Ask the server what it does. wanted: the model's name there, if it is known. Raises EndpointFailed."""
+    key = read_key(key_variable(request.variant.id))
+    runner = asyncio.Runner()
+    client = EndpointClient(url, key, timeout_s)
+    tokenizer = request.source.load_tokenizer()
+    try:
+        served = runner.run(explore(client, wanted, tokenizer))
+    except BaseException:
+        runner.run(client.close())
+        runner.close()
+        raise
+    facts = _facts(request.source, url, served, has_open_key=bool(key.headers) and not _is_private(url))
+    facts = replace(facts, label=key.hide(facts.label))  # which has the server's words
+    return EndpointModel(request, client, runner, served, tokenizer, facts)
+
+
+def _is_private(url: str) -> bool:
+    return url.startswith("https://") or is_loopback(url)
+
+
+def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool) -> ModelFacts:
+    config = source.load_config().get_text_config()
+    shares_tokens = served.added_tokens is not None
+    own_context = int(getattr(config, "max_position_embeddings", None) or DEFAULT_CONTEXT)
+    context = served.context_length or (own_context if shares_tokens else DEFAULT_CONTEXT)
+    by = f" ({served.owner})" if served.owner else ""
+    return ModelFacts(
+        label=f"{served.model} at {urlsplit(url).netloc}{by}",
+        weight_bytes=None,
+        context_length=min(context, MOST_PROMPT_TOKENS) - (0 if served.form.takes_ids else served.added_tokens or 0),
+        vocabulary=int(config.vocab_size),
+        runs_source=shares_tokens,
+        is_remote=True,
+        notes=tuple(_notes(served, has_open_key=has_open_key)),
+    )
+
+
+def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
+    """What a reader must know of the figures."""
+    form = served.form
+    if served.added_tokens is None:
+        yield (
+            "the server's tokens are not those of --llm-model: prompts are texts of so many tokens of --llm-model, and "
+            "their lengths are in these"
+        )
+    elif not form.takes_ids:
+        yield "prompts are sent as texts, and may have some tokens more or fewer there"
+    if form.is_chat:
+        more = f" of {served.added_tokens} tokens" if served.added_tokens else ""
+        yield f"prompts go through the server's chat template{more}"
+    if not served.has_times:
+        yield "the server doesn't tell which tokens an event holds: times after the first are its events'"
+    if not served.tells_ids:
+        yield "the server tells no token ids: its texts are cut into tokens anew to be compared"
+    if served.cached_tokens is None:
+        yield "whether the server takes repeated prompts from a cache isn't told"
+    elif served.cached_tokens:
+        yield f"the server takes {served.cached_tokens} tokens of a repeated prompt from a cache"
+    if has_open_key:
+        yield "the key was sent over a connection that isn't encrypted"
+
+
+class EndpointModel(Model):
+    """Holds connections to a server, which run while this object is asked for something."""
+
+    def __init__(
+        self,
+        request: LoadRequest,
+        client: EndpointClient,
+        runner: asyncio.Runner,
+        served: Served,
+        tokenizer: Tokenizer,
+        facts: ModelFacts,
+    ) -> None:
+        self.variant = request.variant
+        self.device = Device(DeviceKind.CPU, "cpu", request.device.hardware)  # where ids and masks lie
+        self.facts = facts
+        self.tokenizer = tokenizer
+        self._client = client
+        self._runner = runner
+        self._served = served
+
+    def generate(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        new_tokens: int,
+        cache: CacheKind,  # the server's own affair
+        on_token: Callable[[], None] | None = None,
+    ) -> torch.Tensor:
+        """As `Model.generate`. Raises WorkloadUnsupported for padding that no request has, and where the server ends a
+        text before its length."""
+        import torch
+
+        prompts = _unpadded(input_ids, attention_mask)
+        answers = self._runner.run(self._together(prompts, new_tokens, _Counter(len(prompts), new_tokens, on_token)))
+        rows = [self._new_ids(answer, new_tokens) for answer in answers]
+        return torch.cat([input_ids, torch.tensor(rows, dtype=input_ids.dtype)], dim=1)
+
+    async def _together(self, prompts: Sequence[TokenIds], new_tokens: int, counter: _Counter) -> Sequence[Answer]:
+        """The answers to prompts that are sent at the same time."""
+        return await _all(self._ask(prompt, new_tokens, counter.of_row(row)) for row, prompt in enumerate(prompts))
+
+    async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
+        form = self._served.form
+        prompt: str | TokenIds = ids if form.takes_ids else self.tokenizer.decode(ids, skip_special_tokens=True)
+        if not prompt:
+            raise WorkloadUnsupported("the server takes texts only, and this prompt has none")
+        answer = await converse(self._client, form, self._served.model, prompt, new_tokens, on_tokens)
+        if answer.tokens < new_tokens:
+            raise WorkloadUnsupported(
+                f"the server ended a text after {answer.tokens} of {new_tokens} tokens, and takes no exact length"
+            )
+        if answer.tokens > new_tokens:
+            raise EndpointFailed(f"the server gave {answer.tokens} tokens where {new_tokens} were asked for")
+        return answer
+
+    def _new_ids(self, answer: Answer, new_tokens: int) -> list[int]:
+        """The new tokens' ids; those of the text, as many of them as there were, where the server tells none."""
+        if answer.ids is not None and self.facts.runs_source:
+            return list(answer.ids)
+        ids = list(self.tokenizer(answer.text, add_special_tokens=False, verbose=False)["input_ids"])[:new_tokens]
+        return ids + [self.tokenizer.pad_token_id] * (new_tokens - len(ids))
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        raise WorkloadUnsupported("a server gives no logits")
+
+    def token_log_likelihoods(self, rows: Sequence[TokenIds]) -> Sequence[Sequence[float]]:
+        """As `ScoresTokens.token_log_likelihoods`."""
+        if self._served.scoring is None:
+            raise WorkloadUnsupported(self._served.no_scoring)
+        try:
+            return self._runner.run(self._score(self._served.scoring, rows))
+        except EndpointFailed as error:  # which is no reason not to measure its speed
+            raise WorkloadUnsupported(str(error)) from None
+
+    async def _score(self, scoring: Scoring, rows: Sequence[TokenIds]) -> Sequence[Sequence[float]]:
+        limit, done = asyncio.Semaphore(SCORED_AT_ONCE), count(1)
+
+        async def score(row: TokenIds) -> Sequence[float]:
+            async with limit:
+                found = await log_likelihoods(self._client, scoring, self._served.model, row)
+            tell_share(next(done) / len(rows))
+            return found
+
+        return await _all(map(score, rows))
+
+    def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
+        """As `TakesRequests.run_requests`."""
+        return self._runner.run(work(self._send))
+
+    async def _send(self, ids: TokenIds, new_tokens: int) -> Reply:
+        """A request of a load, which fails by itself."""
+        times: list[float] = []
+        sent_s = time.perf_counter()
+        try:
+            answer = await self._ask(ids, new_tokens, lambda _: times.append(time.perf_counter()))
+        except (EndpointFailed, WorkloadUnsupported) as error:
+            return Reply(sent_s, failure=str(error))
+        return Reply(sent_s, times[0], times[-1], answer.tokens, answer.prompt_tokens, answer.cached_tokens)
+
+    def forget_caches(self) -> None:
+        """Each request asks for no cache of others."""
+
+    def close(self) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of what goes on at the same time. Where one fails, the others are given up."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Counter:
+    """Tells of each new token of a batch, once all rows have it."""
+
+    def __init__(self, rows: int, new_tokens: int, on_token: Callable[[], None] | None) -> None:
+        self._there = [0] * rows
+        self._new_tokens = new_tokens
+        self._told = 0
+        self._on_token = on_token or (lambda: None)
+
+    def of_row(self, row: int) -> Callable[[int], None]:
+        def take(tokens: int) -> None:
+            self._there[row] = tokens
+            while self._told < min(self._new_tokens, *self._there):
+                self._told += 1
+                self._on_token()
+
+        return take
+
+
+def _unpadded(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[TokenIds]:
+    """The prompts in a batch. Raises WorkloadUnsupported for padding beyond the longest prompt, or on the right."""
+    lengths = attention_mask.sum(dim=1).tolist()
+    if max(lengths) < input_ids.shape[1] or not bool(attention_mask[:, -1].all()):
+        raise WorkloadUnsupported("requests to a server have no padding")
+    return [tuple(row[len(row) - length :]) for row, length in zip(input_ids.tolist(), lengths, strict=True)]

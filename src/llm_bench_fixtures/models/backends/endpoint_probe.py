@@ -1,0 +1,234 @@
+"""What a server can do, found out by asking: servers ignore silently what they don't know, so the answers are checked
+against what they must be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from llm_bench_fixtures.errors import EndpointFailed
+from llm_bench_fixtures.models.backends.endpoint_stream import Answer, Form, converse
+from llm_bench_fixtures.workloads import read_corpus
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient
+    from llm_bench_fixtures.workloads import TokenIds, Tokenizer
+
+FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
+OTHER_FORM = frozenset({400, 404, 405, 422, 501})  # statuses of a server that doesn't know what it was asked
+PROBED_CHARACTERS = 300  # of each text
+PROBED_TEXTS = 4  # prose and code among them, which tokenizers cut differently
+NEW_TOKENS = 4
+MOST_SPECIAL = 4  # tokens that a server may put before a text to continue; a chat template may add any number
+LOG_PROB_TOLERANCE = 0.1  # nats between a token's likelihood when generated and in a prompt; bfloat16 moves it
+
+
+class Scoring(StrEnum):
+    """How a server is asked for the likelihoods of a prompt's tokens."""
+
+    PROMPT_LOGPROBS = "prompt_logprobs"  # vLLM's
+    ECHO = "echo"  # OpenAI's, of before the chat
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a server was found to do."""
+
+    model: str
+    """By its name there."""
+    owner: str
+    """What the server calls itself, if it does."""
+    context_length: int | None
+    form: Form
+    added_tokens: int | None
+    """Tokens that it puts around a prompt's text. None: it cuts texts into other tokens than ours."""
+    has_times: bool
+    """Whether it tells with each event how many tokens there are."""
+    tells_ids: bool
+    cached_tokens: int | None
+    """Of a prompt that came the second time. None: not told."""
+    scoring: Scoring | None
+    no_scoring: str = ""
+    """Why it isn't asked for likelihoods."""
+
+
+class _Meta(msgspec.Struct):
+    n_ctx: int | None = None
+
+
+class _Card(msgspec.Struct):
+    id: str
+    owned_by: str = ""
+    max_model_len: int | None = None
+    meta: _Meta | None = None
+
+
+class _Cards(msgspec.Struct):
+    data: list[_Card] = []
+
+
+async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> Served:
+    """wanted: the model's name, or "" for the only one. tokenizer: ours. Raises EndpointFailed."""
+    card = await _choose(client, wanted)
+    texts = [text[:PROBED_CHARACTERS] for text in read_corpus(None).texts[-PROBED_TEXTS:]]
+    form, first = await _form(client, card.id, texts[0])
+    added = await _added_tokens(client, form, card.id, texts, tokenizer)
+    if added is not None and not form.is_chat:
+        form = await _with_ids(client, form, card.id, _ids(tokenizer, texts[0]))
+    prompt: str | TokenIds = _ids(tokenizer, texts[0]) if form.takes_ids else texts[0]
+    again = [await converse(client, form, card.id, prompt, NEW_TOKENS) for _ in range(2)][-1]
+    scoring, why_not = await _scoring(client, form, card.id, _ids(tokenizer, texts[0]))
+    return Served(
+        model=card.id,
+        owner=card.owned_by,
+        context_length=card.max_model_len or (card.meta.n_ctx if card.meta else None),
+        form=form,
+        added_tokens=added,
+        has_times=first.has_times and again.has_times,
+        tells_ids=again.ids is not None,
+        cached_tokens=again.cached_tokens,
+        scoring=scoring,
+        no_scoring=why_not,
+    )
+
+
+async def _choose(client: EndpointClient, wanted: str) -> _Card:
+    """The model that is asked for, with what the server says of it."""
+    try:
+        cards = msgspec.convert(await client.get("/models"), _Cards).data
+    except msgspec.ValidationError:
+        cards = []
+    except EndpointFailed as error:
+        if error.status not in OTHER_FORM:
+            raise
+        cards = []
+    if wanted:
+        return next((card for card in cards if card.id == wanted), _Card(wanted))
+    if len(cards) == 1:
+        return cards[0]
+    listed = f"it lists {', '.join(card.id for card in cards)}" if cards else "it lists none"
+    raise EndpointFailed(client.key.hide(f"{client.url}: give --llm-endpoint-model the model to ask for; {listed}"))
+
+
+async def _form(client: EndpointClient, model: str, text: str) -> tuple[Form, Answer]:
+    """The first form that it takes, with its answer."""
+    refused = None
+    for form in FORMS:
+        try:
+            return form, await converse(client, form, model, text, NEW_TOKENS)
+        except EndpointFailed as error:
+            if error.status not in OTHER_FORM:
+                raise
+            refused = refused or error
+    raise refused or EndpointFailed(f"{client.url}: no form of request is known")
+
+
+async def _added_tokens(
+    client: EndpointClient, form: Form, model: str, texts: Sequence[str], tokenizer: Tokenizer
+) -> int | None:
+    """How many tokens it has more than we have, if it is the same for all texts, as of another tokenizer it isn't."""
+    found = set()
+    for text in texts:
+        ours, answer = _ids(tokenizer, text), await converse(client, form, model, text, 1)
+        if answer.prompt_tokens is None:
+            return None
+        if answer.prompt_ids is not None and not form.is_chat and answer.prompt_ids[-len(ours) :] != ours:
+            return None
+        found.add(answer.prompt_tokens - len(ours))
+    is_same = len(found) == 1 and min(found) >= 0 and (form.is_chat or max(found) <= MOST_SPECIAL)
+    return found.pop() if is_same else None
+
+
+async def _with_ids(client: EndpointClient, form: Form, model: str, ids: TokenIds) -> Form:
+    """The form with token ids for prompts, if the server takes them for what they are."""
+    by_ids = Form(form.is_chat, form.is_extended, takes_ids=True)
+    try:
+        answer = await converse(client, by_ids, model, ids, 1)
+    except EndpointFailed as error:
+        if not error.status:
+            raise
+        return form
+    return by_ids if answer.prompt_tokens == len(ids) else form
+
+
+async def _scoring(client: EndpointClient, form: Form, model: str, ids: TokenIds) -> tuple[Scoring | None, str]:
+    """How it gives the likelihoods of a prompt's tokens, or why they can't be had.
+
+    The known answer: the likelihood that a token had when it was generated is the one that it has in the prompt.
+    """
+    if not form.takes_ids:
+        return None, "the server takes no prompts in the tokens of --llm-model, which are to be scored"
+    known = await _generated(client, model, ids)
+    if known is None:
+        return None, "the server gives no likelihood of what it generates, by which those of a prompt could be checked"
+    token, expected = known
+    reasons = []
+    for way in Scoring:
+        try:
+            found = await log_likelihoods(client, way, model, (*ids, token))
+        except EndpointFailed as error:
+            reasons.append(f"{way}: {str(error).removeprefix(f'{client.url}/completions: ')}")
+            continue
+        if abs(found[-1] - expected) <= LOG_PROB_TOLERANCE:
+            return way, ""
+        reasons.append(f"{way}: a token had {expected:.2f} nats when it was generated, and {found[-1]:.2f} in a prompt")
+    return None, f"the server gives no likelihoods of a prompt's tokens ({'; '.join(reasons)})"
+
+
+async def _generated(client: EndpointClient, model: str, ids: TokenIds) -> tuple[int, float] | None:
+    """The token that follows, and its log-likelihood; None where the server doesn't tell both."""
+    asked = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, "return_token_ids": True}
+    try:
+        choice = (await client.post("/completions", asked))["choices"][0]
+        found = choice["logprobs"]
+        if "content" in found:  # llama.cpp's
+            return int(found["content"][0]["id"]), float(found["content"][0]["logprob"])
+        return int(choice["token_ids"][0]), float(found["token_logprobs"][0])
+    except EndpointFailed as error:
+        if not error.status:
+            raise
+        return None
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+async def log_likelihoods(client: EndpointClient, way: Scoring, model: str, ids: TokenIds) -> tuple[float, ...]:
+    """Of each token after the first, in nats. Raises EndpointFailed where the answer isn't that."""
+    asked: dict[str, Any] = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0}
+    asked |= {"prompt_logprobs": 0} if way is Scoring.PROMPT_LOGPROBS else {"echo": True, "logprobs": 1}
+    body = await client.post("/completions", asked)
+    with client.in_words("/completions"):
+        try:
+            found = _read_prompt_logprobs(body, ids) if way is Scoring.PROMPT_LOGPROBS else _read_echo(body, ids)
+        except (LookupError, TypeError, ValueError):
+            raise EndpointFailed("it was ignored") from None
+        if not all(map(math.isfinite, found)) or max(found, default=0.0) > LOG_PROB_TOLERANCE:
+            raise EndpointFailed("what came are no logarithms of probabilities")
+    return found
+
+
+def _read_prompt_logprobs(body: Any, ids: TokenIds) -> tuple[float, ...]:
+    """A dictionary by token id for each token, but the first."""
+    entries = body["choices"][0]["prompt_logprobs"]
+    if len(entries) != len(ids):
+        raise ValueError(entries)
+    return tuple(float(entry[str(token)]["logprob"]) for token, entry in zip(ids[1:], entries[1:], strict=True))
+
+
+def _read_echo(body: Any, ids: TokenIds) -> tuple[float, ...]:
+    """A number for each token, but the first, those of new tokens after them."""
+    found = body["choices"][0]["logprobs"]["token_logprobs"]
+    if len(found) not in (len(ids), len(ids) + 1) or found[0] is not None:
+        raise ValueError(found)
+    return tuple(map(float, found[1 : len(ids)]))
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> TokenIds:
+    """Without special tokens."""
+    return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])

@@ -1,0 +1,213 @@
+"""What is asked of a server in OpenAI's interface, and what its stream of events says.
+
+New tokens are counted by their ids, by the usage that comes with each event or by llama.cpp's timings, whichever a
+server tells; by the usage at the stream's end in any case. An event may hold several tokens, or a part of one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from llm_bench_fixtures.errors import EndpointFailed, first_line
+from llm_bench_fixtures.models.backends.endpoint_http import QUOTED, message_of
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient
+    from llm_bench_fixtures.workloads import TokenIds
+
+DONE = b"[DONE]"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a request that a server takes."""
+
+    is_chat: bool = False
+    """By messages, through its chat template; else by a text to continue."""
+    is_extended: bool = True
+    """With what vLLM, llama.cpp and others add to OpenAI's: exact lengths, token ids, no prompt cache."""
+    takes_ids: bool = False
+    """Whether prompts may be token ids."""
+
+    @property
+    def path(self) -> str:
+        return "/chat/completions" if self.is_chat else "/completions"
+
+    def body(self, model: str, prompt: str | TokenIds, new_tokens: int) -> dict[str, Any]:
+        """Of a greedy request. prompt: token ids only where they are taken."""
+        asked = {"messages": [{"role": "user", "content": prompt}]} if self.is_chat else {"prompt": prompt}
+        body = {"model": model, **asked, "max_tokens": new_tokens, "temperature": 0, "stream": True}
+        options = {"include_usage": True}
+        if not self.is_extended:
+            return {**body, "stream_options": options}
+        return {**body, "stream_options": {**options, "continuous_usage_stats": True}, **_extensions(new_tokens)}
+
+
+def _extensions(new_tokens: int) -> Mapping[str, Any]:
+    """A server takes what it knows of them."""
+    return {
+        "ignore_eos": True,
+        "min_tokens": new_tokens,
+        "return_token_ids": True,
+        "timings_per_token": True,
+        "cache_prompt": False,
+        "cache_salt": secrets.token_hex(16),  # vLLM shares cached prompts among requests of the same one
+    }
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+
+
+class _Timings(msgspec.Struct):
+    """llama.cpp's."""
+
+    predicted_n: int | None = None
+    cache_n: int | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    delta: _Delta | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    finish_reason: str | None = None
+
+    @property
+    def new_text(self) -> str:
+        said = (self.delta.reasoning_content or self.delta.reasoning, self.delta.content) if self.delta else ()
+        return "".join(filter(None, (self.text, *said)))
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    timings: _Timings | None = None
+    error: Any = None
+
+
+_DECODER = msgspec.json.Decoder(_Event)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server has answered to one request, to the end."""
+
+    tokens: int
+    """New ones."""
+    ids: tuple[int, ...] | None
+    """None where they aren't told."""
+    text: str
+    has_times: bool
+    """Whether it was told with each event how many tokens there are."""
+    prompt_tokens: int | None
+    prompt_ids: tuple[int, ...] | None
+    cached_tokens: int | None
+
+
+class StreamReader:
+    """Reads the events of one answer. `on_tokens` is called with the number of tokens that are there, as it grows."""
+
+    def __init__(self, on_tokens: Callable[[int], None] | None = None) -> None:
+        self._on_tokens = on_tokens
+        self._tokens = 0
+        self._has_times = True
+        self._ids: list[int] = []
+        self._prompt_ids: list[int] | None = None
+        self._texts: list[str] = []
+        self._usage = _Usage()
+        self._timings = _Timings()
+        self._is_over = False
+
+    def take(self, data: bytes) -> None:
+        """data: of one event. Raises EndpointFailed."""
+        if data == DONE:
+            self._is_over = True
+            return
+        try:
+            event = _DECODER.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise EndpointFailed(f"an event that can't be read: {first_line(error)}") from None
+        if event.error:
+            raise EndpointFailed(f"after {self._tokens} tokens: {first_line(message_of(event.error))[:QUOTED]}")
+        self._usage, self._timings = event.usage or self._usage, event.timings or self._timings
+        for choice in event.choices[:1]:
+            self._take_choice(choice, event)
+
+    def _take_choice(self, choice: _Choice, event: _Event) -> None:
+        self._texts.append(text := choice.new_text)
+        self._ids += choice.token_ids or ()
+        self._prompt_ids = choice.prompt_token_ids or self._prompt_ids
+        self._is_over |= choice.finish_reason is not None
+        told = len(self._ids) or _told(event)
+        if told is None and text:
+            self._has_times, told = False, self._tokens + 1  # until the end tells
+        self._grow(told or 0)
+
+    def _grow(self, tokens: int) -> None:
+        if tokens > self._tokens:
+            self._tokens = tokens
+            if self._on_tokens is not None:
+                self._on_tokens(tokens)
+
+    def finish(self) -> Answer:
+        """Raises EndpointFailed for a stream that stopped before its end, or that doesn't say how many tokens came."""
+        if not self._is_over:
+            raise EndpointFailed(f"the stream ended in the middle, after {self._tokens} tokens")
+        usage, timings = self._usage, self._timings
+        total = len(self._ids) or usage.completion_tokens
+        if total is None:
+            total = timings.predicted_n
+        if total is None:
+            raise EndpointFailed("its stream tells neither token ids nor usage, and events are no tokens")
+        self._grow(total)
+        details = usage.prompt_tokens_details
+        return Answer(
+            total,
+            tuple(self._ids) or None,
+            "".join(self._texts),
+            self._has_times,
+            usage.prompt_tokens,
+            None if self._prompt_ids is None else tuple(self._prompt_ids),
+            details.cached_tokens if details and details.cached_tokens is not None else timings.cache_n,
+        )
+
+
+def _told(event: _Event) -> int | None:
+    """How many tokens there are by now, by what came with the event. None: it doesn't say."""
+    if event.usage is not None and event.usage.completion_tokens is not None:
+        return event.usage.completion_tokens
+    return event.timings.predicted_n if event.timings else None
+
+
+async def converse(
+    client: EndpointClient,
+    form: Form,
+    model: str,
+    prompt: str | TokenIds,
+    new_tokens: int,
+    on_tokens: Callable[[int], None] | None = None,
+) -> Answer:
+    """Send one request and read its answer to the end. Raises EndpointFailed."""
+    reader = StreamReader(on_tokens)
+    await client.stream(form.path, form.body(model, prompt, new_tokens), reader.take)
+    with client.in_words(form.path):
+        answer = reader.finish()
+    return replace(answer, text=client.key.hide(answer.text))

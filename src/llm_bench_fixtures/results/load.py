@@ -1,0 +1,103 @@
+"""A server under a load: the requests of one rate, and what follows from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from llm_bench_fixtures.measure.open_loop import Request
+from llm_bench_fixtures.results.spread import percentile
+
+LAG_SHARE = 0.1  # of the median TTFT: sent later than that, requests tell of the client
+LAG_FLOOR_S = 0.002  # a sleep of an event loop ends up to so much late
+FEW = 100  # requests; below it a percentile of the lag is its largest
+
+
+@dataclass(frozen=True)
+class LoadPoint:
+    """What one rate of requests made of a server. Requests that failed are in no latency, and are not good."""
+
+    test: str
+    """The test's node id in pytest."""
+    variant: str
+    rate_per_s: float
+    """Requests per second that were planned, on average."""
+    window_s: float
+    """During which requests were sent."""
+    prompt_tokens: int
+    """Of each prompt, as it was planned."""
+    new_tokens: int
+    """Of each request."""
+    ttft_limit_s: float
+    tpot_limit_s: float
+    requests: tuple[Request, ...]
+    seed: int = 0
+    """Of the planned times."""
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """How many requests failed for which reason, the most frequent first."""
+        return dict(Counter(one.failure for one in self.requests if one.failure).most_common())
+
+    @property
+    def good(self) -> int:
+        """Requests that were answered within both limits."""
+        return sum(map(self._is_good, self.requests))
+
+    @property
+    def goodput_per_s(self) -> float:
+        """Good requests per second of the window."""
+        return self.good / self.window_s
+
+    @property
+    def good_share(self) -> float:
+        return self.good / len(self.requests) if self.requests else 0.0
+
+    def _is_good(self, one: Request) -> bool:
+        ttft_s, tpot_s = one.ttft_s, one.tpot_s
+        if one.failure or ttft_s is None or ttft_s > self.ttft_limit_s:
+            return False
+        return tpot_s is None or tpot_s <= self.tpot_limit_s
+
+    def percentile(self, of: Callable[[Request], float | None], share: float) -> float | None:
+        """Over the requests that were answered; None where they are too few for one to lie beyond it."""
+        values = (of(one) for one in self.requests if not one.failure)
+        return percentile([value for value in values if value is not None], share)
+
+    @property
+    def output_tokens_per_s(self) -> float | None:
+        """New tokens of all answers / seconds to the last of them."""
+        end_s = max((one.last_token_s for one in self.requests if one.last_token_s is not None), default=0.0)
+        return sum(one.tokens for one in self.requests) / max(end_s, self.window_s) if end_s else None
+
+    @property
+    def drain_s(self) -> float:
+        """Seconds after the window until the last answer: how much had queued up."""
+        ends = [one.last_token_s for one in self.requests if one.last_token_s is not None]
+        return max(max(ends, default=0.0) - self.window_s, 0.0)
+
+    @property
+    def cached_share(self) -> float | None:
+        """Of the prompts' tokens, those that came from a cache. None: the server doesn't tell."""
+        told = [one for one in self.requests if one.prompt_tokens and one.cached_tokens is not None]
+        if not told:
+            return None
+        return sum(one.cached_tokens or 0 for one in told) / sum(one.prompt_tokens or 0 for one in told)
+
+    @property
+    def lag_s(self) -> float:
+        """How late requests were sent: the 99th percentile, of fewer than FEW the largest."""
+        lags = [one.lag_s for one in self.requests]
+        worst = percentile(lags, 0.99) if len(lags) >= FEW else max(lags, default=0.0)
+        return worst or 0.0
+
+    @property
+    def lag_limit_s(self) -> float:
+        """Beyond it the figures tell of the client."""
+        return max(LAG_FLOOR_S, LAG_SHARE * (self.percentile(lambda one: one.ttft_s, 0.5) or 0.0))
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the client kept to its plan."""
+        return self.lag_s <= self.lag_limit_s

@@ -1,0 +1,111 @@
+"""Servers that answer slowly, wrongly or not at all: each costs the request, with the reason, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from endpoint_server import CountingServer, Manner
+
+pytest.importorskip("httpx2")
+
+from llm_bench_fixtures.errors import EndpointFailed
+from llm_bench_fixtures.measure.open_loop import run_open_loop
+from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
+from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.workloads import Workload
+
+if TYPE_CHECKING:
+    from conftest import MakeRequest
+
+ENDPOINT = Variant("endpoint", "endpoint", "a server")
+PROMPT = tuple(range(100, 120))
+TIMEOUT_S = 0.5
+
+FAULTS = [
+    ("429", "429 Too Many Requests: too many requests (retry after 3)"),
+    ("500", "500 Internal Server Error: broken with no key"),
+    ("html", "answered with text/html where a stream of events was asked for"),
+    ("html error", "502 Bad Gateway: an HTML page"),
+    ("json", "answered with application/json where a stream of events was asked for"),
+    ("silent", "no whole answer within 0.5 s (--llm-endpoint-timeout)"),
+    ("stalls", "no whole answer within 0.5 s (--llm-endpoint-timeout)"),
+    ("dies", "the connection broke off: "),
+    ("no head", "the connection broke off: "),
+    ("half a stream", "the connection broke off: "),
+    ("an early end", "the stream ended in the middle, after 4 tokens"),
+    ("half an event", "an event that can't be read: "),
+    ("a wrong event", "an event that can't be read: Expected `array`, got `str`"),
+    ("an error", "after 4 tokens: the engine died"),
+    ("redirect https://elsewhere.test/v1", "redirected to https://elsewhere.test/v1. No redirect is followed"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[CountingServer]:
+    with CountingServer().running() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def model(server: CountingServer, make_request: MakeRequest) -> Iterator[EndpointModel]:
+    model = load_variant(make_request(ENDPOINT, endpoint=server.url, endpoint_timeout=str(TIMEOUT_S))).model
+    yield model
+    model.close()
+
+
+@pytest.mark.parametrize(("fault", "reason"), FAULTS, ids=[fault for fault, _ in FAULTS])
+def test_a_fault_costs_the_request_and_nothing_else(
+    fault: str, reason: str, server: CountingServer, model: EndpointModel
+) -> None:
+    workload = Workload((PROMPT, (7, 8)), new_tokens=8, batch_size=2)
+    began_s = time.monotonic()
+    server.manner = replace(server.manner, fault=lambda body: fault if len(body["prompt"]) > 2 else "")
+    try:
+        with pytest.raises(EndpointFailed) as failed:
+            run_round(model, workload)
+        good, bad = run_open_loop(model, (0.0, 0.0), ((7, 8), PROMPT), 8)
+    finally:
+        server.manner = replace(server.manner, fault=lambda _: "")
+    assert reason in str(failed.value)
+    assert reason in bad.failure
+    assert not good.failure
+    assert time.monotonic() - began_s < 4 * TIMEOUT_S
+    assert run_round(model, workload).continuations[0] == tuple(range(120, 128))
+
+
+def test_a_connection_that_the_server_has_closed_costs_nothing(make_request: MakeRequest) -> None:
+    """llama.cpp's server closes connections after a stream, which a client learns from its next request."""
+    with CountingServer(Manner(answers_a_connection=1)).running() as server:
+        model = load_variant(make_request(ENDPOINT, endpoint=server.url)).model
+        found = run_round(model, Workload((PROMPT, (7, 8)), new_tokens=8, batch_size=1))
+        model.close()
+    assert found.continuations == (tuple(range(120, 128)), tuple(range(9, 17)))
+
+
+def test_a_server_that_is_not_there_is_named(make_request: MakeRequest) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        with pytest.raises(EndpointFailed, match=f"{url} can't be reached: "):
+            load_variant(make_request(ENDPOINT, endpoint=url))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_certificate_that_nobody_vouches_for_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    asked = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost")
+    subprocess.run(["openssl", *asked, "-keyout", key, "-out", certificate], check=True, capture_output=True)  # noqa: S607
+    with CountingServer().running(certificate, key) as server:
+        with pytest.raises(EndpointFailed, match=r"can't be reached: .*CERTIFICATE_VERIFY_FAILED"):
+            load_variant(make_request(ENDPOINT, endpoint=server.url))
+        assert server.seen == []

@@ -1,0 +1,67 @@
+"""What a report says of servers under load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from run_factory import make_run
+
+from llm_bench_fixtures.measure.open_loop import Request
+from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.load import load_sections, load_sentences
+from llm_bench_fixtures.results.load import LoadPoint
+from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.record import Run
+
+FAILED = Request(0.0, 0.0, failure="429 Too Many Requests")
+
+
+def point(rate: float, *requests: Request) -> LoadPoint:
+    return LoadPoint(f"test_load[{rate:g}]", "endpoint", rate, 10.0, 64, 11, 1.0, 0.1, requests)
+
+
+def answered(ttft_s: float, lag_s: float = 0.0) -> Request:
+    """Eleven tokens, 20 ms apart."""
+    return Request(0.0, lag_s, ttft_s, ttft_s + 0.2, 11, 64, 0)
+
+
+def loaded(*points: LoadPoint) -> Run:
+    return replace(make_run(), loads=points)
+
+
+def test_a_row_tells_all_of_a_rate() -> None:
+    (section,) = load_sections(loaded(point(2.0, *[answered(0.25)] * 10, FAILED)))
+    row = dict(zip(section.table.header, section.table.rows[0], strict=True))
+    assert (row["variant"], row["rate"], row["requests"], row["failed"]) == ("endpoint", "2/s", "11", "1")
+    assert (row["goodput, 1/s"], row["within limits"]) == ("1.00", "90.9 %")
+    assert (row["TTFT p50"], row["TTFT p90"], row["TTFT p99"]) == ("250 ms", "250 ms", "–")
+    assert (row["TPOT p50"], row["latency p50"]) == ("20.0 ms", "450 ms")
+    assert (row["cached"], row["remarks"]) == ("0 %", "1 failed: 429 Too Many Requests")
+
+
+def test_a_late_client_is_marked() -> None:
+    (section,) = load_sections(loaded(point(2.0, answered(0.1, lag_s=0.05))))
+    assert section.table.rows[0][-1].startswith("INVALID: requests were sent up to 50.0 ms after their time")
+    (sentence,) = load_sentences(loaded(point(2.0, answered(0.1, lag_s=0.05))))
+    assert sentence.startswith("endpoint at 2/s: INVALID: requests were sent up to 50.0 ms after their time")
+
+
+def test_the_sentence_names_the_highest_rate_that_is_sustained_and_the_next() -> None:
+    fine, slow = [answered(0.25)] * 4, [answered(3.0)] * 4
+    run = loaded(point(4.0, *slow), point(1.0, *fine), point(2.0, *fine))
+    assert list(load_sentences(run)) == [
+        "endpoint answers 100 % of 4 requests at 2/s within TTFT ≤ 1.00 s and TPOT ≤ 100 ms; at 4/s 0 %."
+    ]
+    assert list(load_sentences(loaded(point(4.0, *slow)))) == [
+        "endpoint answers 0 % of 4 requests at 4/s within TTFT ≤ 1.00 s and TPOT ≤ 100 ms."
+    ]
+
+
+def test_a_run_of_loads_alone_does_not_say_that_nothing_was_measured() -> None:
+    answer = findings_of(loaded(point(2.0, answered(0.25))), registry()).answer
+    assert answer.sentence == "Only loads were measured, so there is no answer."
+
+
+def test_without_loads_nothing_is_said() -> None:
+    assert not list(load_sections(make_run()))
+    assert not list(load_sentences(make_run()))
