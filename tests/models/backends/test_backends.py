@@ -344,4 +344,5 @@ def test_the_backends_options_are_those_of_their_rows() -> None:
     assert [option.flag for option in OPTIONS] == [
         *("--llm-bnb-compute-dtype", "--llm-bnb-double-quant"),
         "--llm-gguf",
+        *("--llm-endpoint", "--llm-endpoint-model", "--llm-endpoint-timeout"),
     ]
