@@ -63,7 +63,8 @@ def test_a_position_uses_and_reads_the_experts_that_its_router_chooses(name: str
     everything = sum(weight.numel() for weight in module.parameters())
     table = module.get_input_embeddings().weight
     looked_up = 0 if table is module.get_output_embeddings().weight else table.numel()
-    assert bytes_read_by_forward(module) == (4 * (everything - looked_up - unused), 4 * (everything - looked_up))
+    unread = 0 if name == "llama4_text" else unused  # whose code multiplies all experts
+    assert bytes_read_by_forward(module) == (4 * (everything - looked_up - unread), 4 * (everything - looked_up))
     footprint = footprint_of(module)
     assert footprint.active_weights == everything - unused
     assert footprint.notes == (

@@ -16,6 +16,7 @@ import pytest
 from filelock import FileLock
 
 from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.models import artifacts
 from llm_bench_fixtures.models.artifacts import (
     MANIFEST,
     Artifact,
@@ -332,6 +333,13 @@ def test_a_workspace_is_the_same_folder_for_the_same_key_whatever_a_library_does
     assert kept.is_whole
     assert discard(kept)
     assert not folder.exists()
+
+
+def test_a_workspace_that_is_there_is_not_written_again(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a cache that can only be read."""
+    folder = store.workspace("compiled", KEY)
+    monkeypatch.setattr(artifacts, "replacing", None)
+    assert store.workspace("compiled", KEY) == folder
 
 
 def test_a_workspace_that_can_not_be_made_says_where(tmp_path: Path) -> None:

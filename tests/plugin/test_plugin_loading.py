@@ -326,3 +326,11 @@ def test_a_quantized_checkpoint_is_measured_as_it_is_and_nothing_else_is_made_of
     reason = "are quantized already (bitsandbytes, nf4): --llm-variants checkpoint runs them as they are"
     for name in ("fp32", "bnb-nf4"):
         assert variants[name]["reason"].endswith(reason)
+
+
+def test_a_first_candidate_whose_config_cannot_be_read_is_a_reason(own_suite: Bench, tmp_path: Path) -> None:
+    """What names the reference looks into it before anything is tried."""
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    result = own_suite.run(f"--llm-model={tmp_path},tiny", "--llm-variants=fp32")
+    result.assert_outcomes(passed=1)
+    assert own_suite.results()["reference"] == "fp32"

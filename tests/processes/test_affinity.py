@@ -36,6 +36,8 @@ def test_the_threads_that_an_engine_computes_in_follow() -> None:
     try:
         pin_thread(None, cores)
         assert os.sched_getaffinity(engine.native_id or 0) == set(cores)
+        pin_thread(None, tuple(before))
+        assert os.sched_getaffinity(engine.native_id or 0) == before
     finally:
         pin_thread(None, tuple(before))
         ended.set()

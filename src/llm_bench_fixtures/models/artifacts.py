@@ -19,6 +19,7 @@ from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.processes.scratch import remove, remove_unless_locked
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.version import __version__
+from llm_bench_fixtures.writing import replacing
 
 MANIFEST = "manifest.json"
 SCRATCH = re.compile(r"(?P<key>[0-9a-f]{64})-\w+", re.ASCII)  # the folder of a build that goes on, or was killed
@@ -84,7 +85,9 @@ class ArtifactStore:
         folder = self.root / kind / _digest(key)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / MANIFEST).write_text(json.dumps({"key": key, "files": {}}, indent=1, sort_keys=True))
+            if not (folder / MANIFEST).exists():
+                with replacing(folder / MANIFEST) as path:
+                    path.write_text(json.dumps({"key": key, "files": {}}, indent=1, sort_keys=True))
         except OSError as error:
             raise self._unwritable(error) from error
         return folder

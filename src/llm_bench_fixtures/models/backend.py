@@ -80,6 +80,10 @@ class Backend:
     chosen: Chosen = Chosen.ALWAYS
     """When its part of the catalogue runs without being named. A project's own variants always do."""
 
+    takes_attention: bool = True
+    """Whether `--llm-attention` and a variant's `attention` choose among transformers' implementations for it. Else the
+    option is passed over with a note, and such a variant refused."""
+
     takes_quantized: bool = False
     """Whether it runs a `--llm-model` whose weights are quantized already. Else its variants are skipped there."""
 

@@ -17,6 +17,7 @@ EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # in c
 CHOSEN_COUNTS = ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "moe_topk", "moe_k")
 EXPERTS = "experts"  # what transformers calls the module that holds them
 PARALLEL = "ParallelExperts"  # ends the class of one that holds one matrix of each
+DENSE = ("Llama4TextExperts",)
 MATRIX, STACK = 2, 3  # dimensions of a matrix, and of one for each expert in one tensor
 
 
@@ -34,6 +35,11 @@ class Routed:
     def of_position(self, amount: int) -> int:
         """What of an amount that all experts have in equal parts is that of one position's."""
         return amount * self.chosen // self.experts
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether its code multiplies every position with all experts, most of them with zeros."""
+        return type(self.part).__name__ in DENSE
 
     @property
     def matrix_weights(self) -> int:

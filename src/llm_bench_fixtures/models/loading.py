@@ -62,6 +62,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
     require(backend.modules, backend.extra)
     if not backend.takes_quantized:
         _check_not_quantized(request.source)
+    notes = () if backend.takes_attention else _own_attention(request)
     backend.check(request.variant, request.device)
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
@@ -84,6 +85,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         resident_before_load_bytes=model.facts.resident_before_load_bytes or before_bytes,
         mapped_before_load_bytes=mapped_before_bytes,
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
+        notes=(*model.facts.notes, *notes),
     )
     return LocalModel(model, request.source, facts)
 
@@ -95,6 +97,14 @@ def _check_not_quantized(source: ModelSource) -> None:
             f"the weights of {source.name} are quantized already ({source.quantized}): --llm-variants checkpoint runs "
             "them as they are"
         )
+
+
+def _own_attention(request: LoadRequest) -> tuple[str, ...]:
+    """What to tell where another attention is asked for. Raises InvalidSetting for a variant that names one."""
+    told = f"{request.variant.backend} has an attention of its own, and no other can be chosen for it"
+    if request.variant.attention is not None:
+        raise InvalidSetting(f"{request.variant.id}: {told}")
+    return (told,) if request.settings.attention else ()
 
 
 def _check_referable(model: Model) -> None:

@@ -52,7 +52,7 @@ def bytes_read_by_forward(
     pictures or sound.
 
     A table that is the output layer's matrix too is read whole. scales: what is stored beside a quantized weight. Of a
-    mixture's experts one position reads those that it uses.
+    mixture's experts one position reads those that it uses, unless its code reads all.
     """
     from torch import nn
 
@@ -69,7 +69,7 @@ def bytes_read_by_forward(
     ]
     always = _stored_bytes(read, scales)
     experts = [(one, _stored_bytes([*one.part.parameters()], scales)) for one in routed]
-    used = sum(one.of_position(stored) for one, stored in experts)
+    used = sum(stored if one.is_dense else one.of_position(stored) for one, stored in experts)
     return BytesRead(always + used, always + sum(stored for _, stored in experts) if experts else None)
 
 

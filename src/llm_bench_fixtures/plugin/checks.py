@@ -4,12 +4,12 @@ and what the measuring costs."""
 from __future__ import annotations
 
 import secrets
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
+from llm_bench_fixtures.plugin.harmless_warnings import warn
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
 if TYPE_CHECKING:
@@ -135,8 +135,9 @@ class LlmLoad:
             seed=settings.seed,
         )
         self._session.results.add_load(point)
+        self._session.save_at_times()
         if not point.is_valid:
-            warnings.warn(pytest.PytestWarning(f"{self._test}: {invalid_sentence(point)}"), stacklevel=2)
+            warn(f"{self._test}: {invalid_sentence(point)}")
         return point
 
     def _send(self, planned_s: Sequence[float], prompt_tokens: int, new_tokens: int, what: str) -> tuple[Request, ...]:

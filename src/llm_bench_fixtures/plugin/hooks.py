@@ -46,6 +46,7 @@ from llm_bench_fixtures.plugin.items import (
     leave_out_overhead,
     left_out_lines,
     scenarios_of,
+    shortest,
     variant_of,
     without_loads,
 )
@@ -142,7 +143,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name, setting in SWEEPS.items():
         if name in metafunc.fixturenames:
             values = getattr(settings_of(metafunc.config), setting)
-            metafunc.parametrize(name, values, ids=[f"{value:g}" for value in values])
+            metafunc.parametrize(name, values, ids=[shortest(value) for value in values])
     if "llm_model" in metafunc.fixturenames:
         names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
         try:

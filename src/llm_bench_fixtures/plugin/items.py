@@ -49,6 +49,11 @@ class Identity:
         return Record(self.test, self.scenario, self.case, self.variant, status, reason, gate=self.gate)
 
 
+def shortest(value: float) -> str:
+    """The number in a test's id: whole ones have no point, and no two numbers share an id."""
+    return str(int(value)) if value == int(value) else repr(value)
+
+
 def variant_of(item: pytest.Item) -> Variant | None:
     """The variant that the item is parametrized with, if it is."""
     parameter = _parameters(item).get("llm_model")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 TASKS = Path("/proc/self/task")
+_MOVED: set[int] = set()  # threads that `pin_thread` has moved: not those that the environment has bound
 
 
 def can_pin() -> bool:
@@ -62,8 +63,9 @@ def pin_thread(_: object, cores: tuple[int, ...]) -> tuple[int, ...]:
     before = tuple(sorted(os.sched_getaffinity(0)))
     for thread in _threads():
         with suppress(OSError):  # one that has ended meanwhile
-            if not os.sched_getaffinity(thread) <= set(cores):
+            if thread in _MOVED or not os.sched_getaffinity(thread) <= set(cores):
                 os.sched_setaffinity(thread, cores)
+                _MOVED.add(thread)
     os.sched_setaffinity(0, cores)
     return before
 

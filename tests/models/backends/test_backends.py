@@ -71,8 +71,10 @@ def test_a_backend_says_when_its_variants_run_unasked(
     backend = Backend(cast(Any, None), chosen=chosen, modules=modules)
     monkeypatch.setattr(backends, "BACKENDS", {**BACKENDS, "engine": backend})
     engine, own = Variant("engine-fp32", "engine", ""), Variant("own", "some.module", "")
+    monkeypatch.setattr(backends, "CATALOGUE", (*CATALOGUE, engine))
+    own_way = Variant("own-way", "engine", "a project's own variant of it")
     asked = [variant for variant in CATALOGUE if variant not in chosen_by_default(CATALOGUE)]
-    known = (*CATALOGUE, engine, own)
+    known = (*CATALOGUE, engine, own, own_way)
     found = [variant for variant in known if variant not in chosen_by_default(known)]
     assert found == [*asked, *([] if runs else [engine])]
 

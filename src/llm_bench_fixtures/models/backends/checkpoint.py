@@ -59,9 +59,9 @@ def _names_quantized(settings: Settings) -> bool:
 
     try:
         folder = local_folder(settings.model[0])
-    except CandidateFailed:  # which finding the model says
+        return folder is not None and stored_quantization(read_config(folder)) is not None
+    except (CandidateFailed, RecursionError):  # which finding the model says
         return False
-    return folder is not None and stored_quantization(read_config(folder)) is not None
 
 
 def check(variant: Variant, device: Device) -> None:

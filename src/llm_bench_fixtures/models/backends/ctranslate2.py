@@ -112,5 +112,6 @@ BACKEND = Backend(
     extra="ctranslate2",
     variants=VARIANTS,
     libraries=("ctranslate2",),
+    takes_attention=False,
     loggers=("ctranslate2",),
 )

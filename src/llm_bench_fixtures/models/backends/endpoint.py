@@ -118,6 +118,8 @@ BACKEND = Backend(
     imports=("httpx2",),
     variants_of=variants_of,
     takes_requests=True,
+    takes_attention=False,
+    takes_quantized=True,  # it is the server that has the weights
     loggers=("httpx2", "httpcore2"),
     options=(ENDPOINT, MODEL, TIMEOUT),
 )

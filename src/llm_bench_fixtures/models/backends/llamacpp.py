@@ -118,6 +118,7 @@ BACKEND = Backend(
     extra="llamacpp",
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
+    takes_attention=False,
     libraries=("cyllama", "gguf"),
     options=(GGUF,),
 )

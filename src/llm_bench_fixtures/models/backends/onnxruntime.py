@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
+from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
 
@@ -46,7 +46,6 @@ VARIANTS = (
     ),
 )
 
-AS_EXPORTED = "an ONNX graph has the attention that it was exported with, and no other can be chosen for it"
 FAILED_ALLOCATION = re.compile(
     r"(?:\[ONNXRuntimeError\].*?(?:out of memory|(?:failed|unable) to allocate)|failed to allocate memory for)"
     r"(?:.*?buffer of size (\d+))?",
@@ -58,8 +57,6 @@ def check(variant: Variant, device: Device) -> None:
     from llm_bench_fixtures.models.backends.onnx_graphs import PROVIDERS
 
     check_quantization(variant, (None, *Quantization))
-    if variant.attention is not None:
-        raise InvalidSetting(f"{variant.id}: {AS_EXPORTED}")
     if device.kind not in PROVIDERS:
         raise BackendUnavailable("Optimum's ONNX Runtime models run on CPU and CUDA only")
     if variant.quantization is not None and device.kind != "cpu":
@@ -116,7 +113,7 @@ def load(request: LoadRequest) -> OnnxModel:
         compute=None if request.variant.quantization else Precision.FLOAT32,
         tolerance=tolerance(request.variant),
         cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
-        notes=(*dict.fromkeys((exported.note, artifact.note)), *([AS_EXPORTED] if request.settings.attention else [])),
+        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
         conversion_s=made_s_of(exported, artifact),
         resident_before_load_bytes=before_bytes,
     )
@@ -143,6 +140,7 @@ BACKEND = Backend(
     imports=("optimum.onnxruntime",),
     variants=VARIANTS,
     libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
+    takes_attention=False,
     loggers=("optimum", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx"),
     failed_allocation=FAILED_ALLOCATION,
 )

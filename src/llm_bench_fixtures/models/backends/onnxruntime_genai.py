@@ -119,5 +119,6 @@ BACKEND = Backend(
     extra="onnxruntime-genai",
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
+    takes_attention=False,
     libraries=("onnxruntime-genai",),
 )

@@ -112,5 +112,6 @@ BACKEND = Backend(
     extra="openvino",
     variants=VARIANTS,
     libraries=("openvino", "optimum-intel", "nncf"),
+    takes_attention=False,
     loggers=("optimum", "nncf", "openvino", "torch.onnx"),
 )
