@@ -275,8 +275,12 @@ class Prompts:
 
         salt: letters that were drawn for it. number: which of several, so that the rest differs too.
         """
-        first = self.encode(salt)[: (tokens + 1) // 2]
-        return (*first, *self.exact(tokens - len(first), start=31 * number % len(self._text)))
+        return self._salted(self.encode(salt), tokens, number)
+
+    def _salted(self, salt: TokenIds, tokens: int, number: int) -> TokenIds:
+        """Half of the tokens are the salt's, as far as it goes."""
+        first = salt[: (tokens + 1) // 2]
+        return (*first, *self.plain(tokens - len(first), start=31 * number % len(self._text)))
 
     def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:
         """Different prompts of varying length, the same ones each time."""

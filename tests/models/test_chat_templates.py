@@ -65,6 +65,16 @@ def test_prompts_of_varying_length_vary_in_their_text(chats: ChatPrompts) -> Non
     assert tuple(lengths) == VARIED_LENGTHS
 
 
+def test_a_chat_that_no_cache_knows_has_its_letters_within_the_template(chats: ChatPrompts, prompts: Prompts) -> None:
+    one, other = (chats.unlike(64, 1, salt) for salt in ("qzx" * 40, "vkj" * 40))
+    assert len(one) == len(other) == 64
+    plain = chats.exact(64)
+    before = next(place for place, (mine, its) in enumerate(zip(one, other, strict=True)) if mine != its)
+    assert one[:before] == other[:before] == plain[:before]
+    assert one != other
+    assert one[before - 1 : before + 2] != plain[before - 1 : before + 2]
+
+
 def test_what_is_measured_on_plain_text_stays_plain(chats: ChatPrompts, prompts: Prompts) -> None:
     assert chats.plain(9) == prompts.exact(9)
 

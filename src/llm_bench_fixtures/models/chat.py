@@ -66,12 +66,23 @@ class ChatPrompts(Prompts):
 
         Raises WorkloadUnsupported where nothing is left.
         """
+        return (*self._before, *self.plain(self._room(tokens), start), *self._after)
+
+    def _room(self, tokens: int) -> int:
+        """What the template leaves of so many tokens."""
         if tokens <= self.framing:
             raise WorkloadUnsupported(
                 f"a chat doesn't fit in a length of {tokens}: the model's chat template alone takes {self.framing} "
                 "tokens"
             )
-        return (*self._before, *self.plain(tokens - self.framing, start), *self._after)
+        return tokens - self.framing
+
+    def unlike(self, tokens: int, number: int, salt: str) -> TokenIds:
+        """A turn of exactly that many tokens whose content begins unlike any other's.
+
+        Raises WorkloadUnsupported where the template leaves no room for it.
+        """
+        return (*self._before, *self._salted(self._ids(salt), self._room(tokens), number), *self._after)
 
     def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:
         """Different turns, the same ones each time, whose contents have the varying lengths."""

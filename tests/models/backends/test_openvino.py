@@ -188,7 +188,7 @@ def test_an_export_that_fails_is_not_kept(
 
     monkeypatch.setattr("optimum.exporters.openvino.export_from_model", fail)
     request = replace(make_request("ov-fp32"), store=ArtifactStore(tmp_path))
-    with pytest.raises(BackendUnavailable, match=r"^Optimum can't export gpt2 models to OpenVINO: ValueError: shapes$"):
+    with pytest.raises(BackendUnavailable, match=r"^Optimum can't export gpt2 models to OpenVINO: shapes$"):
         load_variant(request)
     assert not list((tmp_path / "openvino-export").glob("*/"))
 
