@@ -11,6 +11,7 @@ import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -43,7 +44,7 @@ class Key:
         return {"Authorization": f"Bearer {self._text}"} if self._text else {}
 
     def hide(self, text: str) -> str:
-        """The text without the key, which a server may repeat. To be called before the text is cut or its case changed."""
+        """The text without the key, which a server may repeat. It comes before a text is cut or its case changed."""
         if not self._text:
             return text
         in_json = msgspec.json.encode(self._text)[1:-1].decode()
@@ -77,16 +78,32 @@ class EndpointClient:
         self.url = url.rstrip("/")
         self.key = key
         self._timeout_s = timeout_s
-        self._http: AsyncClient = httpx2.AsyncClient(
+        self._is_loaded = self._closes = False
+        make = partial(
+            httpx2.AsyncClient,
             headers={**key.headers, "Accept-Encoding": "identity"},
             timeout=timeout_s,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_S),
             follow_redirects=False,
             trust_env=not is_loopback(url),  # a proxy stands between the two machines, not within one
+            verify=httpx2.create_ssl_context(),  # by SSL_CERT_FILE, on this machine too
         )
+        limits = partial(httpx2.Limits, max_connections=None, keepalive_expiry=KEPT_S)
+        self._http: AsyncClient = make(limits=limits(max_keepalive_connections=None))
+        self._unkept: AsyncClient = make(limits=limits(max_keepalive_connections=0))
 
     async def close(self) -> None:
         await self._http.aclose()
+        await self._unkept.aclose()
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """While a load lasts: no request is sent twice. A server that was seen to close connections gets one for each
+        request, as it can't be told there whether one was closed as it was idle, or as the server gave way."""
+        self._is_loaded = True
+        try:
+            yield
+        finally:
+            self._is_loaded = False
 
     async def get(self, path: str) -> Any:
         """The JSON at a path below the URL."""
@@ -133,16 +150,28 @@ class EndpointClient:
                     await response.aclose()
 
     async def _send(self, method: str, path: str, content: bytes) -> Response:
-        """The head of the answer. Once more where the connection is gone before it: a server may close one that was
-        idle, as llama.cpp does after each stream, and say so too late."""
+        """The head of the answer. Once more where a connection that was idle is gone before it: a server may close
+        one, as llama.cpp does after each stream, and say so too late."""
         import httpx2
 
+        events: list[str] = []
+
+        async def trace(event: str, _: Mapping[str, Any]) -> None:
+            events.append(event)
+
         headers = {"Content-Type": "application/json"} if content else {}
-        request = self._http.build_request(method, self.url + path, content=content or None, headers=headers)
+        http = self._unkept if self._is_loaded and self._closes else self._http
+        request = http.build_request(
+            method, self.url + path, content=content or None, headers=headers, extensions={"trace": trace}
+        )
         try:
-            return await self._http.send(request, stream=True)
+            return await http.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-            return await self._http.send(request, stream=True)
+            is_new = any("connect_tcp" in event for event in events)
+            if is_new or self._is_loaded:
+                raise
+            self._closes = True
+            return await self._unkept.send(request, stream=True)
 
     @contextmanager
     def in_words(self, path: str) -> Iterator[None]:
