@@ -20,6 +20,7 @@ from typing import Any
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
 EXTENSIONS = {"ignore_eos", "min_tokens", "return_token_ids", "timings_per_token", "cache_prompt", "cache_salt"}
+QUOTED = 300  # characters of what a server says that a reason holds
 LIKELY, UNLIKELY = -0.5, -2.0  # log-likelihoods of the token that follows, and of any other
 Body = dict[str, Any]
 
@@ -209,9 +210,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def breaks_early(self, fault: str) -> bool:
         """Whether it generates all the same, with a fault in the middle."""
+        said = self.headers.get("authorization", "")
+        key = said.removeprefix("Bearer ")
         faults: dict[str, Callable[[], None]] = {
+            "key in body": lambda: self.answer({"error": {"message": "-" * (QUOTED - 4) + key}}, 500),
+            "key in text": lambda: self.raw(500, "text/plain", b"-" * (QUOTED - 4) + key.encode()),
+            "key in retry": lambda: self.answer({}, 429, {"Retry-After": "-" * 16 + key}),
+            "key in type": lambda: self.raw(200, f"text/{key}", b""),
             "429": lambda: self.answer({"error": {"message": "too many requests"}}, 429, {"Retry-After": "3"}),
-            "500": lambda: self.answer({"error": f"broken with {self.headers.get('authorization', 'no key')}"}, 500),
+            "500": lambda: self.answer({"error": f"broken with {said or 'no key'}"}, 500),
             "html": lambda: self.raw(200, "text/html", b"<html><title>Log in</title></html>"),
             "html error": lambda: self.raw(502, "text/html", b"<html>Bad gateway</html>"),
             "json": lambda: self.answer({"choices": [{"text": "all at once"}]}),
@@ -240,6 +247,10 @@ class Handler(BaseHTTPRequestHandler):
             self.chunk(b"")
         elif fault == "an error":
             self.event({"error": {"message": "the engine died"}})
+            self.chunk(b"")
+        elif fault == "key in event":
+            key = self.headers.get("authorization", "").removeprefix("Bearer ")
+            self.event({"error": "-" * (QUOTED - 4) + key})
             self.chunk(b"")
         elif fault == "a wrong event":
             self.chunk(b'data: {"choices": "none"}\n\n')

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ pytest.importorskip("httpx2")
 from llm_bench_fixtures.errors import EndpointFailed
 from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, Key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.variants import Variant
@@ -92,6 +95,33 @@ def test_a_connection_that_the_server_has_closed_costs_nothing(make_request: Mak
     assert found.continuations == (tuple(range(120, 128)), tuple(range(9, 17)))
 
 
+def test_only_what_fails_on_a_connection_that_was_idle_is_sent_again() -> None:
+    """A load's requests are not, so that each that fails counts."""
+
+    async def sent(is_loaded: bool, is_used: bool) -> int:
+        client = EndpointClient(server.url, Key(""), TIMEOUT_S)
+        if is_used:
+            await client.get("/models")
+        began = len(server.seen)
+        with client.loaded() if is_loaded else nullcontext(), pytest.raises(EndpointFailed, match="broke off"):
+            await client.stream("/completions", {"stream": True}, lambda _: None)
+        await client.close()
+        return len(server.seen) - began
+
+    with CountingServer(Manner(fault=lambda _: "dies")).running() as server:
+        assert asyncio.run(sent(is_loaded=False, is_used=False)) == 1
+        assert asyncio.run(sent(is_loaded=False, is_used=True)) == 2
+        assert asyncio.run(sent(is_loaded=True, is_used=True)) == 1
+
+
+def test_a_load_of_a_server_that_closes_connections_has_no_failures_of_that(make_request: MakeRequest) -> None:
+    with CountingServer(Manner(answers_a_connection=1)).running() as server:
+        model = load_variant(make_request(ENDPOINT, endpoint=server.url)).model
+        found = run_open_loop(model, (0.0, 0.1, 0.2), ((7, 8), PROMPT, (5, 6)), 8)
+        model.close()
+    assert [one.failure for one in found] == [""] * 3
+
+
 def test_a_server_that_is_not_there_is_named(make_request: MakeRequest) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -101,11 +131,18 @@ def test_a_server_that_is_not_there_is_named(make_request: MakeRequest) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_a_certificate_that_nobody_vouches_for_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_vouches_for_is_refused(
+    make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the user does, by SSL_CERT_FILE."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     asked = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost")
-    subprocess.run(["openssl", *asked, "-keyout", key, "-out", certificate], check=True, capture_output=True)  # noqa: S607
+    names = ("-addext", "subjectAltName=IP:127.0.0.1")
+    written = ("-keyout", key, "-out", certificate)
+    subprocess.run(["openssl", *asked, *names, *written], check=True, capture_output=True)  # noqa: S607
     with CountingServer().running(certificate, key) as server:
         with pytest.raises(EndpointFailed, match=r"can't be reached: .*CERTIFICATE_VERIFY_FAILED"):
             load_variant(make_request(ENDPOINT, endpoint=server.url))
         assert server.seen == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        load_variant(make_request(ENDPOINT, endpoint=server.url)).close()

@@ -9,10 +9,12 @@ from run_factory import make_run
 from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.load import load_sections, load_sentences
+from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
+LIMITS = "within TTFT ≤ 1.00 s and TPOT ≤ 100 ms"
 FAILED = Request(0.0, 0.0, failure="429 Too Many Requests")
 
 
@@ -43,18 +45,55 @@ def test_a_late_client_is_marked() -> None:
     (section,) = load_sections(loaded(point(2.0, answered(0.1, lag_s=0.05))))
     assert section.table.rows[0][-1].startswith("INVALID: requests were sent up to 50.0 ms after their time")
     (sentence,) = load_sentences(loaded(point(2.0, answered(0.1, lag_s=0.05))))
-    assert sentence.startswith("endpoint at 2/s: INVALID: requests were sent up to 50.0 ms after their time")
+    assert sentence.startswith(
+        "endpoint at 2/s, 64 + 11 tokens: INVALID: requests were sent up to 50.0 ms after their time"
+    )
 
 
 def test_the_sentence_names_the_highest_rate_that_is_sustained_and_the_next() -> None:
     fine, slow = [answered(0.25)] * 4, [answered(3.0)] * 4
     run = loaded(point(4.0, *slow), point(1.0, *fine), point(2.0, *fine))
     assert list(load_sentences(run)) == [
-        "endpoint answers 100 % of 4 requests at 2/s within TTFT ≤ 1.00 s and TPOT ≤ 100 ms; at 4/s 0 %."
+        f"endpoint answers 100 % of 4 requests at 2/s, 64 + 11 tokens, {LIMITS}; at 4/s 0 %."
     ]
     assert list(load_sentences(loaded(point(4.0, *slow)))) == [
-        "endpoint answers 0 % of 4 requests at 4/s within TTFT ≤ 1.00 s and TPOT ≤ 100 ms."
+        f"endpoint answers 0 % of 4 requests at 4/s, 64 + 11 tokens, {LIMITS}."
     ]
+
+
+def test_loads_of_unlike_tests_are_not_taken_together() -> None:
+    """A server that sustains 4 requests a second of short prompts, and not 2 of long ones, is said to do just that."""
+    short = [point(rate, answered(0.25)) for rate in (2.0, 4.0)]
+    long = [
+        replace(point(rate, answered(3.0)), test=f"m.py::test_long[{rate:g}]", prompt_tokens=900) for rate in (2.0, 4.0)
+    ]
+    mixed = loaded(short[0], long[0], short[1], long[1])
+    assert list(load_sentences(mixed)) == [
+        f"endpoint answers 100 % of 1 request at 4/s, 64 + 11 tokens (test_load), {LIMITS}.",
+        f"endpoint answers 0 % of 1 request at 2/s, 900 + 11 tokens (test_long), {LIMITS}.",
+    ]
+    (section,) = load_sections(mixed)
+    assert [row[1:4] for row in section.table.rows] == [
+        ("test_load", "64 + 11", "2/s"),
+        ("test_load", "64 + 11", "4/s"),
+        ("test_long", "900 + 11", "2/s"),
+        ("test_long", "900 + 11", "4/s"),
+    ]
+
+
+def test_a_second_load_of_other_lengths_replaces_none() -> None:
+    builder = RunBuilder("fp32")
+    for load in (point(2.0), replace(point(2.0), prompt_tokens=900), replace(point(2.0), new_tokens=5), point(2.0)):
+        builder.add_load(load)
+    run = builder.build(make_run().provenance, {})
+    assert [(load.prompt_tokens, load.new_tokens) for load in run.loads] == [(64, 11), (900, 11), (64, 5)]
+
+
+def test_of_many_reasons_the_three_most_frequent_are_told() -> None:
+    failed = [Request(0.0, 0.0, failure=f"reason {number}") for number in range(6) for _ in range(7 - number)]
+    (section,) = load_sections(loaded(point(2.0, *failed)))
+    told = [f"{7 - number} failed: reason {number}" for number in range(3)]
+    assert section.table.rows[0][-1] == "; ".join((*told, "and 9 further for 3 other reasons"))
 
 
 def test_a_run_of_loads_alone_does_not_say_that_nothing_was_measured() -> None:

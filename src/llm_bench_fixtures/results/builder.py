@@ -28,7 +28,7 @@ class RunBuilder:
         self._variants: dict[str, VariantResult] = {}
         self._records: dict[str, Record] = {}
         self._instrumentation_ratios: dict[str, tuple[float, ...]] = {}
-        self._loads: dict[tuple[str, float], LoadPoint] = {}
+        self._loads: dict[tuple[str, float, int, int], LoadPoint] = {}
 
     @property
     def has_variants(self) -> bool:
@@ -53,8 +53,8 @@ class RunBuilder:
         self._instrumentation_ratios[identifier] = ratios
 
     def add_load(self, point: LoadPoint) -> None:
-        """Keep what a rate of requests made of a server, in place of one of the same test and rate."""
-        self._loads[point.test, point.rate_per_s] = point
+        """Keep what a rate of requests made of a server, in place of one of the same test, rate and lengths."""
+        self._loads[point.test, point.rate_per_s, point.prompt_tokens, point.new_tokens] = point
 
     def add_record(self, record: Record) -> None:
         """Keep the record in place of one of the same test."""

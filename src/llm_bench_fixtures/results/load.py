@@ -36,6 +36,21 @@ class LoadPoint:
     """Of the planned times."""
 
     @property
+    def function(self) -> str:
+        """The test's function, without what it was called with."""
+        return self.test.rpartition("::")[2].partition("[")[0]
+
+    @property
+    def series(self) -> tuple[object, ...]:
+        """Loads in which this is the same differ by their rates alone."""
+        name, _, values = self.test.partition("[")
+        parts = values.removesuffix("]").split("-")
+        if f"{self.rate_per_s:g}" in parts:
+            parts.remove(f"{self.rate_per_s:g}")
+        limits = (self.ttft_limit_s, self.tpot_limit_s)
+        return (self.variant, name, *parts, self.prompt_tokens, self.new_tokens, *limits)
+
+    @property
     def failures(self) -> Mapping[str, int]:
         """How many requests failed for which reason, the most frequent first."""
         return dict(Counter(one.failure for one in self.requests if one.failure).most_common())

@@ -84,6 +84,8 @@ def test_options_name_servers_and_their_variants() -> None:
         pytest.param("host:8000", "expected a URL", id="no scheme"),
         pytest.param("http://host:http/v1", "expected a URL", id="no port"),
         pytest.param("https://me:hunter2@host/v1", "give the key in", id="a password"),
+        pytest.param("sk-hunter2", "a text without http:// or https://", id="a key"),
+        pytest.param("a=sk-x:hunter2", "a text without http:// or https://", id="a key with a colon"),
         pytest.param("https://host/v1?key=hunter2", "give the key in", id="a query"),
         pytest.param("http://one,http://two", "given twice", id="two without names"),
         pytest.param("a.b=http://one,a-b=http://two", "would share a key", id="two names of one key's variable"),
@@ -241,7 +243,7 @@ def test_against_a_reference_of_the_same_tokens_its_perplexity_is_compared(
 class TestTheKey:
     """It goes to the server in a header, and nowhere else."""
 
-    KEY = "sk-cdb8f2-not-to-be-seen"
+    KEY = "sk-CDB8f2-not-to-be-seen"
 
     @pytest.fixture(autouse=True)
     def key(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,6 +262,17 @@ class TestTheKey:
         server.manner = replace(server.manner, fault=lambda _: "500")
         with pytest.raises(EndpointFailed, match=r"500 Internal Server Error: broken with Bearer \[key\]"):
             run_round(model, workload(20))
+
+    @pytest.mark.parametrize("fault", ["key in body", "key in text", "key in retry", "key in type", "key in event"])
+    def test_a_cut_leaves_no_part_of_it(self, fault: str, serve: Serve, connect: Open) -> None:
+        """The server repeats the key where a reason is cut, or its case changed."""
+        server = serve()
+        model = connect(server)
+        server.manner = replace(server.manner, fault=lambda _: fault)
+        with pytest.raises(EndpointFailed) as failed:
+            run_round(model, workload(20))
+        assert "[key" in str(failed.value)
+        assert not any(part.lower() in str(failed.value).lower() for part in (self.KEY[:4], self.KEY[3:9]))
 
     def test_a_redirect_takes_it_nowhere(self, serve: Serve, connect: Open) -> None:
         elsewhere = serve()

@@ -11,6 +11,7 @@ import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -43,8 +44,11 @@ class Key:
         return {"Authorization": f"Bearer {self._text}"} if self._text else {}
 
     def hide(self, text: str) -> str:
-        """The text without the key, which a server may repeat."""
-        return text.replace(self._text, HIDDEN) if self._text else text
+        """The text without the key, which a server may repeat. It comes before a text is cut or its case changed."""
+        if not self._text:
+            return text
+        in_json = msgspec.json.encode(self._text)[1:-1].decode()
+        return text.replace(self._text, HIDDEN).replace(in_json, HIDDEN)
 
 
 def read_key(variable: str, environment: Mapping[str, str] = os.environ) -> Key:
@@ -74,16 +78,32 @@ class EndpointClient:
         self.url = url.rstrip("/")
         self.key = key
         self._timeout_s = timeout_s
-        self._http: AsyncClient = httpx2.AsyncClient(
+        self._is_loaded = self._closes = False
+        make = partial(
+            httpx2.AsyncClient,
             headers={**key.headers, "Accept-Encoding": "identity"},
             timeout=timeout_s,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_S),
             follow_redirects=False,
             trust_env=not is_loopback(url),  # a proxy stands between the two machines, not within one
+            verify=httpx2.create_ssl_context(),  # by SSL_CERT_FILE, on this machine too
         )
+        limits = partial(httpx2.Limits, max_connections=None, keepalive_expiry=KEPT_S)
+        self._http: AsyncClient = make(limits=limits(max_keepalive_connections=None))
+        self._unkept: AsyncClient = make(limits=limits(max_keepalive_connections=0))
 
     async def close(self) -> None:
         await self._http.aclose()
+        await self._unkept.aclose()
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """While a load lasts: no request is sent twice. A server that was seen to close connections gets one for each
+        request, as it can't be told there whether one was closed as it was idle, or as the server gave way."""
+        self._is_loaded = True
+        try:
+            yield
+        finally:
+            self._is_loaded = False
 
     async def get(self, path: str) -> Any:
         """The JSON at a path below the URL."""
@@ -96,7 +116,7 @@ class EndpointClient:
     async def stream(self, path: str, body: Mapping[str, Any], take: Callable[[bytes], None]) -> None:
         """Post JSON and hand each event's data to `take` as it comes."""
         async with self._answer("POST", path, msgspec.json.encode(body)) as response:
-            _check_streams(response)
+            _check_streams(response, self.key)
             pending = b""
             async for data in _within(response, MOST_BYTES):
                 *lines, pending = (pending + data).split(b"\n")
@@ -114,7 +134,7 @@ class EndpointClient:
         try:
             return msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise EndpointFailed(self.key.hide(f"{self.url}{path}: {_summary(body)}, which is no JSON")) from None
+            raise EndpointFailed(f"{self.url}{path}: {_summary(body, self.key)}, which is no JSON") from None
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, content: bytes) -> AsyncIterator[Response]:
@@ -124,22 +144,34 @@ class EndpointClient:
                 response = await self._send(method, path, content)
                 try:
                     if not response.is_success:
-                        raise EndpointFailed(await _refusal(response), response.status_code)
+                        raise EndpointFailed(await _refusal(response, self.key), response.status_code)
                     yield response
                 finally:
                     await response.aclose()
 
     async def _send(self, method: str, path: str, content: bytes) -> Response:
-        """The head of the answer. Once more where the connection is gone before it: a server may close one that was
-        idle, as llama.cpp does after each stream, and say so too late."""
+        """The head of the answer. Once more where a connection that was idle is gone before it: a server may close
+        one, as llama.cpp does after each stream, and say so too late."""
         import httpx2
 
+        events: list[str] = []
+
+        async def trace(event: str, _: Mapping[str, Any]) -> None:
+            events.append(event)
+
         headers = {"Content-Type": "application/json"} if content else {}
-        request = self._http.build_request(method, self.url + path, content=content or None, headers=headers)
+        http = self._unkept if self._is_loaded and self._closes else self._http
+        request = http.build_request(
+            method, self.url + path, content=content or None, headers=headers, extensions={"trace": trace}
+        )
         try:
-            return await self._http.send(request, stream=True)
+            return await http.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-            return await self._http.send(request, stream=True)
+            is_new = any("connect_tcp" in event for event in events)
+            if is_new or self._is_loaded:
+                raise
+            self._closes = True
+            return await self._unkept.send(request, stream=True)
 
     @contextmanager
     def in_words(self, path: str) -> Iterator[None]:
@@ -171,31 +203,39 @@ async def _within(response: Response, most_bytes: int) -> AsyncIterator[bytes]:
         yield part
 
 
-def _check_streams(response: Response) -> None:
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _check_streams(response: Response, key: Key) -> None:
+    kind = key.hide(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
     if kind not in ("text/event-stream", ""):
         raise EndpointFailed(f"answered with {kind[:QUOTED]} where a stream of events was asked for")
 
 
-async def _refusal(response: Response) -> str:
-    """What an answer that is no success says."""
-    status = f"{response.status_code} {response.reason_phrase}".strip()
+async def _refusal(response: Response, key: Key) -> str:
+    """What an answer that is no success says, without the key."""
+    status = key.hide(f"{response.status_code} {response.reason_phrase}".strip())
     if response.is_redirect:
-        parts = urlsplit(response.headers.get("location", ""))
-        host = parts.netloc.rpartition("@")[2]
-        where = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
+        where = _destination(key.hide(response.headers.get("location", "")))
         return f"{status}: redirected to {where[:QUOTED]}. No redirect is followed, so that no key is: give that URL"
     body = b""
     async for part in response.aiter_bytes():
         body += part
         if len(body) > MOST_EVENT_BYTES:
             break
-    wait = response.headers.get("retry-after", "")
-    return f"{status}: {_summary(body)}" + (f" (retry after {wait[:20]})" if wait else "")
+    wait = key.hide(response.headers.get("retry-after", ""))
+    return f"{status}: {_summary(body, key)}" + (f" (retry after {wait[:20]})" if wait else "")
 
 
-def _summary(body: bytes) -> str:
-    """The message in an error's body, or what kind of body it is, in a line."""
+def _destination(location: str) -> str:
+    """Of a redirect, without a user's name, a password and a query."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return "what is no URL"
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if host else parts.path
+
+
+def _summary(body: bytes, key: Key) -> str:
+    """The message in an error's body, or what kind of body it is, in a line without the key."""
     text = body.decode(errors="replace").strip()
     if text.startswith("<"):
         return "an HTML page"
@@ -203,7 +243,7 @@ def _summary(body: bytes) -> str:
         found = message_of(msgspec.json.decode(body))
     except (msgspec.DecodeError, RecursionError):
         found = text
-    return first_line(found)[:QUOTED] or "nothing"
+    return first_line(key.hide(found))[:QUOTED] or "nothing"
 
 
 def message_of(body: Any) -> str:

@@ -185,7 +185,8 @@ class EndpointModel(Model):
 
     def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
         """As `TakesRequests.run_requests`."""
-        return self._runner.run(work(self._send))
+        with self._client.loaded():
+            return self._runner.run(work(self._send))
 
     async def _send(self, ids: TokenIds, new_tokens: int) -> Reply:
         """A request of a load, which fails by itself."""

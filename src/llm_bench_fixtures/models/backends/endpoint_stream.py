@@ -123,10 +123,16 @@ class Answer:
 
 
 class StreamReader:
-    """Reads the events of one answer. `on_tokens` is called with the number of tokens that are there, as it grows."""
+    """Reads the events of one answer. `on_tokens` is called with the number of tokens that are there, as it grows.
 
-    def __init__(self, on_tokens: Callable[[int], None] | None = None) -> None:
+    hide: takes the key out of what a server says.
+    """
+
+    def __init__(
+        self, on_tokens: Callable[[int], None] | None = None, hide: Callable[[str], str] = lambda text: text
+    ) -> None:
         self._on_tokens = on_tokens
+        self._hide = hide
         self._tokens = 0
         self._has_times = True
         self._ids: list[int] = []
@@ -146,7 +152,9 @@ class StreamReader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise EndpointFailed(f"an event that can't be read: {first_line(error)}") from None
         if event.error:
-            raise EndpointFailed(f"after {self._tokens} tokens: {first_line(message_of(event.error))[:QUOTED]}")
+            raise EndpointFailed(
+                f"after {self._tokens} tokens: {first_line(self._hide(message_of(event.error)))[:QUOTED]}"
+            )
         self._usage, self._timings = event.usage or self._usage, event.timings or self._timings
         for choice in event.choices[:1]:
             self._take_choice(choice, event)
@@ -206,7 +214,7 @@ async def converse(
     on_tokens: Callable[[int], None] | None = None,
 ) -> Answer:
     """Send one request and read its answer to the end. Raises EndpointFailed."""
-    reader = StreamReader(on_tokens)
+    reader = StreamReader(on_tokens, client.key.hide)
     await client.stream(form.path, form.body(model, prompt, new_tokens), reader.take)
     with client.in_words(form.path):
         answer = reader.finish()
