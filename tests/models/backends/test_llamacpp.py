@@ -18,6 +18,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+from llm_bench_fixtures.models.artifacts import made_s_of
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import llamacpp as backend
 from llm_bench_fixtures.models.backends.gguf_making import file_in, make
@@ -182,10 +183,13 @@ def test_eight_bits_have_34_bytes_for_32_weights(loaded: Mapping[str, Any]) -> N
 
 def test_a_second_load_reuses_what_was_made(loaded: Mapping[str, Any], make_request: MakeRequest) -> None:
     progress = Progress()
-    facts = load_variant(make_request("gguf-q4_k_m", progress=progress)).facts
+    request = make_request("gguf-q4_k_m", progress=progress)
+    facts = load_variant(request).facts
     assert facts.notes == ("gguf-f32 reused from the cache", "gguf-q4_k_m reused from the cache")
     assert not progress.phase_s[Phase.EXPORTING]
     assert not progress.phase_s[Phase.QUANTIZING]
+    assert facts.conversion_s == loaded["gguf-q4_k_m"].facts.conversion_s == made_s_of(*make(request, None))
+    assert facts.conversion_s > loaded["gguf-f32"].facts.conversion_s > 0
 
 
 def test_a_file_that_the_user_names_is_run_in_place_of_a_conversion(

@@ -193,8 +193,10 @@ def test_a_second_load_reuses_what_was_built(
     llama: ModelSource, loaded: Mapping[str, Any], make_request: MakeRequest
 ) -> None:
     progress = Progress()
-    facts = load_variant(make_request("ortgenai-fp32", llama, progress)).facts
+    request = make_request("ortgenai-fp32", llama, progress)
+    facts, built_s = load_variant(request).facts, build(request).made_s
     assert facts.notes == ("genai-fp32 reused from the cache",)
+    assert facts.conversion_s == loaded["ortgenai-fp32"].facts.conversion_s == built_s > 0
     assert not progress.phase_s[Phase.EXPORTING]
 
 

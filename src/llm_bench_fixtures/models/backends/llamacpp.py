@@ -72,6 +72,7 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> LlamaCppModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+    from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends.gguf_making import FACTS_FILE, file_in, make
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
@@ -97,6 +98,7 @@ def load(request: LoadRequest) -> LlamaCppModel:
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
         notes=tuple(dict.fromkeys(artifact.note for artifact in made)),
+        conversion_s=made_s_of(*made),
         resident_before_load_bytes=before_bytes,
     )
     return LlamaCppModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)

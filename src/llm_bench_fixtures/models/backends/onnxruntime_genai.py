@@ -98,6 +98,7 @@ def load(request: LoadRequest) -> GenaiModel:
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
         notes=(built.note,),
+        conversion_s=built.made_s,
         resident_before_load_bytes=before_bytes,
     )
     return GenaiModel(request.variant, request.device, engine, tokenizer, facts)
