@@ -70,12 +70,12 @@ def load(request: LoadRequest) -> Ct2Model:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
     from llm_bench_fixtures.models.backends import ct2_making as making
     from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, kernels, open_generator
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.transformers import source_facts
 
     wanted = compute_type(request.variant)
     artifact = making.convert(request, wanted)
-    before_bytes = resident_bytes()  # here, so that what a conversion leaves behind isn't taken for the model's memory
+    before_bytes = resident_at_rest(request.device)
     generator = open_generator(artifact.folder, wanted)
     precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
     is_int8 = request.variant.quantization is not None

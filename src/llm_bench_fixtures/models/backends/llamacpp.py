@@ -75,12 +75,11 @@ def load(request: LoadRequest) -> LlamaCppModel:
     from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends.gguf_making import FACTS_FILE, file_in, make
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.transformers import source_facts
 
     made = make(request, request.settings.of(GGUF))
-    request.device.release_cached_memory()
-    before_bytes = resident_bytes()  # here, so that what a conversion leaves behind isn't taken for the model's memory
+    before_bytes = resident_at_rest(request.device)
     config = request.source.load_config()
     engine = open_model(file_in(made[-1].folder), config.vocab_size)
     counted = json.loads((made[-1].folder / FACTS_FILE).read_text())

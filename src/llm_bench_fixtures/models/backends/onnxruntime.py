@@ -95,14 +95,13 @@ def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
 def load(request: LoadRequest) -> OnnxModel:
     from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE, OnnxModel, open_model
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.experts import expert_count
     from llm_bench_fixtures.models.transformers import source_facts
     from llm_bench_fixtures.workloads import CacheKind
 
     exported, artifact, label = _make(request)
-    request.device.release_cached_memory()
-    before_bytes = resident_bytes()  # here, so that what an export leaves behind isn't taken for the model's memory
+    before_bytes = resident_at_rest(request.device)
     module = open_model(artifact.folder, request.device)
     files = [path for path in artifact.folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
     weight_bytes = sum(path.stat().st_size for path in files)

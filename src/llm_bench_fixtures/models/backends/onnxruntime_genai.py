@@ -76,11 +76,11 @@ def load(request: LoadRequest) -> GenaiModel:
     from llm_bench_fixtures.models.backends.genai_making import build
     from llm_bench_fixtures.models.backends.genai_model import GenaiModel, open_engine
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.transformers import source_facts
 
     built = build(request)
-    before_bytes = resident_bytes()  # here, so that what trying a new graph leaves behind isn't taken for the model's
+    before_bytes = resident_at_rest(request.device)
     tokenizer = request.source.load_tokenizer()
     engine = open_engine(built.folder, tokenizer.eos_token_id)
     counted = json.loads((built.folder / FACTS_FILE).read_text())
