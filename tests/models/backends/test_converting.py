@@ -47,3 +47,12 @@ def test_memory_before_a_load_is_read_when_the_conversions_is_given_back(
     number = load_variant(request_of).facts.resident_before_load_bytes
     assert number > 2, "that of every load, before the conversion"
     assert events[number - 2 : number] == ["released", "read"]
+
+
+def test_of_a_mixture_of_experts_it_is_not_told_what_a_pass_reads(
+    request_of: LoadRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: OpenVINO, onnxruntime-genai and llama.cpp gave the weights of all experts."""
+    assert load_variant(request_of).facts.weight_bytes_read
+    monkeypatch.setattr("llm_bench_fixtures.models.experts.expert_count", lambda config: 4)
+    assert load_variant(request_of).facts.weight_bytes_read is None

@@ -76,6 +76,7 @@ def load(request: LoadRequest) -> LlamaCppModel:
     from llm_bench_fixtures.models.backends.gguf_making import FACTS_FILE, file_in, make
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
+    from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
 
     made = make(request, request.settings.of(GGUF))
@@ -92,7 +93,7 @@ def load(request: LoadRequest) -> LlamaCppModel:
             label=_label(request.variant),
             weight_bytes=counted["weight_bytes"],
         ),
-        weight_bytes_read=counted["weight_bytes_read"],
+        weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if is_quantized else None,
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],

@@ -77,6 +77,7 @@ def load(request: LoadRequest) -> GenaiModel:
     from llm_bench_fixtures.models.backends.genai_model import GenaiModel, open_engine
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
+    from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
 
     built = build(request)
@@ -84,16 +85,17 @@ def load(request: LoadRequest) -> GenaiModel:
     tokenizer = request.source.load_tokenizer()
     engine = open_engine(built.folder, tokenizer.eos_token_id)
     counted = json.loads((built.folder / FACTS_FILE).read_text())
+    config = request.source.load_config()
     is_quantized = request.variant.quantization is not None
     facts = replace(
         source_facts(
             request.variant,
-            request.source.load_config(),
+            config,
             ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
             label=_label(request.variant),
             weight_bytes=sum(path.stat().st_size for path in built.folder.glob("*.onnx*")),
         ),
-        weight_bytes_read=counted["weight_bytes_read"],
+        weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if is_quantized else None,
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
