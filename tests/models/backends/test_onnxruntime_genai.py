@@ -20,7 +20,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, WorkloadU
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE, genai_making
 from llm_bench_fixtures.models.backends import onnxruntime_genai as backend
 from llm_bench_fixtures.models.backends.genai_making import build, failure
 from llm_bench_fixtures.models.backends.genai_model import MOST_ROWS, PADDING, GenaiModel, continue_rows, open_engine
@@ -239,6 +239,15 @@ def test_a_builder_that_fails(status: int, stderr: str, expected: type[Exception
     assert type(error) is expected
     with pytest.raises(expected, match=text):
         raise error
+
+
+def test_a_builder_that_does_not_end_is_stopped(
+    llama: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It imports torch, which takes longer than this limit."""
+    monkeypatch.setattr(genai_making, "BUILDER_S", 0.36)
+    with pytest.raises(BackendUnavailable, match=r"builder was stopped, as it took over 0\.0001 hours$"):
+        genai_making.run_builder(llama, tmp_path, "fp32")
 
 
 def test_an_accelerator_is_unavailable() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FLOAT32_BYTES = 4
 SCRATCH = "scratch"  # of the builder, beside what it makes
+BUILDER_S = 7200.0  # at most; it takes minutes for a large model
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 
 
@@ -57,7 +58,8 @@ def _key(request: LoadRequest) -> Key:
 def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
     """Run the builder in a process of its own, as it prints, changes the path of imports and keeps memory.
 
-    Raises BackendUnavailable with what it says where it fails, OutOfMemory where memory or the disk was too small.
+    Raises BackendUnavailable with what it says where it fails or takes too long, OutOfMemory where memory
+    or the disk was too small.
     """
     from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 
@@ -66,12 +68,27 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
     command += ["--precision", precision, "--execution_provider", "cpu"]
     command += ["--extra_options", "hf_token=false", f"hf_remote={source.trust_remote_code}".lower()]
     with off_the_working_folder(), setting("HF_HUB_OFFLINE", "1"):
-        done = subprocess.run(  # noqa: S603  # the user's own interpreter
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-        )
+        done = _run(command)
     if done.returncode:
         raise failure(done.returncode, done.stderr)
     remove(folder / SCRATCH)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Raises BackendUnavailable where it takes longer than BUILDER_S."""
+    try:
+        return subprocess.run(  # noqa: S603  # the user's own interpreter
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=BUILDER_S,
+        )
+    except subprocess.TimeoutExpired:
+        limit = f"{BUILDER_S / 3600:g} hours"
+        raise BackendUnavailable(f"onnxruntime-genai's model builder was stopped, as it took over {limit}") from None
 
 
 def failure(status: int, stderr: str) -> LlmBenchError:
