@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,10 @@ from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.artifacts import made_s_of
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.artifacts import ArtifactStore, made_s_of
+from llm_bench_fixtures.models.backends import CATALOGUE, gguf_writing
 from llm_bench_fixtures.models.backends import llamacpp as backend
-from llm_bench_fixtures.models.backends.gguf_making import file_in, make
+from llm_bench_fixtures.models.backends.gguf_making import check_given, file_in, make
 from llm_bench_fixtures.models.backends.gguf_writing import LAYOUTS, check_convertible, write_gguf
 from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, open_model
 from llm_bench_fixtures.models.device import Device, DeviceKind
@@ -35,6 +36,8 @@ MakeRequest = Callable[..., LoadRequest]
 VARIANTS = ("gguf-f32", "gguf-q8_0", "gguf-q4_k_m")
 FAMILIES = ("llama", "llama-tied", "qwen2", "qwen3")
 PROMPTS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23), (31,))
+NORM = "blk.1.attn_norm.weight"
+written = gguf_writing._tensors
 QUANTIZED = 4 * 12 * 256**2 + 4096 * 256  # of the embedded model: its layers' matrices, and the table that it ends with
 
 
@@ -260,6 +263,37 @@ def test_every_family_with_a_layout_is_tried() -> None:
     """But Mistral, whose small folder has a window, and which is laid out as Llama is."""
     tried = {BY_NAME[name].config["model_type"] for name in FAMILIES} | {"gpt2", "mistral"}
     assert tried == set(LAYOUTS)
+
+
+def test_a_converted_file_that_does_not_run_is_not_kept(
+    make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here one that lacks the second layer's norm."""
+    monkeypatch.setattr(gguf_writing, "_tensors", lambda *args: (one for one in written(*args) if one[0] != NORM))
+    request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
+    with pytest.raises(BackendUnavailable, match=r"^llama\.cpp doesn't run gpt2 models as converted: "):
+        load_variant(request)
+    assert not list(tmp_path.rglob("*.gguf"))
+
+
+def test_a_family_that_the_file_can_not_hold_is_unavailable(
+    make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here for a config that lacks what every one of its type has."""
+    monkeypatch.setattr(gguf_writing, "_add_sizes", lambda writer, config: config.hidden_seize)
+    request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
+    with pytest.raises(BackendUnavailable, match=r"^gpt2 models can't be converted to GGUF: AttributeError"):
+        load_variant(request)
+
+
+def test_a_named_files_sizes_are_compared_with_the_language_models(
+    make_request: MakeRequest, loaded: Mapping[str, Any]
+) -> None:
+    """Of a model that sees, too, whose config has them in a part."""
+    request = make_request("gguf-f32")
+    (made,) = make(request, None)
+    sees = SimpleNamespace(get_text_config=request.source.load_config)
+    check_given(file_in(made.folder), sees)
 
 
 def test_an_accelerator_is_unavailable() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
+from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -60,8 +61,11 @@ def _converted(request: LoadRequest, key: Key) -> Artifact:
 
         check_memory(request, FLOAT32_BYTES)
         with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
-            write_gguf(request.source.load_model(dtype=torch.float32), file_in(folder))
-            write_facts(folder)
+            module = request.source.load_model(dtype=torch.float32)
+            with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
+                write_gguf(module, file_in(folder))
+                write_facts(folder)
+        _try(request, folder)
 
     return request.store.get("gguf-f32", key, build)
 
@@ -95,12 +99,20 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
     parameters = llama_cpp.LlamaModelQuantizeParams()
     parameters.ftype = int(LlamaFileType[TYPES[kind]])
     parameters.nthread = torch.get_num_threads()
-    with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}"):
-        try:
-            llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
-        except RuntimeError as error:
-            raise BackendUnavailable(f"llama.cpp can't quantize {source.name} to {kind}: {error}") from error
+    quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}")
+    with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
+        llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
         write_facts(folder)
+    _try(request, folder)
+
+
+def _try(request: LoadRequest, folder: Path) -> None:
+    """Raise BackendUnavailable for a file that doesn't run, so that it isn't kept."""
+    from llm_bench_fixtures.models.backends.llamacpp_model import try_running
+
+    config = request.source.load_config()
+    with unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
+        try_running(file_in(folder), config.get_text_config().vocab_size)
 
 
 def check_given(file: Path, config: Any) -> None:
@@ -115,7 +127,8 @@ def check_given(file: Path, config: Any) -> None:
     except ValueError as error:
         raise BackendUnavailable(f"--llm-gguf {file}: {first_line(error)}") from error
     table = tensors.get(TABLES[0])
-    shape = (config.vocab_size, config.hidden_size)
+    text = config.get_text_config()
+    shape = (text.vocab_size, text.hidden_size)
     if table is None or tuple(map(int, reversed(table.shape))) != shape:
         raise BackendUnavailable(f"--llm-gguf {file}: its table of tokens isn't one of {shape[0]} x {shape[1]}")
     quantized = {tensor.tensor_type.name for tensor in tensors.values()} - {"F32", "F16", "BF16"}

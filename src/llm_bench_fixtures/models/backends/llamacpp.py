@@ -82,7 +82,7 @@ def load(request: LoadRequest) -> LlamaCppModel:
     made = make(request, request.settings.of(GGUF))
     before_bytes = resident_at_rest(request.device)
     config = request.source.load_config()
-    engine = open_model(file_in(made[-1].folder), config.vocab_size)
+    engine = open_model(file_in(made[-1].folder), config.get_text_config().vocab_size)
     counted = json.loads((made[-1].folder / FACTS_FILE).read_text())
     is_quantized = request.variant.quantization is not None
     facts = replace(
