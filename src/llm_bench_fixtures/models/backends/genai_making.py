@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
 from llm_bench_fixtures.models.backends.onnx_graphs import FACTS, FACTS_FILE, only_graph, weight_bytes_read
-from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails
 from llm_bench_fixtures.processes.scratch import remove
 
 if TYPE_CHECKING:
     import onnx
 
-    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.artifacts import Artifact
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
 
@@ -43,16 +43,7 @@ def build(request: LoadRequest) -> Artifact:
             write_facts(folder)
             _try(request, folder)
 
-    return request.store.get(f"genai-{precision}", _key(request), make)
-
-
-def _key(request: LoadRequest) -> Key:
-    from llm_bench_fixtures.models.versions import installed_versions
-    from llm_bench_fixtures.progress import Phase
-
-    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
-        digest = request.source.digest
-    return {"model": digest, **installed_versions(LIBRARIES)}
+    return request.store.get(f"genai-{precision}", key_of(request, LIBRARIES, FACTS), make)
 
 
 def run_builder(source: ModelSource, folder: Path, precision: str) -> None:

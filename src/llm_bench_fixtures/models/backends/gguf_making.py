@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -17,6 +17,7 @@ LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
 FILE = "model.gguf"
 FACTS_FILE = "facts.json"  # beside each file, so that no load has to read it
 FLOAT32_BYTES = 4
+FACTS = ("weight_bytes", "weight_bytes_read", "quantized_share")  # that it holds
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
@@ -30,7 +31,7 @@ def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
     """
     if given is not None:
         check_given(given, request.source.load_config())
-    key = _key(request, given)
+    key = key_of(request, LIBRARIES, FACTS, given)
     plain = _converted(request, key) if given is None else _widened(request, key, given)
     if request.variant.quantization is None:
         return (plain,)
@@ -39,16 +40,6 @@ def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
 
 def file_in(folder: Path) -> Path:
     return folder / FILE
-
-
-def _key(request: LoadRequest, given: Path | None) -> Key:
-    from llm_bench_fixtures.models.artifacts import file_digest
-    from llm_bench_fixtures.models.versions import installed_versions
-    from llm_bench_fixtures.progress import Phase
-
-    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
-        digest = request.source.digest if given is None else file_digest(given)
-    return {"model": digest, **installed_versions(LIBRARIES)}
 
 
 def _converted(request: LoadRequest, key: Key) -> Artifact:
@@ -144,9 +135,7 @@ def write_facts(folder: Path) -> None:
     looked_up = TABLES if OUTPUT in tensors else TABLES[1:]
     floats = ("F32", "F16", "BF16")
     quantized = sum(int(tensor.n_elements) for tensor in tensors.values() if tensor.tensor_type.name not in floats)
-    facts = {
-        "weight_bytes": sum(int(tensor.n_bytes) for tensor in tensors.values()),
-        "weight_bytes_read": sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up),
-        "quantized_share": quantized / sum(int(tensor.n_elements) for tensor in tensors.values()),
-    }
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    stored = sum(int(tensor.n_bytes) for tensor in tensors.values())
+    read = sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up)
+    share = quantized / sum(int(tensor.n_elements) for tensor in tensors.values())
+    (folder / FACTS_FILE).write_text(json.dumps(dict(zip(FACTS, (stored, read, share), strict=True))))
