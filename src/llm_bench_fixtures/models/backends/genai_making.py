@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
-from llm_bench_fixtures.models.backends.onnx_graphs import FACTS, FACTS_FILE, only_graph, weight_bytes_read
+from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails
 from llm_bench_fixtures.processes.scratch import remove
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.source import ModelSource
 
 FLOAT32_BYTES = 4
+BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 SCRATCH = "scratch"  # of the builder, beside what it makes
 BUILDER_S = 7200.0  # at most; it takes minutes for a large model
+FACTS = (*onnx_graphs.FACTS, "accuracy_levels")  # in FACTS_FILE
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 
 
@@ -105,20 +107,32 @@ def write_facts(folder: Path) -> None:
     """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
     import onnx
 
-    path = only_graph(folder)
-    share = quantized_share(onnx.load(path, load_external_data=False).graph)
-    facts = dict(zip(FACTS, (weight_bytes_read(path), share), strict=True))
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    path = onnx_graphs.only_graph(folder)
+    graph = onnx.load(path, load_external_data=False).graph
+    read = onnx_graphs.weight_bytes_read(path)
+    facts = dict(zip(FACTS, (read, quantized_share(graph), accuracy_levels(graph)), strict=True))
+    (folder / onnx_graphs.FACTS_FILE).write_text(json.dumps(facts))
+
+
+def _block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:
+    """Those of each product with a matrix in blocks."""
+    from onnx import helper
+
+    blocks = [node for node in graph.node if node.op_type == BLOCKS]
+    return [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
+
+
+def accuracy_levels(graph: onnx.GraphProto) -> list[int]:
+    """In what ONNX Runtime is asked to multiply matrices in blocks: 1 is float32, 4 is int8, 0 leaves it the choice."""
+    return sorted({attributes.get("accuracy_level", 0) for attributes in _block_attributes(graph)})
 
 
 def quantized_share(graph: onnx.GraphProto) -> float:
     """Of all weights of the graph, how many are in MatMulNBits' blocks, whose scales are no weights."""
-    from onnx import TensorProto, helper
+    from onnx import TensorProto
 
-    blocks = [node for node in graph.node if node.op_type == "MatMulNBits"]
-    sizes = [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
-    quantized = sum(size["N"] * size["K"] for size in sizes)
-    beside = {name for node in blocks for name in node.input}
+    quantized = sum(attributes["N"] * attributes["K"] for attributes in _block_attributes(graph))
+    beside = {name for node in graph.node if node.op_type == BLOCKS for name in node.input}
     others = sum(
         math.prod(weight.dims)
         for weight in graph.initializer

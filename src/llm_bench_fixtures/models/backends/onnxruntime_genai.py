@@ -39,6 +39,9 @@ VARIANTS = (
     ),
 )
 
+COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8"}
+"""What products with matrices in blocks are computed in, by MatMulNBits' accuracy_level."""
+
 NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
 
 
@@ -92,7 +95,7 @@ def load(request: LoadRequest) -> GenaiModel:
             request.variant,
             config,
             ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
-            label=_label(request.variant),
+            label=label(request.variant, counted["accuracy_levels"]),
             weight_bytes=sum(path.stat().st_size for path in built.folder.glob("*.onnx*")),
         ),
         weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
@@ -106,12 +109,12 @@ def load(request: LoadRequest) -> GenaiModel:
     return GenaiModel(request.variant, request.device, engine, tokenizer, facts)
 
 
-def _label(variant: Variant) -> str:
-    from llm_bench_fixtures.models.backends.onnx_making import instruction_set
-
+def label(variant: Variant, accuracy_levels: list[int]) -> str:
+    """What runs, by what the graph asks of ONNX Runtime, which doesn't tell the instructions that it chooses."""
     if variant.quantization is None:
         return "onnxruntime-genai float32"
-    return f"onnxruntime-genai int4, computes in int8 ({instruction_set()})"
+    types = " and ".join(COMPUTED_IN.get(level, f"accuracy level {level}") for level in accuracy_levels)
+    return f"onnxruntime-genai {variant.quantization}, computes in {types or 'float32'}"
 
 
 BACKEND = Backend(
