@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -165,8 +166,9 @@ def test_more_prompts_than_a_context_holds_are_not_supported(loaded: Mapping[str
 
 def test_what_the_facts_say(loaded: Mapping[str, Any], tiny_fp32: Model) -> None:
     plain, q8, q4 = (loaded[variant].facts for variant in VARIANTS)
-    assert plain.label.startswith("llama.cpp float32")
-    assert q8.label.startswith("llama.cpp q8_0, computes in int8, cache in float16")
+    built = backend.instruction_set()
+    assert plain.label == f"llama.cpp float32 ({built})"
+    assert q8.label.endswith(f", computes in int8, cache in float16 ({built})")
     assert plain.weight_bytes == tiny_fp32.facts.weight_bytes
     assert plain.weight_bytes_read == tiny_fp32.facts.weight_bytes_read
     assert plain.weight_bytes > q8.weight_bytes > q4.weight_bytes
@@ -182,6 +184,40 @@ def test_eight_bits_have_34_bytes_for_32_weights(loaded: Mapping[str, Any]) -> N
     quantized = round(facts.quantized_share * weights)
     assert quantized >= QUANTIZED
     assert facts.weight_bytes == quantized * 34 // 32 + 4 * (weights - quantized)
+
+
+def test_the_label_tells_of_rows_that_do_not_fill_the_blocks(make_request: MakeRequest, tmp_path: Path) -> None:
+    """Of 64 weights, where 4 bits have blocks of 256: llama.cpp takes Q5_0 for Q4_K, and Q8_0 for Q6_K.
+
+    Rows of 64 are all but those of the two layers' 64 x 128, which are too short as well.
+    """
+    with quiet_libraries():
+        source = BY_NAME["llama"].build(tmp_path)
+    facts = load_variant(make_request("gguf-q4_k_m", source)).facts
+    found = re.fullmatch(r"llama\.cpp q4_k_m \((\d+)% of it (\w+), (\d+)% of it (\w+)\), computes in .*", facts.label)
+    assert found
+    assert {found[2], found[4]} == {"Q5_0", "Q8_0"}
+    assert int(found[1]) + int(found[3]) == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("version", "wheel", "told"),
+    [
+        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "built for AVX2"),
+        ("0.2.18", "Tag: cp311-cp311-linux_x86_64\n", "instruction set not told"),
+        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_aarch64\n", "instruction set not told"),
+        ("0.3.0", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "instruction set not told"),
+        ("0.2.18", None, "instruction set not told"),
+    ],
+    ids=["the known wheel", "built here", "for another processor", "another version", "no wheel"],
+)
+def test_the_instruction_set_is_told_where_it_is_known(
+    version: str, wheel: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: it followed from the processor, whatever was installed."""
+    installed = SimpleNamespace(version=version, read_text=lambda name: wheel)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: installed)
+    assert backend.instruction_set() == told
 
 
 def test_a_second_load_reuses_what_was_made(loaded: Mapping[str, Any], make_request: MakeRequest) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,14 @@ LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
 FILE = "model.gguf"
 FACTS_FILE = "facts.json"  # beside each file, so that no load has to read it
 FLOAT32_BYTES = 4
-FACTS = ("weight_bytes", "weight_bytes_read", "quantized_share")  # that it holds
+FACTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")  # that it holds
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
 """llama.cpp's names of the ways to quantize a file."""
+
+BLOCKS = {"f32": (), "q8_0": ("Q8_0",), "q4_k_m": ("Q4_K", "Q5_K", "Q6_K")}
+"""The types of blocks that each of them puts matrices in, where their rows fill them."""
 
 
 def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
@@ -55,7 +60,7 @@ def _converted(request: LoadRequest, key: Key) -> Artifact:
             module = request.source.load_model(dtype=torch.float32)
             with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
                 write_gguf(module, file_in(folder))
-                write_facts(folder)
+                write_facts(folder, "f32")
         _try(request, folder)
 
     return request.store.get("gguf-f32", key, build)
@@ -93,7 +98,7 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
     quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}")
     with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
         llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
-        write_facts(folder)
+        write_facts(folder, kind)
     _try(request, folder)
 
 
@@ -127,7 +132,7 @@ def check_given(file: Path, config: Any) -> None:
         raise BackendUnavailable(f"--llm-gguf {file}: holds {', '.join(sorted(quantized))}; give F32, F16 or BF16")
 
 
-def write_facts(folder: Path) -> None:
+def write_facts(folder: Path, kind: str) -> None:
     """Count the weights of the file in the folder, into FACTS_FILE beside it."""
     import gguf
 
@@ -138,4 +143,15 @@ def write_facts(folder: Path) -> None:
     stored = sum(int(tensor.n_bytes) for tensor in tensors.values())
     read = sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up)
     share = quantized / sum(int(tensor.n_elements) for tensor in tensors.values())
-    (folder / FACTS_FILE).write_text(json.dumps(dict(zip(FACTS, (stored, read, share), strict=True))))
+    facts = (stored, read, share, other_blocks(tensors.values(), kind))
+    (folder / FACTS_FILE).write_text(json.dumps(dict(zip(FACTS, facts, strict=True))))
+
+
+def other_blocks(tensors: Iterable[Any], kind: str) -> dict[str, float]:
+    """What llama.cpp fell back to for rows that the kind's blocks don't fill: types, and their part of what isn't
+    float32, in which it leaves vectors and small tables."""
+    counts: Counter[str] = Counter()
+    for tensor in tensors:
+        counts[tensor.tensor_type.name] += int(tensor.n_elements)
+    del counts["F32"]
+    return {name: count / counts.total() for name, count in counts.items() if name not in BLOCKS[kind]}
