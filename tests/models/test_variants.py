@@ -34,6 +34,11 @@ def test_an_engine_stands_for_all_its_variants() -> None:
     assert chosen("fp32,bitsandbytes,bnb-nf4") == ["fp32", "bnb-int8", "bnb-nf4", "bnb-fp4"]
 
 
+@pytest.mark.parametrize("name", ["onnxruntime_genai", "onnxruntime-genai"])
+def test_an_engine_may_be_spelled_as_its_extra(name: str) -> None:
+    assert chosen(f"fp32,{name}") == ["fp32", "ortgenai-fp32", "ortgenai-int4"]
+
+
 def test_an_id_stands_before_an_engine_of_the_same_name() -> None:
     named = Variant("torch", "onnxruntime", "")
     assert select_variants("torch", [named, *CATALOGUE], "torch") == (named,)

@@ -1,13 +1,21 @@
-"""What engines that make a form of their own of a model have in common: what its failure is."""
+"""What engines that make a form of their own of a model have in common: its key, and its failures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
+from llm_bench_fixtures.progress import Phase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from llm_bench_fixtures.models.artifacts import KeyValue
+    from llm_bench_fixtures.models.loading import LoadRequest
 
 OUT_OF_ROOM = re.compile("alloc|out of memory|no space left|quota exceeded", re.IGNORECASE)
 OF_THE_INSTALLATION = re.compile(
@@ -15,6 +23,22 @@ OF_THE_INSTALLATION = re.compile(
     "|NO_SUCHFILE|INVALID_PROTOBUF",  # ONNX Runtime's, of missing or torn files
     re.IGNORECASE,
 )
+
+
+def key_of(
+    request: LoadRequest, libraries: Iterable[str], facts: Iterable[str], given: Path | None = None
+) -> dict[str, KeyValue]:
+    """What every artifact of an engine depends on: the weights, and the libraries that convert them.
+
+    facts: names of what is counted and kept beside it, so that one that lacks some is made again.
+    given: the file that stands for the source's own.
+    """
+    from llm_bench_fixtures.models.artifacts import file_digest
+    from llm_bench_fixtures.models.versions import installed_versions
+
+    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
+        digest = request.source.digest if given is None else file_digest(given)
+    return {"model": digest, "holds": ", ".join(facts), **installed_versions(libraries)}
 
 
 @contextmanager

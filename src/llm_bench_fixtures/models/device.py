@@ -82,6 +82,16 @@ def resident_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def resident_at_rest(device: Device) -> int:
+    """Memory of this process that is in RAM once what was freed is given back.
+
+    A backend that converts a model in this process asks for it between that and the load, as else what the conversion
+    leaves behind would be taken for the model's memory, or hide it.
+    """
+    device.release_cached_memory()
+    return resident_bytes()
+
+
 def resolve_device(requested: str) -> Device:
     """The device that `requested` ("auto", "cpu", "cuda", "cuda:1", "mps") names on this machine.
 

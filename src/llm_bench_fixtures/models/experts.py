@@ -54,6 +54,14 @@ def expert_count(config: object) -> int:
     return _largest(config, EXPERT_COUNTS)
 
 
+def told_of_reading(config: object, counted_bytes: int) -> int | None:
+    """Bytes of weights that each pass reads, by what is counted of all that it can; None for a mixture of experts.
+
+    Of such a one not even the least is told: how much of it an engine's form of a model reads depends on that form.
+    """
+    return None if expert_count(config) > 1 else counted_bytes
+
+
 def chosen_count(config: object) -> int:
     """Experts that each position uses, of those that a router chooses from; 0 where the config doesn't tell."""
     return _largest(config, CHOSEN_COUNTS)

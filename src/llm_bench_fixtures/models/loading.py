@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend, known_backends
-from llm_bench_fixtures.models.device import resident_bytes
+from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.processes.status import mapped_bytes
@@ -68,8 +68,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
         backend.prepare(request)
         request.device.synchronize()  # sets an accelerator up
-    request.device.release_cached_memory()
-    before_bytes, mapped_before_bytes = resident_bytes(), mapped_bytes()
+    before_bytes, mapped_before_bytes = resident_at_rest(request.device), mapped_bytes()
     loading_before_s = progress.phase_s[Phase.LOADING]
     with (
         progress.activity(Phase.LOADING, f"loading {request.variant.id}"),

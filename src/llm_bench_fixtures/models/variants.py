@@ -84,8 +84,9 @@ def select_variants(
 ) -> tuple[Variant, ...]:
     """The variants that a comma-separated list of ids and engines names, the reference first, each once.
 
-    An empty text means those of `default`, or the whole catalogue, and the reference. A backend's name stands for all
-    its variants, a dtype's spelling ("half") for its variant ("fp16"), "default" for those of `default`.
+    An empty text means those of `default`, or the whole catalogue, and the reference. A backend's name, with "-" for
+    "_" too as its extra has it, stands for all its variants, a dtype's spelling ("half") for its variant ("fp16"),
+    "default" for those of `default`.
     Raises UnknownName with the known ids and engines.
     """
     by_id = {variant.id: variant for variant in catalogue}
@@ -105,8 +106,9 @@ def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence
     """Those that the name stands for: a variant's id before an engine of the same name."""
     if name in by_id:
         return (by_id[name],)
-    if name in groups:
-        return groups[name]
+    engine = name if name in groups else name.replace("-", "_")
+    if engine in groups:
+        return groups[engine]
     precision = SPELLINGS.get(name.lower())
     for variant in by_id.values():
         if precision is not None and variant.precision is precision and is_plain(variant):

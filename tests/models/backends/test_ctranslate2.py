@@ -182,6 +182,11 @@ def test_the_kernels_are_those_that_the_log_tells_of(
     assert kernels.__wrapped__(compute_type) == told
 
 
+def test_kernels_of_a_process_that_does_not_end_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_bench_fixtures.models.backends.ct2_model.PROBE_S", 0.001)
+    assert kernels.__wrapped__("float32") == ""
+
+
 def test_what_a_pass_reads_is_all_but_the_tables(loaded: Mapping[str, Ct2Model], tiny_fp32: TransformersModel) -> None:
     """As torch counts it, to what CTranslate2 stores besides: a few flags, and a bias or two."""
     expected = tiny_fp32.facts.weight_bytes_read

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +20,10 @@ from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.artifacts import ArtifactStore, made_s_of
+from llm_bench_fixtures.models.backends import CATALOGUE, gguf_writing
 from llm_bench_fixtures.models.backends import llamacpp as backend
-from llm_bench_fixtures.models.backends.gguf_making import file_in, make
+from llm_bench_fixtures.models.backends.gguf_making import check_given, file_in, make
 from llm_bench_fixtures.models.backends.gguf_writing import LAYOUTS, check_convertible, write_gguf
 from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, open_model
 from llm_bench_fixtures.models.device import Device, DeviceKind
@@ -34,6 +37,8 @@ MakeRequest = Callable[..., LoadRequest]
 VARIANTS = ("gguf-f32", "gguf-q8_0", "gguf-q4_k_m")
 FAMILIES = ("llama", "llama-tied", "qwen2", "qwen3")
 PROMPTS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23), (31,))
+NORM = "blk.1.attn_norm.weight"
+written = gguf_writing._tensors
 QUANTIZED = 4 * 12 * 256**2 + 4096 * 256  # of the embedded model: its layers' matrices, and the table that it ends with
 
 
@@ -161,8 +166,9 @@ def test_more_prompts_than_a_context_holds_are_not_supported(loaded: Mapping[str
 
 def test_what_the_facts_say(loaded: Mapping[str, Any], tiny_fp32: Model) -> None:
     plain, q8, q4 = (loaded[variant].facts for variant in VARIANTS)
-    assert plain.label.startswith("llama.cpp float32")
-    assert q8.label.startswith("llama.cpp q8_0, computes in int8, cache in float16")
+    built = backend.instruction_set()
+    assert plain.label == f"llama.cpp float32 ({built})"
+    assert q8.label.endswith(f", computes in int8, cache in float16 ({built})")
     assert plain.weight_bytes == tiny_fp32.facts.weight_bytes
     assert plain.weight_bytes_read == tiny_fp32.facts.weight_bytes_read
     assert plain.weight_bytes > q8.weight_bytes > q4.weight_bytes
@@ -180,12 +186,49 @@ def test_eight_bits_have_34_bytes_for_32_weights(loaded: Mapping[str, Any]) -> N
     assert facts.weight_bytes == quantized * 34 // 32 + 4 * (weights - quantized)
 
 
+def test_the_label_tells_of_rows_that_do_not_fill_the_blocks(make_request: MakeRequest, tmp_path: Path) -> None:
+    """Of 64 weights, where 4 bits have blocks of 256: llama.cpp takes Q5_0 for Q4_K, and Q8_0 for Q6_K.
+
+    Rows of 64 are all but those of the two layers' 64 x 128, which are too short as well.
+    """
+    with quiet_libraries():
+        source = BY_NAME["llama"].build(tmp_path)
+    facts = load_variant(make_request("gguf-q4_k_m", source)).facts
+    found = re.fullmatch(r"llama\.cpp q4_k_m \((\d+)% of it (\w+), (\d+)% of it (\w+)\), computes in .*", facts.label)
+    assert found
+    assert {found[2], found[4]} == {"Q5_0", "Q8_0"}
+    assert int(found[1]) + int(found[3]) == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("version", "wheel", "told"),
+    [
+        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "built for AVX2"),
+        ("0.2.18", "Tag: cp311-cp311-linux_x86_64\n", "instruction set not told"),
+        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_aarch64\n", "instruction set not told"),
+        ("0.3.0", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "instruction set not told"),
+        ("0.2.18", None, "instruction set not told"),
+    ],
+    ids=["the known wheel", "built here", "for another processor", "another version", "no wheel"],
+)
+def test_the_instruction_set_is_told_where_it_is_known(
+    version: str, wheel: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: it followed from the processor, whatever was installed."""
+    installed = SimpleNamespace(version=version, read_text=lambda name: wheel)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: installed)
+    assert backend.instruction_set() == told
+
+
 def test_a_second_load_reuses_what_was_made(loaded: Mapping[str, Any], make_request: MakeRequest) -> None:
     progress = Progress()
-    facts = load_variant(make_request("gguf-q4_k_m", progress=progress)).facts
+    request = make_request("gguf-q4_k_m", progress=progress)
+    facts = load_variant(request).facts
     assert facts.notes == ("gguf-f32 reused from the cache", "gguf-q4_k_m reused from the cache")
     assert not progress.phase_s[Phase.EXPORTING]
     assert not progress.phase_s[Phase.QUANTIZING]
+    assert facts.conversion_s == loaded["gguf-q4_k_m"].facts.conversion_s == made_s_of(*make(request, None))
+    assert facts.conversion_s > loaded["gguf-f32"].facts.conversion_s > 0
 
 
 def test_a_file_that_the_user_names_is_run_in_place_of_a_conversion(
@@ -256,6 +299,37 @@ def test_every_family_with_a_layout_is_tried() -> None:
     """But Mistral, whose small folder has a window, and which is laid out as Llama is."""
     tried = {BY_NAME[name].config["model_type"] for name in FAMILIES} | {"gpt2", "mistral"}
     assert tried == set(LAYOUTS)
+
+
+def test_a_converted_file_that_does_not_run_is_not_kept(
+    make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here one that lacks the second layer's norm."""
+    monkeypatch.setattr(gguf_writing, "_tensors", lambda *args: (one for one in written(*args) if one[0] != NORM))
+    request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
+    with pytest.raises(BackendUnavailable, match=r"^llama\.cpp doesn't run gpt2 models as converted: "):
+        load_variant(request)
+    assert not list(tmp_path.rglob("*.gguf"))
+
+
+def test_a_family_that_the_file_can_not_hold_is_unavailable(
+    make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here for a config that lacks what every one of its type has."""
+    monkeypatch.setattr(gguf_writing, "_add_sizes", lambda writer, config: config.hidden_seize)
+    request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
+    with pytest.raises(BackendUnavailable, match=r"^gpt2 models can't be converted to GGUF: AttributeError"):
+        load_variant(request)
+
+
+def test_a_named_files_sizes_are_compared_with_the_language_models(
+    make_request: MakeRequest, loaded: Mapping[str, Any]
+) -> None:
+    """Of a model that sees, too, whose config has them in a part."""
+    request = make_request("gguf-f32")
+    (made,) = make(request, None)
+    sees = SimpleNamespace(get_text_config=request.source.load_config)
+    check_given(file_in(made.folder), sees)
 
 
 def test_an_accelerator_is_unavailable() -> None:

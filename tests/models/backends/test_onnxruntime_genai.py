@@ -15,12 +15,13 @@ pytest.importorskip("onnxruntime_genai")
 
 import torch
 from families import BY_NAME
+from onnx import helper
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE, genai_making
 from llm_bench_fixtures.models.backends import onnxruntime_genai as backend
 from llm_bench_fixtures.models.backends.genai_making import build, failure
 from llm_bench_fixtures.models.backends.genai_model import MOST_ROWS, PADDING, GenaiModel, continue_rows, open_engine
@@ -168,10 +169,26 @@ def test_answers_do_not_depend_on_padding_and_batch(variant: str, loaded: Mappin
 def test_what_the_facts_say(loaded: Mapping[str, Any]) -> None:
     plain, int4 = (loaded[variant].facts for variant in VARIANTS)
     assert (plain.label, plain.tolerance) == ("onnxruntime-genai float32", TOLERANCES[Arithmetic.FLOAT32])
-    assert int4.label.startswith("onnxruntime-genai int4, computes in int8 (")
+    assert int4.label == "onnxruntime-genai int4, computes in int8"
     assert (int4.tolerance, int4.compute) == (TOLERANCES[Arithmetic.INT8], None)
     assert plain.runs_source
     assert plain.quantized_share is None
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [([4], "int8"), ([0, 4], "ONNX Runtime's choice and int8"), ([7], "accuracy level 7"), ([], "float32")],
+)
+def test_the_label_says_what_the_graph_asks_to_compute_in(levels: list[int], told: str) -> None:
+    """Bug: it named an instruction set, which nobody had asked for or told."""
+    (variant,) = (variant for variant in CATALOGUE if variant.id == "ortgenai-int4")
+    assert backend.label(variant, levels) == f"onnxruntime-genai int4, computes in {told}"
+
+
+def test_a_product_without_an_accuracy_level_leaves_the_choice() -> None:
+    asked = [helper.make_node("MatMulNBits", [], [], N=2, K=32, **more) for more in ({"accuracy_level": 4}, {})]
+    graph = helper.make_graph([*asked, helper.make_node("MatMul", [], [])], "graph", [], [])
+    assert genai_making.accuracy_levels(graph) == [0, 4]
 
 
 def test_the_weights_that_are_read_are_those_of_float32(loaded: Mapping[str, Any]) -> None:
@@ -193,8 +210,10 @@ def test_a_second_load_reuses_what_was_built(
     llama: ModelSource, loaded: Mapping[str, Any], make_request: MakeRequest
 ) -> None:
     progress = Progress()
-    facts = load_variant(make_request("ortgenai-fp32", llama, progress)).facts
+    request = make_request("ortgenai-fp32", llama, progress)
+    facts, built_s = load_variant(request).facts, build(request).made_s
     assert facts.notes == ("genai-fp32 reused from the cache",)
+    assert facts.conversion_s == loaded["ortgenai-fp32"].facts.conversion_s == built_s > 0
     assert not progress.phase_s[Phase.EXPORTING]
 
 
@@ -237,6 +256,15 @@ def test_a_builder_that_fails(status: int, stderr: str, expected: type[Exception
     assert type(error) is expected
     with pytest.raises(expected, match=text):
         raise error
+
+
+def test_a_builder_that_does_not_end_is_stopped(
+    llama: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It imports torch, which takes longer than this limit."""
+    monkeypatch.setattr(genai_making, "BUILDER_S", 0.36)
+    with pytest.raises(BackendUnavailable, match=r"builder was stopped, as it took over 0\.0001 hours$"):
+        genai_making.run_builder(llama, tmp_path, "fp32")
 
 
 def test_an_accelerator_is_unavailable() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WEIGHTS_FILE = "model.bin"
 FACTS_FILE = "facts.json"  # beside the weights, so that no load has to count them
+LIBRARIES = ("torch", "transformers", "ctranslate2")
 FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
 FLOAT32 = "float32"
 TRIAL_TOKENS = 12
@@ -40,16 +41,12 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
 
     Raises BackendUnavailable where it can't be made or run, or computes something else than transformers.
     """
-    from llm_bench_fixtures.models.versions import installed_versions
     from llm_bench_fixtures.progress import Phase
 
     if compute_type != FLOAT32:
         convert(request, FLOAT32)
     name, model_type = request.source.name, request.source.load_config().model_type
-    with request.progress.activity(Phase.CHECKING, f"reading the weights of {name}"):
-        digest = request.source.digest
-    versions = installed_versions(("torch", "transformers", "ctranslate2"))
-    key: Key = {"model": digest, "weights": compute_type, "holds": ", ".join(FACTS), **versions}
+    key: Key = {**key_of(request, LIBRARIES, FACTS), "weights": compute_type}
 
     def build(folder: Path) -> None:
         converting = request.progress.activity(Phase.EXPORTING, f"converting {name} for CTranslate2, {compute_type}")

@@ -41,9 +41,12 @@ def kernels(compute_type: str) -> str:
     """
     environment = {**os.environ, "CT2_VERBOSE": "1", "PYTHONSAFEPATH": "1"}
     command = [sys.executable, "-c", PROBE]
-    done = subprocess.run(  # noqa: S603  # our own lines, in this interpreter
-        command, env=environment, capture_output=True, text=True, timeout=PROBE_S, check=False
-    )
+    try:
+        done = subprocess.run(  # noqa: S603  # our own lines, in this interpreter
+            command, env=environment, capture_output=True, text=True, timeout=PROBE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return ""
     told = dict(re.findall(r" - (.+?): (\w+)", done.stderr))
     products = told.get("SGEMM backend" if compute_type == "float32" else "GEMM_S8 backend")
     return ", ".join(filter(None, (products, told.get("Selected ISA"))))

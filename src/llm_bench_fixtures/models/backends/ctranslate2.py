@@ -70,12 +70,13 @@ def load(request: LoadRequest) -> Ct2Model:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
     from llm_bench_fixtures.models.backends import ct2_making as making
     from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, kernels, open_generator
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
+    from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
 
     wanted = compute_type(request.variant)
     artifact = making.convert(request, wanted)
-    before_bytes = resident_bytes()  # here, so that what a conversion leaves behind isn't taken for the model's memory
+    before_bytes = resident_at_rest(request.device)
     generator = open_generator(artifact.folder, wanted)
     precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
     is_int8 = request.variant.quantization is not None
@@ -92,7 +93,7 @@ def load(request: LoadRequest) -> Ct2Model:
     facts = replace(
         facts,
         context_length=min(facts.context_length, window),  # version 4.8 fails on prompts beyond the window
-        weight_bytes_read=counted["weight_bytes_read"],
+        weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if is_int8 else None,
         compute=None if is_int8 else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_int8 else Arithmetic.FLOAT32],

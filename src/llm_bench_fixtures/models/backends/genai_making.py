@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
-from llm_bench_fixtures.models.backends.onnx_graphs import FACTS, FACTS_FILE, only_graph, weight_bytes_read
-from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, unavailable_where_it_fails
+from llm_bench_fixtures.models.backends import onnx_graphs
+from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails
 from llm_bench_fixtures.processes.scratch import remove
 
 if TYPE_CHECKING:
     import onnx
 
-    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.artifacts import Artifact
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
 
 FLOAT32_BYTES = 4
+BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 SCRATCH = "scratch"  # of the builder, beside what it makes
+BUILDER_S = 7200.0  # at most; it takes minutes for a large model
+FACTS = (*onnx_graphs.FACTS, "accuracy_levels")  # in FACTS_FILE
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 
 
@@ -42,22 +45,14 @@ def build(request: LoadRequest) -> Artifact:
             write_facts(folder)
             _try(request, folder)
 
-    return request.store.get(f"genai-{precision}", _key(request), make)
-
-
-def _key(request: LoadRequest) -> Key:
-    from llm_bench_fixtures.models.versions import installed_versions
-    from llm_bench_fixtures.progress import Phase
-
-    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
-        digest = request.source.digest
-    return {"model": digest, **installed_versions(LIBRARIES)}
+    return request.store.get(f"genai-{precision}", key_of(request, LIBRARIES, FACTS), make)
 
 
 def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
     """Run the builder in a process of its own, as it prints, changes the path of imports and keeps memory.
 
-    Raises BackendUnavailable with what it says where it fails, OutOfMemory where memory or the disk was too small.
+    Raises BackendUnavailable with what it says where it fails or takes too long, OutOfMemory where memory
+    or the disk was too small.
     """
     from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 
@@ -66,12 +61,27 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
     command += ["--precision", precision, "--execution_provider", "cpu"]
     command += ["--extra_options", "hf_token=false", f"hf_remote={source.trust_remote_code}".lower()]
     with off_the_working_folder(), setting("HF_HUB_OFFLINE", "1"):
-        done = subprocess.run(  # noqa: S603  # the user's own interpreter
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-        )
+        done = _run(command)
     if done.returncode:
         raise failure(done.returncode, done.stderr)
     remove(folder / SCRATCH)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Raises BackendUnavailable where it takes longer than BUILDER_S."""
+    try:
+        return subprocess.run(  # noqa: S603  # the user's own interpreter
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=BUILDER_S,
+        )
+    except subprocess.TimeoutExpired:
+        limit = f"{BUILDER_S / 3600:g} hours"
+        raise BackendUnavailable(f"onnxruntime-genai's model builder was stopped, as it took over {limit}") from None
 
 
 def failure(status: int, stderr: str) -> LlmBenchError:
@@ -97,20 +107,32 @@ def write_facts(folder: Path) -> None:
     """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
     import onnx
 
-    path = only_graph(folder)
-    share = quantized_share(onnx.load(path, load_external_data=False).graph)
-    facts = dict(zip(FACTS, (weight_bytes_read(path), share), strict=True))
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    path = onnx_graphs.only_graph(folder)
+    graph = onnx.load(path, load_external_data=False).graph
+    read = onnx_graphs.weight_bytes_read(path)
+    facts = dict(zip(FACTS, (read, quantized_share(graph), accuracy_levels(graph)), strict=True))
+    (folder / onnx_graphs.FACTS_FILE).write_text(json.dumps(facts))
+
+
+def _block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:
+    """Those of each product with a matrix in blocks."""
+    from onnx import helper
+
+    blocks = [node for node in graph.node if node.op_type == BLOCKS]
+    return [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
+
+
+def accuracy_levels(graph: onnx.GraphProto) -> list[int]:
+    """In what ONNX Runtime is asked to multiply matrices in blocks: 1 is float32, 4 is int8, 0 leaves it the choice."""
+    return sorted({attributes.get("accuracy_level", 0) for attributes in _block_attributes(graph)})
 
 
 def quantized_share(graph: onnx.GraphProto) -> float:
     """Of all weights of the graph, how many are in MatMulNBits' blocks, whose scales are no weights."""
-    from onnx import TensorProto, helper
+    from onnx import TensorProto
 
-    blocks = [node for node in graph.node if node.op_type == "MatMulNBits"]
-    sizes = [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
-    quantized = sum(size["N"] * size["K"] for size in sizes)
-    beside = {name for node in blocks for name in node.input}
+    quantized = sum(attributes["N"] * attributes["K"] for attributes in _block_attributes(graph))
+    beside = {name for node in graph.node if node.op_type == BLOCKS for name in node.input}
     others = sum(
         math.prod(weight.dims)
         for weight in graph.initializer

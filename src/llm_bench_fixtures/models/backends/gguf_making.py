@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
+from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -16,10 +19,14 @@ LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
 FILE = "model.gguf"
 FACTS_FILE = "facts.json"  # beside each file, so that no load has to read it
 FLOAT32_BYTES = 4
+FACTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")  # that it holds
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
 """llama.cpp's names of the ways to quantize a file."""
+
+BLOCKS = {"f32": (), "q8_0": ("Q8_0",), "q4_k_m": ("Q4_K", "Q5_K", "Q6_K")}
+"""The types of blocks that each of them puts matrices in, where their rows fill them."""
 
 
 def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
@@ -29,7 +36,7 @@ def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
     """
     if given is not None:
         check_given(given, request.source.load_config())
-    key = _key(request, given)
+    key = key_of(request, LIBRARIES, FACTS, given)
     plain = _converted(request, key) if given is None else _widened(request, key, given)
     if request.variant.quantization is None:
         return (plain,)
@@ -38,16 +45,6 @@ def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
 
 def file_in(folder: Path) -> Path:
     return folder / FILE
-
-
-def _key(request: LoadRequest, given: Path | None) -> Key:
-    from llm_bench_fixtures.models.artifacts import file_digest
-    from llm_bench_fixtures.models.versions import installed_versions
-    from llm_bench_fixtures.progress import Phase
-
-    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
-        digest = request.source.digest if given is None else file_digest(given)
-    return {"model": digest, **installed_versions(LIBRARIES)}
 
 
 def _converted(request: LoadRequest, key: Key) -> Artifact:
@@ -60,8 +57,11 @@ def _converted(request: LoadRequest, key: Key) -> Artifact:
 
         check_memory(request, FLOAT32_BYTES)
         with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
-            write_gguf(request.source.load_model(dtype=torch.float32), file_in(folder))
-            write_facts(folder)
+            module = request.source.load_model(dtype=torch.float32)
+            with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
+                write_gguf(module, file_in(folder))
+                write_facts(folder, "f32")
+        _try(request, folder)
 
     return request.store.get("gguf-f32", key, build)
 
@@ -95,12 +95,20 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
     parameters = llama_cpp.LlamaModelQuantizeParams()
     parameters.ftype = int(LlamaFileType[TYPES[kind]])
     parameters.nthread = torch.get_num_threads()
-    with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}"):
-        try:
-            llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
-        except RuntimeError as error:
-            raise BackendUnavailable(f"llama.cpp can't quantize {source.name} to {kind}: {error}") from error
-        write_facts(folder)
+    quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}")
+    with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
+        llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
+        write_facts(folder, kind)
+    _try(request, folder)
+
+
+def _try(request: LoadRequest, folder: Path) -> None:
+    """Raise BackendUnavailable for a file that doesn't run, so that it isn't kept."""
+    from llm_bench_fixtures.models.backends.llamacpp_model import try_running
+
+    config = request.source.load_config()
+    with unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
+        try_running(file_in(folder), config.get_text_config().vocab_size)
 
 
 def check_given(file: Path, config: Any) -> None:
@@ -115,7 +123,8 @@ def check_given(file: Path, config: Any) -> None:
     except ValueError as error:
         raise BackendUnavailable(f"--llm-gguf {file}: {first_line(error)}") from error
     table = tensors.get(TABLES[0])
-    shape = (config.vocab_size, config.hidden_size)
+    text = config.get_text_config()
+    shape = (text.vocab_size, text.hidden_size)
     if table is None or tuple(map(int, reversed(table.shape))) != shape:
         raise BackendUnavailable(f"--llm-gguf {file}: its table of tokens isn't one of {shape[0]} x {shape[1]}")
     quantized = {tensor.tensor_type.name for tensor in tensors.values()} - {"F32", "F16", "BF16"}
@@ -123,7 +132,7 @@ def check_given(file: Path, config: Any) -> None:
         raise BackendUnavailable(f"--llm-gguf {file}: holds {', '.join(sorted(quantized))}; give F32, F16 or BF16")
 
 
-def write_facts(folder: Path) -> None:
+def write_facts(folder: Path, kind: str) -> None:
     """Count the weights of the file in the folder, into FACTS_FILE beside it."""
     import gguf
 
@@ -131,9 +140,18 @@ def write_facts(folder: Path) -> None:
     looked_up = TABLES if OUTPUT in tensors else TABLES[1:]
     floats = ("F32", "F16", "BF16")
     quantized = sum(int(tensor.n_elements) for tensor in tensors.values() if tensor.tensor_type.name not in floats)
-    facts = {
-        "weight_bytes": sum(int(tensor.n_bytes) for tensor in tensors.values()),
-        "weight_bytes_read": sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up),
-        "quantized_share": quantized / sum(int(tensor.n_elements) for tensor in tensors.values()),
-    }
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    stored = sum(int(tensor.n_bytes) for tensor in tensors.values())
+    read = sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up)
+    share = quantized / sum(int(tensor.n_elements) for tensor in tensors.values())
+    facts = (stored, read, share, other_blocks(tensors.values(), kind))
+    (folder / FACTS_FILE).write_text(json.dumps(dict(zip(FACTS, facts, strict=True))))
+
+
+def other_blocks(tensors: Iterable[Any], kind: str) -> dict[str, float]:
+    """What llama.cpp fell back to for rows that the kind's blocks don't fill: types, and their part of what isn't
+    float32, in which it leaves vectors and small tables."""
+    counts: Counter[str] = Counter()
+    for tensor in tensors:
+        counts[tensor.tensor_type.name] += int(tensor.n_elements)
+    del counts["F32"]
+    return {name: count / counts.total() for name, count in counts.items() if name not in BLOCKS[kind]}

@@ -6,8 +6,9 @@ A checkpoint is converted to GGUF here and quantized by llama.cpp. What is made 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
-import platform
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -47,6 +48,8 @@ VARIANTS = (
     ),
 )
 
+BUILT_FOR = {"0.2.18": "AVX2"}  # cyllama's wheels for Linux on x86-64, by version, whatever more the processor has
+
 GGUF = Option(
     "gguf",
     parse_optional_path,
@@ -72,16 +75,17 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> LlamaCppModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+    from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends.gguf_making import FACTS_FILE, file_in, make
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
+    from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
 
     made = make(request, request.settings.of(GGUF))
-    request.device.release_cached_memory()
-    before_bytes = resident_bytes()  # here, so that what a conversion leaves behind isn't taken for the model's memory
+    before_bytes = resident_at_rest(request.device)
     config = request.source.load_config()
-    engine = open_model(file_in(made[-1].folder), config.vocab_size)
+    engine = open_model(file_in(made[-1].folder), config.get_text_config().vocab_size)
     counted = json.loads((made[-1].folder / FACTS_FILE).read_text())
     is_quantized = request.variant.quantization is not None
     facts = replace(
@@ -89,25 +93,36 @@ def load(request: LoadRequest) -> LlamaCppModel:
             request.variant,
             config,
             ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
-            label=_label(request.variant),
+            label=label(request.variant, counted["other_blocks"], instruction_set()),
             weight_bytes=counted["weight_bytes"],
         ),
-        weight_bytes_read=counted["weight_bytes_read"],
+        weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if is_quantized else None,
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
         notes=tuple(dict.fromkeys(artifact.note for artifact in made)),
+        conversion_s=made_s_of(*made),
         resident_before_load_bytes=before_bytes,
     )
     return LlamaCppModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 
 
-def _label(variant: Variant) -> str:
-    """Cyllama's wheels for x86-64 are built for AVX2, whatever more the processor has."""
-    built = " (built for AVX2)" if platform.machine().lower() in ("x86_64", "amd64") else ""
+def instruction_set() -> str:
+    """What llama.cpp is built for, where that is known of the installed wheel; cyllama has no call that tells it."""
+    cyllama = importlib.metadata.distribution("cyllama")
+    wheel = cyllama.read_text("WHEEL") or ""
+    is_published = "manylinux" in wheel and "x86_64" in wheel  # one that was built here has other tags
+    built = BUILT_FOR.get(cyllama.version) if is_published else None
+    return f"built for {built}" if built else "instruction set not told"
+
+
+def label(variant: Variant, other_blocks: Mapping[str, float], instructions: str) -> str:
+    """What runs. other_blocks: types that the variant isn't named after, and which part of the weights is in each."""
     if variant.quantization is None:
-        return f"llama.cpp float32{built}"
-    return f"llama.cpp {variant.quantization}, computes in int8, cache in float16{built}"
+        return f"llama.cpp float32 ({instructions})"
+    others = ", ".join(f"{share:.0%} of it {name}" for name, share in other_blocks.items())
+    weights = f"{variant.quantization} ({others})" if others else variant.quantization
+    return f"llama.cpp {weights}, computes in int8, cache in float16 ({instructions})"
 
 
 BACKEND = Backend(

@@ -39,6 +39,23 @@ def open_model(path: Path, vocabulary: int) -> Any:
     return Model(str(path), parameters)
 
 
+def try_running(path: Path, vocabulary: int) -> None:
+    """Give the model two tokens and read the logits. Raises what cyllama raises where it doesn't run."""
+    from cyllama.llama import llama_cpp
+
+    engine = open_model(path, vocabulary)
+    parameters = llama_cpp.LlamaContextParams()
+    parameters.n_ctx = CELLS
+    context = llama_cpp.LlamaContext(engine, parameters)
+    batch = llama_cpp.LlamaBatch(n_tokens=2, embd=0, n_seq_max=1)
+    batch.add(1, 0, [0], False)
+    batch.add(1, 1, [0], True)
+    context.decode(batch)
+    context.get_logits_ith(1)
+    context.close()
+    engine.close()
+
+
 @dataclass(frozen=True)
 class Room:
     """What a context has room for."""

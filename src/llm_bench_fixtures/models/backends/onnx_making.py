@@ -13,7 +13,7 @@ from llm_bench_fixtures.models.backends.onnx_graphs import (
     try_generating,
     write_facts,
 )
-from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 TASK = "text-generation-with-past"
+LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
 
 
 def check_exportable(model_type: str) -> None:
@@ -39,17 +40,6 @@ def check_exportable(model_type: str) -> None:
         tasks = {}
     if TASK not in tasks:
         raise BackendUnavailable(f"Optimum has no ONNX export for {model_type} models")
-
-
-def _key(request: LoadRequest) -> dict[str, Any]:
-    """What every artifact of this backend depends on."""
-    from llm_bench_fixtures.models.versions import installed_versions
-    from llm_bench_fixtures.progress import Phase
-
-    names = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
-    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
-        digest = request.source.digest
-    return {"model": digest, "holds": ", ".join(FACTS), **installed_versions(names)}
 
 
 def export(request: LoadRequest) -> Artifact:
@@ -77,7 +67,7 @@ def export(request: LoadRequest) -> Artifact:
             write_facts(folder)
         _try(request, folder)
 
-    return request.store.get("onnx-export", _key(request), build)
+    return request.store.get("onnx-export", key_of(request, LIBRARIES, FACTS), build)
 
 
 def _architecture(request: LoadRequest) -> str:
@@ -109,7 +99,7 @@ def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
     from llm_bench_fixtures.progress import Phase
 
     config = getattr(AutoQuantizationConfig, instruction_set())(is_static=False, per_channel=True)
-    key: Key = {**_key(request), "config": str(config)}
+    key: Key = {**key_of(request, LIBRARIES, FACTS), "config": str(config)}
 
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to int8, dynamic"):
@@ -131,7 +121,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     config = preset(is_static=True, per_channel=False, operators_to_quantize=STATIC_OPERATORS)
     texts = read_corpus(CALIBRATION_FOLDER).texts
     key: Key = {
-        **_key(request),
+        **key_of(request, LIBRARIES, FACTS),
         "config": f"{config} {STATIC_OPERATORS}",
         "calibration": calibration.recipe(texts),
     }

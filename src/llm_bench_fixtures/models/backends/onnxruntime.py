@@ -92,14 +92,13 @@ def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
 def load(request: LoadRequest) -> OnnxModel:
     from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE, OnnxModel, open_model
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
-    from llm_bench_fixtures.models.experts import expert_count
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
+    from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
     from llm_bench_fixtures.workloads import CacheKind
 
     exported, artifact, label = _make(request)
-    request.device.release_cached_memory()
-    before_bytes = resident_bytes()  # here, so that what an export leaves behind isn't taken for the model's memory
+    before_bytes = resident_at_rest(request.device)
     module = open_model(artifact.folder, request.device)
     files = [path for path in artifact.folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
     weight_bytes = sum(path.stat().st_size for path in files)
@@ -107,8 +106,7 @@ def load(request: LoadRequest) -> OnnxModel:
     counted = json.loads((artifact.folder / FACTS_FILE).read_text())
     facts = replace(
         source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
-        # of a mixture of experts not even the least is told: how much of it a graph reads depends on its export
-        weight_bytes_read=None if expert_count(module.config) > 1 else counted["weight_bytes_read"],
+        weight_bytes_read=told_of_reading(module.config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if request.variant.quantization else None,
         compute=None if request.variant.quantization else Precision.FLOAT32,
         tolerance=tolerance(request.variant),

@@ -39,6 +39,9 @@ VARIANTS = (
     ),
 )
 
+COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8"}
+"""What products with matrices in blocks are computed in, by MatMulNBits' accuracy_level."""
+
 NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
 
 
@@ -76,39 +79,42 @@ def load(request: LoadRequest) -> GenaiModel:
     from llm_bench_fixtures.models.backends.genai_making import build
     from llm_bench_fixtures.models.backends.genai_model import GenaiModel, open_engine
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
+    from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
 
     built = build(request)
-    before_bytes = resident_bytes()  # here, so that what trying a new graph leaves behind isn't taken for the model's
+    before_bytes = resident_at_rest(request.device)
     tokenizer = request.source.load_tokenizer()
     engine = open_engine(built.folder, tokenizer.eos_token_id)
     counted = json.loads((built.folder / FACTS_FILE).read_text())
+    config = request.source.load_config()
     is_quantized = request.variant.quantization is not None
     facts = replace(
         source_facts(
             request.variant,
-            request.source.load_config(),
+            config,
             ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
-            label=_label(request.variant),
+            label=label(request.variant, counted["accuracy_levels"]),
             weight_bytes=sum(path.stat().st_size for path in built.folder.glob("*.onnx*")),
         ),
-        weight_bytes_read=counted["weight_bytes_read"],
+        weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if is_quantized else None,
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
         notes=(built.note,),
+        conversion_s=built.made_s,
         resident_before_load_bytes=before_bytes,
     )
     return GenaiModel(request.variant, request.device, engine, tokenizer, facts)
 
 
-def _label(variant: Variant) -> str:
-    from llm_bench_fixtures.models.backends.onnx_making import instruction_set
-
+def label(variant: Variant, accuracy_levels: list[int]) -> str:
+    """What runs, by what the graph asks of ONNX Runtime, which doesn't tell the instructions that it chooses."""
     if variant.quantization is None:
         return "onnxruntime-genai float32"
-    return f"onnxruntime-genai int4, computes in int8 ({instruction_set()})"
+    types = " and ".join(COMPUTED_IN.get(level, f"accuracy level {level}") for level in accuracy_levels)
+    return f"onnxruntime-genai {variant.quantization}, computes in {types or 'float32'}"
 
 
 BACKEND = Backend(

@@ -75,13 +75,13 @@ def _make(request: LoadRequest) -> tuple[Artifact, Artifact]:
 def load(request: LoadRequest) -> OpenVinoModel:
     from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends import openvino_graphs as graphs
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_bytes
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
+    from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
     from llm_bench_fixtures.workloads import CacheKind
 
     exported, artifact = _make(request)
-    request.device.release_cached_memory()
-    before_bytes = resident_bytes()  # here, so that what an export leaves behind isn't taken for the model's memory
+    before_bytes = resident_at_rest(request.device)
     is_float32 = request.variant.quantization is None
     module = graphs.open_model(artifact.folder, is_float32=is_float32)
     chosen = graphs.chosen_by(module, is_float32=is_float32)
@@ -91,7 +91,7 @@ def load(request: LoadRequest) -> OpenVinoModel:
     counted = json.loads((artifact.folder / graphs.FACTS_FILE).read_text())
     facts = replace(
         source_facts(request.variant, module.config, stored, label=label, weight_bytes=weight_bytes),
-        weight_bytes_read=counted["weight_bytes_read"],
+        weight_bytes_read=told_of_reading(module.config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if request.variant.quantization else None,
         compute=chosen.compute,
         tolerance=chosen.tolerance,

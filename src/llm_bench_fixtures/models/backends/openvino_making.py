@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.artifacts import Artifact, Key, KeyValue
     from llm_bench_fixtures.models.loading import LoadRequest
 
 TASK = "text-generation-with-past"
+LIBRARIES = ("torch", "transformers", "optimum", "optimum-intel", "openvino", "nncf")
 TELEMETRY = "openvino_telemetry"
 QUANTIZATIONS: dict[str, dict[str, Any]] = {  # as Optimum's command line has them
     "int8": {"bits": 8, "sym": False},
@@ -68,16 +69,10 @@ def check_exportable(model_type: str) -> None:
         raise BackendUnavailable(f"Optimum has no OpenVINO export for {model_type} models")
 
 
-def _key(request: LoadRequest) -> dict[str, Any]:
-    """What every artifact of this backend depends on."""
+def _key(request: LoadRequest) -> dict[str, KeyValue]:
     from llm_bench_fixtures.models.backends.openvino_graphs import FACTS
-    from llm_bench_fixtures.models.versions import installed_versions
-    from llm_bench_fixtures.progress import Phase
 
-    names = ("torch", "transformers", "optimum", "optimum-intel", "openvino", "nncf")
-    with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
-        digest = request.source.digest
-    return {"model": digest, "holds": ", ".join(FACTS), **installed_versions(names)}
+    return key_of(request, LIBRARIES, FACTS)
 
 
 def export(request: LoadRequest) -> Artifact:
