@@ -13,7 +13,7 @@ from endpoint_server import LIKELY, UNLIKELY, CountingServer, Manner
 
 pytest.importorskip("httpx2")
 
-from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, WorkloadUnsupported
+from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.quality import score_corpus
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
@@ -172,6 +172,12 @@ def test_the_report_says_what_is_particular_to_a_server(manner: dict, notes: lis
     assert facts.label.startswith("counting at 127.0.0.1:")
     assert (facts.is_remote, facts.weight_bytes) == (True, None)
     assert facts.runs_source is ("are not those of" not in notes)
+
+
+def test_chats_of_token_ids_need_a_server_that_takes_them(serve: Serve, connect: Open) -> None:
+    assert connect(serve(), chat="true").facts.is_remote
+    with pytest.raises(BackendUnavailable, match="leave --llm-chat out"):
+        connect(serve(takes_ids=False), chat="true")
 
 
 def test_the_model_is_the_one_that_is_listed_or_named(serve: Serve, connect: Open) -> None:

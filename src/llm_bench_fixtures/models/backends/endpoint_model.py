@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from llm_bench_fixtures.errors import EndpointFailed, WorkloadUnsupported
+from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback, read_key
 from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore, log_likelihoods
@@ -43,6 +43,11 @@ def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float)
     tokenizer = request.source.load_tokenizer()
     try:
         served = runner.run(explore(client, wanted, tokenizer))
+        if request.settings.chat and not served.form.takes_ids:
+            raise BackendUnavailable(
+                "with --llm-chat prompts are token ids, the template's among them, and this server takes texts only: "
+                "leave --llm-chat out; chats that a server frames itself are measured without it"
+            )
     except BaseException:
         runner.run(client.close())
         runner.close()
