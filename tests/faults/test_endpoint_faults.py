@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,6 +113,29 @@ def test_only_what_fails_on_a_connection_that_was_idle_is_sent_again() -> None:
         assert asyncio.run(sent(is_loaded=False, is_used=False)) == 1
         assert asyncio.run(sent(is_loaded=False, is_used=True)) == 2
         assert asyncio.run(sent(is_loaded=True, is_used=True)) == 1
+
+
+def test_a_client_without_file_descriptors_says_so(server: CountingServer) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened: list[int] = []
+
+    async def get() -> None:
+        client = EndpointClient(server.url, Key(""), TIMEOUT_S)
+        with suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        await client.get("/models")
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
+    try:
+        with pytest.raises(EndpointFailed, match="this client is short of resources: Too many open files") as failed:
+            asyncio.run(get())
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert failed.value.is_clients
 
 
 def test_a_load_of_a_server_that_closes_connections_has_no_failures_of_that(make_request: MakeRequest) -> None:
