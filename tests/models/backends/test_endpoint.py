@@ -79,6 +79,19 @@ def test_options_name_servers_and_their_variants() -> None:
 
 
 @pytest.mark.parametrize(
+    ("servers", "reason"),
+    [
+        pytest.param("a=http://one,b=http://two", "no server is endpoint-c; .* are endpoint-a, endpoint-b", id="names"),
+        pytest.param("http://one", "no server is endpoint-c; .* are endpoint$", id="no name"),
+        pytest.param("", "no server is endpoint-c; .* are none", id="no server"),
+    ],
+)
+def test_a_model_of_no_server_is_refused(servers: str, reason: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"--llm-endpoint-model: {reason}"):
+        variants_of(parse_settings({"endpoint": servers, "endpoint_model": "c=org/name"}))
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         pytest.param("ftp://host", "expected a URL", id="another scheme"),
