@@ -115,6 +115,34 @@ def test_only_what_fails_on_a_connection_that_was_idle_is_sent_again() -> None:
         assert asyncio.run(sent(is_loaded=True, is_used=True)) == 1
 
 
+def test_a_server_that_hangs_is_given_up_after_three_timeouts() -> None:
+    """Those of requests at the same time are one, and an answer between them begins anew."""
+
+    async def asked(client: EndpointClient, *faults: str) -> list[str]:
+        asking = (client.stream("/completions", {"stream": True, "prompt": fault}, lambda _: None) for fault in faults)
+        return [str(error) for error in await asyncio.gather(*asking, return_exceptions=True)]
+
+    async def reasons() -> list[str]:
+        client = EndpointClient(server.url, Key(""), 0.1)
+        sent = [["silent"] * 4, ["silent"], ["500"], ["silent"], ["silent"], ["silent"], ["silent"]]
+        found = [(await asked(client, *faults))[-1] for faults in sent]
+        with pytest.raises(EndpointFailed, match="isn't asked any more"), client.loaded():
+            pass
+        await client.close()
+        return found
+
+    with CountingServer(Manner(fault=lambda body: body["prompt"])).running() as server:
+        found = asyncio.run(reasons())
+        asked_for = len(server.seen)
+    assert [("no whole answer" in one, "isn't asked any more" in one) for one in found] == [
+        *[(True, False)] * 2,
+        (False, False),
+        *[(True, False)] * 3,
+        (False, True),
+    ]
+    assert asked_for == 4 + 5
+
+
 def test_a_client_without_file_descriptors_says_so(server: CountingServer) -> None:
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

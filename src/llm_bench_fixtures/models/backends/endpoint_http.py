@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, first_line
+from llm_bench_fixtures.models.backends.endpoint_patience import Patience
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -81,6 +82,7 @@ class EndpointClient:
         self.key = key
         self._timeout_s = timeout_s
         self._is_loaded = self._closes = False
+        self._patience = Patience()
         make = partial(
             httpx2.AsyncClient,
             headers={**key.headers, "Accept-Encoding": "identity"},
@@ -101,6 +103,8 @@ class EndpointClient:
     def loaded(self) -> Iterator[None]:
         """While a load lasts: no request is sent twice. A server that was seen to close connections gets one for each
         request, as it can't be told there whether one was closed as it was idle, or as the server gave way."""
+        with self.in_words(""):
+            self._patience.check()
         self._is_loaded = True
         try:
             yield
@@ -141,7 +145,7 @@ class EndpointClient:
     @asynccontextmanager
     async def _answer(self, method: str, path: str, content: bytes) -> AsyncIterator[Response]:
         """The answer once its head is here. Raises EndpointFailed where it is no success."""
-        with self.in_words(path):
+        with self.in_words(path), self._patience.watch():
             async with asyncio.timeout(self._timeout_s):
                 response = await self._send(method, path, content)
                 try:
