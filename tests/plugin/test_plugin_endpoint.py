@@ -64,7 +64,7 @@ def test_a_server_is_measured_beside_the_others(bench: Bench, monkeypatch: pytes
     records = {record["test"].partition("::")[2]: record for record in bench.records()}
     good, bad = records["test_length[endpoint-20]"], records["test_length[endpoint-24]"]
     assert good["reference_s"]
-    assert (good["memory"], good["energy_j"]) == (None, [])
+    assert (good["memory"], good["energy_j"], good["waited_s"]) == (None, [], [])
     assert (bad["status"], records["test_length[fp32-24]"]["status"]) == ("error", "measured")
     assert "500 Internal Server Error: broken with Bearer [key]" in bad["reason"]
     loads = bench.results()["loads"]
