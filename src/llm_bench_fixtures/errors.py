@@ -57,11 +57,13 @@ class EndpointFailed(LlmBenchError):
     """A server that can't be reached, or didn't answer a request as it should. What it said is quoted without the key.
 
     status: of its answer by HTTP; 0 where there was none, or where it was no error's.
+    is_clients: whether this machine had no more file descriptors or ports, which tells nothing of the server.
     """
 
-    def __init__(self, text: str, status: int = 0) -> None:
+    def __init__(self, text: str, status: int = 0, *, is_clients: bool = False) -> None:
         super().__init__(text)
         self.status = status
+        self.is_clients = is_clients
 
 
 class NotCausal(CandidateFailed):

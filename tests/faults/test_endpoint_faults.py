@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,6 +113,57 @@ def test_only_what_fails_on_a_connection_that_was_idle_is_sent_again() -> None:
         assert asyncio.run(sent(is_loaded=False, is_used=False)) == 1
         assert asyncio.run(sent(is_loaded=False, is_used=True)) == 2
         assert asyncio.run(sent(is_loaded=True, is_used=True)) == 1
+
+
+def test_a_server_that_hangs_is_given_up_after_three_timeouts() -> None:
+    """Those of requests at the same time are one, and an answer between them begins anew."""
+
+    async def asked(client: EndpointClient, *faults: str) -> list[str]:
+        asking = (client.stream("/completions", {"stream": True, "prompt": fault}, lambda _: None) for fault in faults)
+        return [str(error) for error in await asyncio.gather(*asking, return_exceptions=True)]
+
+    async def reasons() -> list[str]:
+        client = EndpointClient(server.url, Key(""), 0.1)
+        sent = [["silent"] * 4, ["silent"], ["500"], ["silent"], ["silent"], ["silent"], ["silent"]]
+        found = [(await asked(client, *faults))[-1] for faults in sent]
+        with pytest.raises(EndpointFailed, match="isn't asked any more"), client.loaded():
+            pass
+        await client.close()
+        return found
+
+    with CountingServer(Manner(fault=lambda body: body["prompt"])).running() as server:
+        found = asyncio.run(reasons())
+        asked_for = len(server.seen)
+    assert [("no whole answer" in one, "isn't asked any more" in one) for one in found] == [
+        *[(True, False)] * 2,
+        (False, False),
+        *[(True, False)] * 3,
+        (False, True),
+    ]
+    assert asked_for == 4 + 5
+
+
+def test_a_client_without_file_descriptors_says_so(server: CountingServer) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened: list[int] = []
+
+    async def get() -> None:
+        client = EndpointClient(server.url, Key(""), TIMEOUT_S)
+        with suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        await client.get("/models")
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
+    try:
+        with pytest.raises(EndpointFailed, match="this client is short of resources: Too many open files") as failed:
+            asyncio.run(get())
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert failed.value.is_clients
 
 
 def test_a_load_of_a_server_that_closes_connections_has_no_failures_of_that(make_request: MakeRequest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,14 @@ def test_what_its_threads_waited_is_the_difference(
 ) -> None:
     monkeypatch.setattr(turns, "waited_s", tell(*readings))
     assert take_turn(tiny_fp32, workload).waited_s == waited_s
+
+
+def test_of_a_server_only_the_clients_threads_could_be_told(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "waited_s", tell(3.0, 3.25))
+    monkeypatch.setattr(tiny_fp32, "facts", replace(tiny_fp32.facts, is_remote=True))
+    assert take_turn(tiny_fp32, workload).waited_s is None
 
 
 def test_probe_round_and_sleep_come_in_this_order(

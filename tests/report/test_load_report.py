@@ -61,6 +61,24 @@ def test_the_sentence_names_the_highest_rate_that_is_sustained_and_the_next() ->
     ]
 
 
+def test_a_client_without_file_descriptors_is_marked() -> None:
+    run = loaded(point(2.0, answered(0.25), Request(0.0, 0.0, failure="too many open files", is_clients=True)))
+    (section,) = load_sections(run)
+    said = "INVALID: 1 request failed as this client was short of file descriptors or ports, not by the server"
+    assert section.table.rows[0][-1] == f"{said}; 1 failed: too many open files"
+    assert list(load_sentences(run)) == [f"endpoint at 2/s, 64 + 11 tokens: {said}."]
+
+
+def test_the_share_of_answers_that_ended_early_is_told() -> None:
+    run = loaded(point(2.0, answered(0.25), Request(0.0, 0.0, 0.25, 0.3, 4, 64, 0)))
+    (section,) = load_sections(run)
+    said = "50 % of the answers ended before 11 tokens"
+    assert section.table.rows[0][-1] == said
+    assert list(load_sentences(run)) == [
+        f"endpoint answers 100 % of 2 requests at 2/s, 64 + 11 tokens, {LIMITS}; {said}.",
+    ]
+
+
 def test_loads_of_unlike_tests_are_not_taken_together() -> None:
     """A server that sustains 4 requests a second of short prompts, and not 2 of long ones, is said to do just that."""
     short = [point(rate, answered(0.25)) for rate in (2.0, 4.0)]

@@ -75,6 +75,20 @@ def test_a_client_that_is_late_makes_the_load_invalid(lags_s: list[float], is_va
     assert point(*(request(0.2, lag_s=lag) for lag in lags_s)).is_valid is is_valid
 
 
+def test_a_client_that_is_short_of_file_descriptors_makes_the_load_invalid() -> None:
+    failed = Request(0.0, 0.0, failure="too many open files", is_clients=True)
+    assert not point(*[request(0.2)] * 9, failed).is_valid
+    assert point(*[request(0.2)] * 9, Request(0.0, 0.0, failure="refused")).is_valid
+
+
+def test_an_answer_that_ends_early_counts_with_what_it_has() -> None:
+    """Five tokens 0.1 s apart, and a single one, which has no time per token."""
+    found = point(Request(0.0, 0.0, 0.5, 0.9, 5), Request(0.0, 0.0, 0.5, 0.5, 1), request(0.5), request(0.5))
+    assert (found.early_share, found.good_share, sum(found.failures.values())) == (0.5, 1.0, 0)
+    assert found.percentile(lambda one: one.tpot_s, 0.5) == pytest.approx(0.01)  # of 0.1, 0.01 and 0.01
+    assert found.output_tokens_per_s == pytest.approx(28 / 10)
+
+
 def test_a_load_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     run = replace(
         make_run(), loads=(point(request(0.2, prompt_tokens=8, cached_tokens=0), Request(1.0, 1.1, failure="gone")),)

@@ -41,6 +41,8 @@ class Request(msgspec.Struct, frozen=True):
     cached_tokens: int | None = None
     """Of the prompt's, those that came from a cache. None: not told."""
     failure: str = ""
+    is_clients: bool = False
+    """Whether it failed for want of the client's file descriptors or ports."""
 
     @property
     def lag_s(self) -> float:
@@ -122,4 +124,5 @@ def _request(planned_s: float, reply: Reply, started_s: float) -> Request:
         reply.prompt_tokens,
         reply.cached_tokens,
         reply.failure,
+        reply.is_clients,
     )

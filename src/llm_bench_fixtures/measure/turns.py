@@ -40,5 +40,6 @@ def take_turn(model: Model, workload: Workload, *, warms: bool = False, probes: 
     done = run_round(model, workload)
     after_s = waited_s()
     fall_asleep()
-    waited = None if before_s is None or after_s is None else max(after_s - before_s, 0.0)
+    is_unknown = model.facts.is_remote  # here are the client's threads only
+    waited = None if is_unknown or before_s is None or after_s is None else max(after_s - before_s, 0.0)
     return replace(done, probe_s=probe_s, waited_s=waited)

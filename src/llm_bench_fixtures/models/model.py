@@ -194,6 +194,9 @@ class Reply:
     failure: str = ""
     """Why it failed; empty where it didn't."""
 
+    is_clients: bool = False
+    """Whether it failed for want of this machine's file descriptors or ports."""
+
 
 Send: TypeAlias = "Callable[[TokenIds, int], Awaitable[Reply]]"
 """Sends a prompt and asks for so many new tokens. What fails is in the reply."""

@@ -82,6 +82,8 @@ def _seconds(value: float | None) -> str:
 def _remarks(point: LoadPoint) -> Iterator[str]:
     if not point.is_valid:
         yield invalid_sentence(point)
+    if point.early_share:
+        yield _early(point)
     shown, others = (list(point.failures.items())[part] for part in (slice(MOST_REASONS), slice(MOST_REASONS, None)))
     for reason, number in shown:
         yield f"{number} failed: {first_line(reason)}"
@@ -90,8 +92,15 @@ def _remarks(point: LoadPoint) -> Iterator[str]:
         yield f"and {further} further for {count(len(others), 'other reason')}"
 
 
+def _early(point: LoadPoint) -> str:
+    return f"{format_share(point.early_share)} of the answers ended before {point.new_tokens} tokens"
+
+
 def invalid_sentence(point: LoadPoint) -> str:
     """Why the figures are worth nothing."""
+    if point.clients_failures:
+        failed = count(point.clients_failures, "request")
+        return f"INVALID: {failed} failed as this client was short of file descriptors or ports, not by the server"
     return (
         f"INVALID: requests were sent up to {format_seconds(point.lag_s)} after their time, more than "
         f"{format_seconds(point.lag_limit_s)}, so that the figures tell of this client"
@@ -117,7 +126,8 @@ def _series_sentence(points: Sequence[LoadPoint], *, names_test: bool) -> str:
     limits = f"TTFT ≤ {format_seconds(last.ttft_limit_s)} and TPOT ≤ {format_seconds(last.tpot_limit_s)}"
     of = f", {_lengths(last)} tokens" + (f" ({last.function})" if names_test else "")
     further = f"; at {beyond.rate_per_s:g}/s {format_share(beyond.good_share)}" if beyond and beyond is not last else ""
+    early = f"; {_early(last)}" if last.early_share else ""
     return (
         f"{last.variant} answers {format_share(last.good_share)} of {count(len(last.requests), 'request')} at "
-        f"{last.rate_per_s:g}/s{of}, within {limits}{further}."
+        f"{last.rate_per_s:g}/s{of}, within {limits}{further}{early}."
     )

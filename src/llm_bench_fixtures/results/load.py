@@ -113,6 +113,17 @@ class LoadPoint:
         return max(LAG_FLOOR_S, LAG_SHARE * (self.percentile(lambda one: one.ttft_s, 0.5) or 0.0))
 
     @property
+    def clients_failures(self) -> int:
+        """Requests that failed for want of the client's file descriptors or ports."""
+        return sum(one.is_clients for one in self.requests)
+
+    @property
     def is_valid(self) -> bool:
-        """Whether the client kept to its plan."""
-        return self.lag_s <= self.lag_limit_s
+        """Whether the client kept to its plan, and could."""
+        return self.lag_s <= self.lag_limit_s and not self.clients_failures
+
+    @property
+    def early_share(self) -> float:
+        """Of the answers, those that ended before as many new tokens as were asked for."""
+        answered = [one for one in self.requests if not one.failure]
+        return sum(one.tokens < self.new_tokens for one in answered) / max(len(answered), 1)

@@ -14,6 +14,7 @@ from endpoint_server import LIKELY, UNLIKELY, CountingServer, Manner
 pytest.importorskip("httpx2")
 
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, InvalidSetting, WorkloadUnsupported
+from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.quality import score_corpus
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
@@ -75,6 +76,19 @@ def test_options_name_servers_and_their_variants() -> None:
         "LLM_BENCH_ENDPOINT_KEY",
         "LLM_BENCH_ENDPOINT_KEY_B_2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("servers", "reason"),
+    [
+        pytest.param("a=http://one,b=http://two", "no server is endpoint-c; .* are endpoint-a, endpoint-b", id="names"),
+        pytest.param("http://one", "no server is endpoint-c; .* are endpoint$", id="no name"),
+        pytest.param("", "no server is endpoint-c; .* are none", id="no server"),
+    ],
+)
+def test_a_model_of_no_server_is_refused(servers: str, reason: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"--llm-endpoint-model: {reason}"):
+        variants_of(parse_settings({"endpoint": servers, "endpoint_model": "c=org/name"}))
 
 
 @pytest.mark.parametrize(
@@ -194,6 +208,33 @@ def test_a_text_that_ends_early_is_a_reason_and_no_figure(serve: Serve, connect:
     with pytest.raises(WorkloadUnsupported, match="ended a text after 5 of 8 tokens, and takes no exact length"):
         run_round(model, workload(20))
     assert len(run_round(model, workload(20, new_tokens=5)).continuations[0]) == 5
+
+
+def test_under_load_a_text_that_ends_early_is_an_answer(serve: Serve, connect: Open) -> None:
+    server = serve(is_strict=True, ends_after=5)
+    model = connect(server)
+    (found,) = run_open_loop(model, (0.0,), ((7, 8),), 8)
+    assert (found.tokens, found.failure) == (5, "")
+    server.manner = replace(server.manner, ends_after=0)
+    (found,) = run_open_loop(model, (0.0,), ((7, 8),), 8)
+    assert (found.tokens, found.failure) == (0, "the server ended the text before its first token")
+
+
+def test_a_load_may_have_as_many_connections_as_the_system_allows(serve: Serve, connect: Open) -> None:
+    resource = pytest.importorskip("resource")
+    model = connect(serve())
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def soft(_: object) -> int:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard - 1, 512), hard))
+    try:
+        within = model.run_requests(soft)
+        after, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+    assert (within, after) == (hard, min(hard - 1, 512))
 
 
 def test_a_server_that_tells_no_number_of_tokens_is_refused(serve: Serve, connect: Open) -> None:

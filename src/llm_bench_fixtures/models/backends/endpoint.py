@@ -100,8 +100,14 @@ TIMEOUT: Option[float] = Option(
 
 
 def variants_of(settings: Settings) -> tuple[Variant, ...]:
-    """One for each server that was named."""
+    """One for each server that was named. Raises InvalidSetting for a model of another server."""
     urls = settings.of(ENDPOINT)
+    unknown = settings.of(MODEL).keys() - urls.keys()
+    if unknown:
+        raise InvalidSetting(
+            f"--llm-endpoint-model: no server is {', '.join(sorted(unknown))}; "
+            f"those of --llm-endpoint are {', '.join(urls) or 'none'}"
+        )
     return tuple(Variant(identifier, NAME, f"the server at {url}") for identifier, url in urls.items())
 
 

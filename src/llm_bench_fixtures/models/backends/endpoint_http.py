@@ -7,6 +7,7 @@ The key is sent in a header to the server's own address: redirects are not follo
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, first_line
+from llm_bench_fixtures.models.backends.endpoint_patience import Patience
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -27,6 +29,7 @@ KEPT_S = 60.0  # an idle connection; a server that closes it before is noticed
 MOST_BYTES = 256 * 2**20  # of one answer
 MOST_EVENT_BYTES = 4 * 2**20
 QUOTED = 300  # characters of what a server says, in a reason
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 _DATA = b"data:"
 
 
@@ -79,6 +82,7 @@ class EndpointClient:
         self.key = key
         self._timeout_s = timeout_s
         self._is_loaded = self._closes = False
+        self._patience = Patience()
         make = partial(
             httpx2.AsyncClient,
             headers={**key.headers, "Accept-Encoding": "identity"},
@@ -99,6 +103,8 @@ class EndpointClient:
     def loaded(self) -> Iterator[None]:
         """While a load lasts: no request is sent twice. A server that was seen to close connections gets one for each
         request, as it can't be told there whether one was closed as it was idle, or as the server gave way."""
+        with self.in_words(""):
+            self._patience.check()
         self._is_loaded = True
         try:
             yield
@@ -139,7 +145,7 @@ class EndpointClient:
     @asynccontextmanager
     async def _answer(self, method: str, path: str, content: bytes) -> AsyncIterator[Response]:
         """The answer once its head is here. Raises EndpointFailed where it is no success."""
-        with self.in_words(path):
+        with self.in_words(path), self._patience.watch():
             async with asyncio.timeout(self._timeout_s):
                 response = await self._send(method, path, content)
                 try:
@@ -178,19 +184,34 @@ class EndpointClient:
         """What fails within, as an EndpointFailed that says where and hides the key."""
         import httpx2
 
-        where, status = self.url + path, 0
+        where, status, is_clients = self.url + path, 0, False
         try:
             yield
             return
         except EndpointFailed as error:
-            reason, status = f"{where}: {error}", error.status
+            reason, status, is_clients = f"{where}: {error}", error.status, error.is_clients
         except (httpx2.TimeoutException, TimeoutError):
             reason = f"{where}: no whole answer within {self._timeout_s:g} s (--llm-endpoint-timeout)"
         except httpx2.ConnectError as error:
-            reason = f"{self.url} can't be reached: {first_line(error) or 'no connection'}"
+            shortage = _shortage(error)
+            reason, is_clients = f"{self.url} can't be reached: {shortage or first_line(error)}", bool(shortage)
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             reason = f"{where}: the connection broke off: {first_line(error) or type(error).__name__}"
-        raise EndpointFailed(self.key.hide(reason), status) from None  # whose frames hold headers
+        raise EndpointFailed(
+            self.key.hide(reason), status, is_clients=is_clients
+        ) from None  # whose frames hold headers
+
+
+def _shortage(error: BaseException) -> str:
+    """What this machine is short of, by the errors that led to this one; empty where it isn't."""
+    pending = [error]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, OSError) and one.errno in SHORTAGES:
+            return f"this client is short of resources: {os.strerror(one.errno)}"
+        within = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        pending += filter(None, (*within, one.__cause__, one.__context__))
+    return ""
 
 
 async def _within(response: Response, most_bytes: int) -> AsyncIterator[bytes]:

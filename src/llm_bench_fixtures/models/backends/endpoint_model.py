@@ -18,6 +18,7 @@ from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT
+from llm_bench_fixtures.processes.open_files import most_open_files
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
 
@@ -145,15 +146,21 @@ class EndpointModel(Model):
         return await _all(self._ask(prompt, new_tokens, counter.of_row(row)) for row, prompt in enumerate(prompts))
 
     async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
+        """An answer of exactly that length."""
+        answer = await self._answer(ids, new_tokens, on_tokens)
+        if answer.tokens < new_tokens:
+            raise WorkloadUnsupported(
+                f"the server ended a text after {answer.tokens} of {new_tokens} tokens, and takes no exact length"
+            )
+        return answer
+
+    async def _answer(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
+        """An answer of at most that length."""
         form = self._served.form
         prompt: str | TokenIds = ids if form.takes_ids else self.tokenizer.decode(ids, skip_special_tokens=True)
         if not prompt:
             raise WorkloadUnsupported("the server takes texts only, and this prompt has none")
         answer = await converse(self._client, form, self._served.model, prompt, new_tokens, on_tokens)
-        if answer.tokens < new_tokens:
-            raise WorkloadUnsupported(
-                f"the server ended a text after {answer.tokens} of {new_tokens} tokens, and takes no exact length"
-            )
         if answer.tokens > new_tokens:
             raise EndpointFailed(f"the server gave {answer.tokens} tokens where {new_tokens} were asked for")
         return answer
@@ -190,17 +197,21 @@ class EndpointModel(Model):
 
     def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
         """As `TakesRequests.run_requests`."""
-        with self._client.loaded():
+        with self._client.loaded(), most_open_files():
             return self._runner.run(work(self._send))
 
     async def _send(self, ids: TokenIds, new_tokens: int) -> Reply:
-        """A request of a load, which fails by itself."""
+        """A request of a load, which fails by itself. Its text may end early."""
         times: list[float] = []
         sent_s = time.perf_counter()
         try:
-            answer = await self._ask(ids, new_tokens, lambda _: times.append(time.perf_counter()))
-        except (EndpointFailed, WorkloadUnsupported) as error:
+            answer = await self._answer(ids, new_tokens, lambda _: times.append(time.perf_counter()))
+        except EndpointFailed as error:
+            return Reply(sent_s, failure=str(error), is_clients=error.is_clients)
+        except WorkloadUnsupported as error:
             return Reply(sent_s, failure=str(error))
+        if not times:
+            return Reply(sent_s, failure="the server ended the text before its first token")
         return Reply(sent_s, times[0], times[-1], answer.tokens, answer.prompt_tokens, answer.cached_tokens)
 
     def forget_caches(self) -> None:
