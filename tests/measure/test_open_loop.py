@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.open_loop import Request, poisson_times, run_open_loop
 from llm_bench_fixtures.models.model import Reply
 
@@ -36,6 +36,11 @@ def test_the_times_are_those_of_a_poisson_process() -> None:
         0.368, abs=0.05
     )  # e^-1 are longer than the mean
     assert times == poisson_times(50.0, 40.0, seed=1) != poisson_times(50.0, 40.0, seed=2)
+
+
+def test_a_load_that_no_memory_could_hold_is_refused_before_it_is_planned() -> None:
+    with pytest.raises(InvalidSetting, match="36,000,000 requests; the most of one load are 100,000"):
+        poisson_times(10_000.0, 3600.0, seed=1)
 
 
 def test_a_request_is_sent_though_none_is_answered() -> None:

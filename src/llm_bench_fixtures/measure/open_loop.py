@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.models.model import Reply, TakesRequests
 from llm_bench_fixtures.progress import tell_share
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model, Send
     from llm_bench_fixtures.workloads import TokenIds
+
+
+MOST_REQUESTS = 100_000  # of one load: each is held, with its prompt, until the last is answered
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -68,7 +71,15 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def poisson_times(rate_per_s: float, seconds: float, seed: int) -> tuple[float, ...]:
-    """The times of a Poisson process up to so many seconds: the same for the same seed."""
+    """The times of a Poisson process up to so many seconds: the same for the same seed.
+
+    Raises InvalidSetting where more than MOST_REQUESTS are to be expected, before they take all memory.
+    """
+    if rate_per_s * seconds > MOST_REQUESTS:
+        raise InvalidSetting(
+            f"{rate_per_s:g} requests/s in {seconds:g} s are {rate_per_s * seconds:,.0f} requests; the most of one "
+            f"load are {MOST_REQUESTS:,}: take a lower rate of --llm-request-rates or a shorter --llm-load-time"
+        )
     coin = random.Random(f"{seed} {rate_per_s}")  # noqa: S311  # no secret
     times = []
     now_s = coin.expovariate(rate_per_s)

@@ -119,8 +119,8 @@ class LlmLoad:
 
         settings = self._session.settings
         tokens = settings.new_tokens if new_tokens is None else new_tokens
-        planned_s = poisson_times(rate_per_s, settings.load_time, settings.seed)
         with as_outcomes():
+            planned_s = poisson_times(rate_per_s, settings.load_time, settings.seed)
             requests = self._send(planned_s, prompt_tokens, tokens, f"{rate_per_s:g} requests/s")
         point = LoadPoint(
             test=self._test,
