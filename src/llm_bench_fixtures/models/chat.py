@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -135,12 +135,12 @@ def _render(channel: Channel[Any, Any], load: Callable[[], Any]) -> None:
     tokenizer = load()
     channel.send(None)
     _limit_memory()
+    _stop_the_calendar()
     try:
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": MARK}],
             tokenize=False,
             add_generation_prompt=True,
-            strftime_now=TODAY.strftime,
         )
         if len(text) > MOST_CHARACTERS:
             raise InvalidSetting(f"it is longer than {MOST_CHARACTERS:,} characters")
@@ -148,6 +148,21 @@ def _render(channel: Channel[Any, Any], load: Callable[[], Any]) -> None:
         channel.send(Raised(InvalidSetting, reason_of(error)))
     else:
         channel.send(Returned(text))
+
+
+class _OneDay(datetime):
+    """TODAY, whenever one asks."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> _OneDay:
+        return cls.combine(TODAY.date(), TODAY.time(), tz)
+
+
+def _stop_the_calendar() -> None:
+    """Have templates that ask for the date be told TODAY; transformers 5 takes no function of one's own for that."""
+    from transformers.utils import chat_template_utils
+
+    chat_template_utils.datetime = _OneDay
 
 
 def _limit_memory() -> None:
