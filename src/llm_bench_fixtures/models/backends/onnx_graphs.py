@@ -9,11 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.transformers import TransformersModel, prepare_for_greedy
+from llm_bench_fixtures.models.transformers import HoardingModel, prepare_for_greedy
 
 if TYPE_CHECKING:
     import onnx
-    import torch
 
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.workloads import Tokenizer
@@ -26,25 +25,12 @@ LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 
 """Operators' inputs that are tables, of which a run reads some rows: of tokens, of cosines and of sines."""
 
 
-class OnnxModel(TransformersModel):
+class OnnxModel(HoardingModel):
     """One of Optimum's models, whose session keeps the memory that its runs took."""
 
-    _has_run = False
-
-    def _generate(self, *arguments: Any, **named: Any) -> Any:
-        self._has_run = True
-        return super()._generate(*arguments, **named)
-
-    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        self._has_run = True
-        return super().logits(input_ids, attention_mask)
-
-    def forget_caches(self) -> None:
-        """As `Model.forget_caches`, with what the session keeps."""
-        super().forget_caches()
-        if self._has_run and self.device.kind == "cpu":
+    def give_back(self) -> None:
+        if self.device.kind == "cpu":
             shrink_arena(self.module)
-        self._has_run = False
 
 
 def open_model(folder: Path, device: Device, *, log_severity: int = ERRORS) -> Any:

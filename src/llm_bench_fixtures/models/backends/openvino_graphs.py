@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
-from llm_bench_fixtures.models.transformers import TransformersModel, prepare_for_greedy
+from llm_bench_fixtures.models.transformers import HoardingModel, prepare_for_greedy
 from llm_bench_fixtures.models.variants import Precision
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import torch
 
     from llm_bench_fixtures.workloads import Tokenizer
 
@@ -30,28 +28,14 @@ PRODUCT = "FullyConnected"  # OpenVINO's name for a product with a weight matrix
 DECOMPRESSION = frozenset({"Convert", "Subtract", "Multiply", "Reshape"})
 
 
-class OpenVinoModel(TransformersModel):
+class OpenVinoModel(HoardingModel):
     """One of Optimum's models, whose request keeps the memory that its runs took."""
 
-    _has_run = False
-
-    def _generate(self, *arguments: Any, **named: Any) -> Any:
-        self._has_run = True
-        return super()._generate(*arguments, **named)
-
-    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        self._has_run = True
-        return super().logits(input_ids, attention_mask)
-
-    def forget_caches(self) -> None:
-        """As `Model.forget_caches`, with what the request keeps."""
-        super().forget_caches()
-        if self._has_run:
-            compiled = self.module.request.get_compiled_model()
-            self.module.request = None
-            compiled.release_memory()
-            self.module.request = compiled.create_infer_request()
-        self._has_run = False
+    def give_back(self) -> None:
+        compiled = self.module.request.get_compiled_model()
+        self.module.request = None
+        compiled.release_memory()
+        self.module.request = compiled.create_infer_request()
 
 
 def open_model(folder: Path, *, is_float32: bool) -> Any:
