@@ -1,4 +1,4 @@
-"""A turn: one round, with what its threads waited for, which ends once its process is asleep."""
+"""A turn: rounds, each with what its threads waited for, which ends once its process is asleep."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def tell(*readings: float | None) -> Callable[[], float | None]:
     return lambda: next(left)
 
 
-def test_a_turn_is_a_round(tiny_fp32: TransformersModel, workload: Workload) -> None:
-    done = take_turn(tiny_fp32, workload)
+def test_a_turn_is_a_round_unless_asked_for_more(tiny_fp32: TransformersModel, workload: Workload) -> None:
+    (done,) = take_turn(tiny_fp32, workload)
     assert done.continuations == run_round(tiny_fp32, workload).continuations
     assert 0 < done.latency_s < 60
     assert done.probe_s is None
@@ -45,7 +45,7 @@ def test_what_its_threads_waited_is_the_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turns, "waited_s", tell(*readings))
-    assert take_turn(tiny_fp32, workload).waited_s == waited_s
+    assert [done.waited_s for done in take_turn(tiny_fp32, workload)] == [waited_s]
 
 
 def test_of_a_server_only_the_clients_threads_could_be_told(
@@ -53,7 +53,7 @@ def test_of_a_server_only_the_clients_threads_could_be_told(
 ) -> None:
     monkeypatch.setattr(turns, "waited_s", tell(3.0, 3.25))
     monkeypatch.setattr(tiny_fp32, "facts", replace(tiny_fp32.facts, is_remote=True))
-    assert take_turn(tiny_fp32, workload).waited_s is None
+    assert [done.waited_s for done in take_turn(tiny_fp32, workload)] == [None]
 
 
 def test_probe_round_and_sleep_come_in_this_order(
@@ -69,5 +69,6 @@ def test_probe_round_and_sleep_come_in_this_order(
     monkeypatch.setattr(turns, "waited_s", noting("read", lambda: 0.0))
     monkeypatch.setattr(turns, "run_round", noting("round", run_round))
     monkeypatch.setattr(turns, "fall_asleep", noting("asleep", lambda: None))
-    assert take_turn(tiny_fp32, workload, probes=True).probe_s == (0.5, 0.25)
-    assert order == ["probe", "read", "round", "read", "asleep"]
+    turn = take_turn(tiny_fp32, workload, rounds=2, probes=True)
+    assert [done.probe_s for done in turn] == [(0.5, 0.25)] * 2
+    assert order == ["probe", "read", "round", "read"] * 2 + ["asleep"]

@@ -35,7 +35,7 @@ def test_the_limit_is_20_percent(half_width: float, remarks: int) -> None:
     assert len(of_last(make_record(rounds_s=(1 - half_width, 1.0, 1 + half_width)))) == remarks
 
 
-@pytest.mark.parametrize(("disturbed", "remarks"), [(5, []), (6, ["6 of 10 blocks disturbed"])])
+@pytest.mark.parametrize(("disturbed", "remarks"), [(5, []), (6, ["6 of 10 pairs of rounds disturbed"])])
 def test_a_speedup_of_blocks_that_were_mostly_disturbed(disturbed: int, remarks: list[str]) -> None:
     waited_s = (0.5,) * disturbed + (0.0,) * (10 - disturbed)
     assert of_last(make_block_record("bf16", 2.0, waited_s=waited_s)) == remarks

@@ -10,7 +10,7 @@ from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record
 
 METHOD = (
-    "Speed-ups are measured in blocks: a round of each variant in random order, the reference among them. A speed-up, "
+    "Speed-ups are measured in blocks: a turn of each variant in random order, the reference among them. A speed-up, "
     "with its 95 % interval, is the ratio of what both take undisturbed: of each step, the mean of the fastest third "
     "of the rounds."
 )
@@ -28,11 +28,11 @@ def test_a_run_in_blocks() -> None:
     assert footnotes(make_block_record(spread=0.0), make_block_record("bf16", 2.0)) == [METHOD, ONE]
 
 
-def test_how_many_blocks_were_disturbed() -> None:
+def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     """Of the ten of bf16: the reference's own are counted with it."""
     bf16 = make_block_record("bf16", 2.0, waited_s=(0.5,) * 4 + (0.0,) * 6)
     assert footnotes(make_block_record(spread=0.0, waited_s=(0.5,) * 10), bf16)[1] == (
-        "In 4 of 10 blocks a thread of one of the two rounds waited for a core."
+        "In 4 of 10 pairs of rounds, a variant's and the reference's, a thread waited for a core."
     )
 
 

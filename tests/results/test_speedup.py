@@ -13,7 +13,7 @@ from llm_bench_fixtures.results import speedup
 from llm_bench_fixtures.results.speedup import (
     LogRatio,
     Speedup,
-    disturbed_blocks,
+    disturbed_pairs,
     is_calm,
     log_ratio,
     record_speedup,
@@ -90,11 +90,11 @@ def test_a_block_is_disturbed_if_one_of_its_rounds_is(
     record = make_record(
         rounds_s=(1.0,) * 3, reference_s=(1.0,) * 3, waited_s=waited_s, reference_waited_s=reference_waited_s
     )
-    assert disturbed_blocks(record) == expected
+    assert disturbed_pairs(record) == expected
 
 
 def test_a_record_that_was_not_measured_in_blocks_has_no_disturbed_ones() -> None:
-    assert disturbed_blocks(make_record(rounds_s=(1.0,) * 3, waited_s=(1.0,) * 3)) == 0
+    assert disturbed_pairs(make_record(rounds_s=(1.0,) * 3, waited_s=(1.0,) * 3)) == 0
 
 
 def test_a_record_has_the_speedup_of_what_is_undisturbed() -> None:

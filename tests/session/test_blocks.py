@@ -19,7 +19,8 @@ from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.results.undisturbed import undisturbed_s
 from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
-    ENOUGH_BLOCKS,
+    ENOUGH_ROUNDS,
+    MOST_OF_A_TURN,
     Entry,
     Measured,
     Pace,
@@ -48,7 +49,7 @@ class Table:
         self.entries: dict[str, Entry] = {}
 
     def add(self, name: str, *rounds_s: float, asked: bool = True, fails_at: int | None = None) -> None:
-        """A variant whose rounds take these times in turn, again and again; it fails in the turn of that number."""
+        """A variant whose rounds take these times in turn, again and again; it fails in the round of that number."""
         model = FakeModel(name, self, rounds_s or (1.0,), fails_at)
         self.entries[name] = Entry(cast(ModelHandle, model), WORKLOAD, asked)
 
@@ -80,7 +81,7 @@ class FakeModel:
     table: Table
     rounds_s: Sequence[float]
     fails_at: int | None
-    turns: int = 0
+    rounds: int = 0
     probes: list[bool] = field(default_factory=list)
 
     def call(self, function: object, workload: Workload, **how: Any) -> object:
@@ -89,12 +90,15 @@ class FakeModel:
             return f"observation of {self.name}"
         assert function is take_turn
         assert workload is WORKLOAD
-        if self.turns == self.fails_at:
+        if self.rounds == self.fails_at:
             raise WorkerDied(f"{self.name} died")
         self.table.log.append(self.name)
         self.probes.append(how["probes"])
-        seconds = self.rounds_s[self.turns % len(self.rounds_s)]
-        self.turns += 1
+        return tuple(self.round() for _ in range(how["rounds"]))
+
+    def round(self) -> Round:
+        seconds = self.rounds_s[self.rounds % len(self.rounds_s)]
+        self.rounds += 1
         self.table.clock.advance(seconds)
         waited_s = seconds / 2 if seconds >= SPOILED_S else seconds / 100
         return Round(seconds, (), (), waited_s=waited_s)
@@ -150,7 +154,7 @@ def test_the_reference_beside_others_is_compared_with_itself(table: Table) -> No
 
 @pytest.fixture(autouse=True)
 def time_is_never_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds of a second are easier to add up; blocks alone are to be enough."""
+    """Rounds of a second are easier to add up; their number alone is to be enough."""
     monkeypatch.setattr(blocks, "ENOUGH_S", 1e9)
 
 
@@ -160,6 +164,32 @@ def test_long_rounds_are_believed_after_fewer_blocks(table: Table, monkeypatch: 
     table.add("bf16", 1.0)
     table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
     assert counts(table) == {"fp32": 3, "bf16": 3}
+
+
+def test_short_rounds_share_a_turn(table: Table) -> None:
+    """Of 0.04 s three fit into 0.15 s. How long they take is known from the second block on, and all do as many."""
+    table.add("fp32", 0.04)
+    table.add("bf16", 0.02)
+    table.add("int8", 0.08)
+    table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
+    assert counts(table) == {"fp32": 7, "bf16": 7, "int8": 7}
+    assert [len(turn) for turn in table.entries["bf16"].turns.values()] == [1, 3, 3]
+    assert len(table.turns) == 9
+
+
+def test_a_turn_has_not_more_rounds_than_so_many(table: Table) -> None:
+    table.add("fp32", 0.001)
+    table.add("bf16", 0.001)
+    table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
+    assert [len(turn) for turn in table.entries["bf16"].turns.values()] == [1, MOST_OF_A_TURN, MOST_OF_A_TURN]
+
+
+@pytest.mark.parametrize("change", [{"max_noise": 0.0}, {"probes": True}], ids=["exactly so many", "with probes"])
+def test_a_turn_has_one_round(change: dict[str, Any], table: Table) -> None:
+    table.add("fp32", 0.001)
+    table.add("bf16", 0.001)
+    table.run(replace(replace(FAST, max_noise=0.01, share_s=1000.0), **change))
+    assert {len(turn) for turn in table.entries["bf16"].turns.values()} == {1}
 
 
 def test_alone_there_is_nothing_to_compare_with(table: Table) -> None:
@@ -274,7 +304,7 @@ def test_equal_rounds_are_believed_once_there_are_enough(table: Table) -> None:
     table.add("fp32", 2.0)
     table.add("bf16", 1.0)
     table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
-    assert counts(table) == {"fp32": ENOUGH_BLOCKS, "bf16": ENOUGH_BLOCKS}
+    assert counts(table) == {"fp32": ENOUGH_ROUNDS, "bf16": ENOUGH_ROUNDS}
 
 
 def test_a_settled_variant_drops_out_and_the_reference_stays_for_the_others(table: Table) -> None:
@@ -283,10 +313,10 @@ def test_a_settled_variant_drops_out_and_the_reference_stays_for_the_others(tabl
     table.add("bf16", 0.5)
     table.add("int8", *NOISY)
     outcome = table.run(replace(FAST, max_noise=0.01, share_s=100.0))
-    assert len(outcome["bf16"].rounds) == ENOUGH_BLOCKS
-    assert len(outcome["int8"].rounds) > 2 * ENOUGH_BLOCKS
+    assert len(outcome["bf16"].rounds) == ENOUGH_ROUNDS
+    assert len(outcome["int8"].rounds) > 2 * ENOUGH_ROUNDS
     assert len(outcome["int8"].reference_s) == len(outcome["int8"].rounds) == len(outcome["fp32"].rounds)
-    assert len(outcome["bf16"].reference_s) == ENOUGH_BLOCKS
+    assert len(outcome["bf16"].reference_s) == ENOUGH_ROUNDS
     tail = table.turns[-10:]
     assert tail.count("fp32") == tail.count("int8") == 5
 
@@ -303,7 +333,7 @@ def test_no_block_begins_once_the_time_is_spent(table: Table) -> None:
 def test_alone_a_variant_goes_on_until_its_own_interval_is_narrow(table: Table) -> None:
     table.add("fp32", 1.0)
     table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
-    assert counts(table) == {"fp32": ENOUGH_BLOCKS}
+    assert counts(table) == {"fp32": ENOUGH_ROUNDS}
     table.add("fp32", *NOISY)
     table.run(replace(FAST, max_noise=0.01, share_s=20.0))
     assert counts(table) == {"fp32": 9}  # 18.5 s for the first eight
@@ -314,7 +344,7 @@ def test_common_weather_widens_no_speed_up(table: Table) -> None:
     table.add("fp32", 2.0, 8.0)
     table.add("bf16", 1.0, 4.0)
     table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
-    assert counts(table) == {"fp32": ENOUGH_BLOCKS, "bf16": ENOUGH_BLOCKS}
+    assert counts(table) == {"fp32": ENOUGH_ROUNDS, "bf16": ENOUGH_ROUNDS}
 
 
 def busy(table: Table, monkeypatch: pytest.MonkeyPatch, cores: Sequence[int]) -> list[float]:

@@ -1,4 +1,4 @@
-"""One round among those of other processes, which wait meanwhile: a turn."""
+"""One round or several among those of other processes, which wait meanwhile: a turn."""
 
 from __future__ import annotations
 
@@ -28,18 +28,26 @@ def warm(model: Model, workload: Workload) -> None:
     model.generate(first.input_ids, first.attention_mask, WARMING_TOKENS, workload.cache)
 
 
-def take_turn(model: Model, workload: Workload, *, warms: bool = False, probes: bool = False) -> Round:
-    """Run a round, and return once nothing of this process runs any more.
+def take_turn(
+    model: Model, workload: Workload, *, rounds: int = 1, warms: bool = False, probes: bool = False
+) -> tuple[Round, ...]:
+    """Run so many rounds, and return once nothing of this process runs any more.
 
-    warms: whether to begin with `warm`. probes: time the fixed probe before it, which empties the caches anyway.
+    warms: whether to begin with `warm`. probes: time the fixed probe before each, which empties the caches anyway.
     """
     if warms:
         warm(model, workload)
+    done = tuple(_watched_round(model, workload, probes) for _ in range(rounds))
+    fall_asleep()
+    return done
+
+
+def _watched_round(model: Model, workload: Workload, probes: bool) -> Round:
+    """A round, with how long its threads waited for a core."""
     probe_s = run_probe(model) if probes else None
     before_s = waited_s()
     done = run_round(model, workload)
     after_s = waited_s()
-    fall_asleep()
     is_unknown = model.facts.is_remote  # here are the client's threads only
     waited = None if is_unknown or before_s is None or after_s is None else max(after_s - before_s, 0.0)
     return replace(done, probe_s=probe_s, waited_s=waited)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Record, Run, Status
-from llm_bench_fixtures.results.speedup import disturbed_blocks
+from llm_bench_fixtures.results.speedup import disturbed_pairs
 
 
 def in_blocks_at_all(run: Run) -> bool:
@@ -25,7 +25,7 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
     run = seen.run
     if in_blocks_at_all(run):
         yield (
-            "Speed-ups are measured in blocks: a round of each variant in random order, the reference among them. "
+            "Speed-ups are measured in blocks: a turn of each variant in random order, the reference among them. "
             "A speed-up, with its 95 % interval, is the ratio of what both take undisturbed: of each step, the mean of "
             "the fastest third of the rounds."
         )
@@ -43,11 +43,11 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
 
 
 def _disturbed(run: Run) -> Iterator[str]:
-    """How many of all blocks were disturbed; nothing where the system doesn't tell."""
+    """How many of all rounds were disturbed; nothing where the system doesn't tell."""
     records = [record for record in run.measured() if record.variant != run.reference and record.waited_s]
-    blocks = sum(len(record.reference_s) for record in records)
-    if blocks:
+    rounds = sum(len(record.reference_s) for record in records)
+    if rounds:
         yield (
-            f"In {sum(map(disturbed_blocks, records))} of {count(blocks, 'block')} a thread of one of the two rounds "
-            "waited for a core."
+            f"In {sum(map(disturbed_pairs, records))} of {count(rounds, 'pair')} of rounds, a variant's and the "
+            "reference's, a thread waited for a core."
         )

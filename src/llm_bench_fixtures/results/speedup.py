@@ -156,8 +156,8 @@ def share_blocks(one: TimedRecord, other: TimedRecord) -> bool:
     return shared > 0 and one.reference_s[:shared] == other.reference_s[:shared]
 
 
-def disturbed_blocks(record: TimedRecord) -> int:
-    """How many of the record's blocks have a round that is not calm; 0 where the system doesn't tell."""
+def disturbed_pairs(record: TimedRecord) -> int:
+    """How many pairs of a round and the reference's have one that is not calm; 0 where the system doesn't tell."""
     own, reference = _calm(record.rounds_s, record.waited_s), _calm(record.reference_s, record.reference_waited_s)
     return sum(not all(both) for both in zip(own, reference, strict=False))
 

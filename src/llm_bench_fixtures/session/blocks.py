@@ -1,4 +1,4 @@
-"""Measuring the variants of a case side by side: in blocks of one round of each, in an order drawn anew.
+"""Measuring the variants of a case side by side: in blocks of one turn of each, in an order drawn anew.
 
 Between two variants that take turns, all that comes and goes on a shared machine falls on both alike.
 """
@@ -6,6 +6,7 @@ Between two variants that take turns, all that comes and goes on a shared machin
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,8 +28,13 @@ if TYPE_CHECKING:
 
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
 WARMED_BELOW_S = 0.15
-# Before an interval that happens to be narrow is believed: so many blocks, or so many seconds of rounds.
-ENOUGH_BLOCKS = 6
+# A turn has more than one round where they are short: as many as fit into so many seconds, at most so many. Warming up
+# and falling asleep take some 40 ms, and the rounds of a turn scatter as those of different turns do.
+TURN_S = 0.15
+MOST_OF_A_TURN = 4
+# Before an interval that happens to be narrow is believed: so many blocks, and so many rounds or seconds of rounds.
+ENOUGH_BLOCKS = 3
+ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
 # Of a round's latency: one each of whose threads waited longer for a core, on average, says little, and another is run
 # while there is patience. With both cores taken, single rounds of 35 ms took 7 s.
@@ -66,11 +72,16 @@ class Entry:
     is_asked_for: bool = True
     """Whether a test wants its figures; the reference runs in any case."""
     observation: Observation | None = None
-    rounds: dict[int, Round] = field(default_factory=dict)
-    """By the number of the block."""
+    turns: dict[int, tuple[Round, ...]] = field(default_factory=dict)
+    """By the number of the block, its rounds."""
     last_s: float = 0.0
     """How long its last call took."""
     failure: Exception | None = None
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Of all turns."""
+        return tuple(done for turn in self.turns.values() for done in turn)
 
 
 @dataclass(frozen=True)
@@ -161,26 +172,27 @@ class _Blocks:
                     entry.observation = entry.model.call(observe, entry.workload)
                     entry.last_s = self.clock() - began_s
                 for _ in range(self.pace.warmup_rounds - entry.is_asked_for):
-                    self._turn(entry)
+                    self._turn(entry, rounds=1)
 
     def run(self) -> None:
         self.began_s, self.waited_before_s = self.clock(), self.waited_s
         while names := self._open():
+            rounds = self._rounds_of_a_turn(names)
             self.turns_left, self.doing = len(names), self._round
             for name in self.coin.sample(names, len(names)):
                 self.step(self.doing, name, self._left(len(names)))
                 entry = self.entries[name]
                 self._await_calm()
                 with self._failing(entry):
-                    entry.rounds[self.blocks] = done = self._turn(entry)
-                    self._lose(done.latency_s if self._is_spoiled(done) else 0.0)
+                    entry.turns[self.blocks] = turn = self._turn(entry, rounds)
+                    self._lose(sum(done.latency_s for done in turn if self._is_spoiled(done)))
                 self.turns_left -= 1
             self.blocks += 1
 
     @property
     def _round(self) -> str:
-        """Of how many, as long as they are the least."""
-        number = self.blocks + 1
+        """The first of the block's, of how many as long as they are the least."""
+        number = max(len(entry.rounds) for entry in self.entries.values()) + 1
         return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
 
     def _left(self, turns: int) -> Left | None:
@@ -217,8 +229,8 @@ class _Blocks:
         return with_reference if is_alone and with_reference and self._wants_more(self.reference) else []
 
     def _wants_more(self, name: str) -> bool:
-        done = len(self.entries[name].rounds)
-        if done < self.pace.rounds:
+        entry = self.entries[name]
+        if len(entry.rounds) < self.pace.rounds or len(entry.turns) < min(self.pace.rounds, ENOUGH_BLOCKS):
             return True
         if not self.pace.max_noise:
             return False
@@ -226,8 +238,13 @@ class _Blocks:
             return True
         if self.elapsed_s >= self.pace.share_s:
             return False
-        spent_s = sum(one.latency_s for one in self.entries[name].rounds.values())
-        return (done < ENOUGH_BLOCKS and spent_s < ENOUGH_S) or not self._is_narrow(name)
+        return not self._is_enough(name) or not self._is_narrow(name)
+
+    def _is_enough(self, name: str) -> bool:
+        """To believe an interval."""
+        entry = self.entries[name]
+        spent_s = sum(done.latency_s for done in entry.rounds)
+        return len(entry.turns) >= ENOUGH_BLOCKS and (len(entry.rounds) >= ENOUGH_ROUNDS or spent_s >= ENOUGH_S)
 
     @property
     def _until_s(self) -> float:
@@ -271,23 +288,30 @@ class _Blocks:
         except Exception as error:  # whatever an engine raises
             entry.failure = error
 
-    def _turn(self, entry: Entry) -> Round:
+    def _rounds_of_a_turn(self, names: list[str]) -> int:
+        """The same for all of a block. One where exactly so many rounds are asked for, or nobody else takes turns."""
+        if not self.pace.max_noise or self.pace.probes or len(self.entries) == 1:
+            return 1
+        usual_s = statistics.median(self.entries[name].last_s for name in names)
+        return min(max(int(TURN_S / usual_s), 1), MOST_OF_A_TURN) if usual_s else 1
+
+    def _turn(self, entry: Entry, rounds: int) -> tuple[Round, ...]:
         warms = len(self.entries) > 1 and entry.last_s < WARMED_BELOW_S and not self.pace.probes
-        done = entry.model.call(take_turn, entry.workload, warms=warms, probes=self.pace.probes)
-        entry.last_s = done.latency_s
-        return done
+        turn = entry.model.call(take_turn, entry.workload, rounds=rounds, warms=warms, probes=self.pace.probes)
+        entry.last_s = turn[-1].latency_s
+        return turn
 
     def result(self, name: str) -> Measured | Exception:
         entry, reference = self.entries[name], self.entries.get(self.reference)
         if entry.failure is not None:
             return entry.failure
         has_base = reference is not None and reference.failure is None and len(self.entries) > 1
-        base = reference.rounds if reference is not None and has_base else {}
-        both = [number for number in entry.rounds if number in base] if base else list(entry.rounds)
+        base = reference.turns if reference is not None and has_base else {}
+        both = [number for number in entry.turns if number in base] if base else list(entry.turns)
         return Measured(
             entry.observation,
-            tuple(entry.rounds[number] for number in both),
-            tuple(base[number] for number in both) if base else (),
+            tuple(done for number in both for done in entry.turns[number]),
+            tuple(done for number in both for done in base[number]) if base else (),
         )
 
 

@@ -57,7 +57,7 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
-            "lower end of the 95 % interval of its logarithm, by the jackknife over the blocks and Student's t, and by "
+            "lower end of the 95 % interval of its logarithm, by the jackknife over the rounds and Student's t, and by "
             "what processes of identical work differ by"
         ),
         source="Tukey 1958",
