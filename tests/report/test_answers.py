@@ -180,6 +180,7 @@ INT8 = (
     f"Use ov-int8 {READERS} of those with perplexity at most 1 % above fp32's: 2.50× (2.43–2.57) as fast as fp32, "
     "1.10 MB of weights instead of 4.00 MB, near-lossless"
 )
+RIVAL = f"ortgenai-int4 is {INT4}"
 LEAST = "700 kB of weights instead of 4.00 MB"
 
 
@@ -188,10 +189,10 @@ LEAST = "700 kB of weights instead of 4.00 MB"
     [
         (1.008, f"Use ortgenai-int4 {READERS}: {INT4}, {LEAST}, perplexity +0.8 %."),
         (None, f"Use ortgenai-int4 {READERS}: {INT4}, {LEAST}, quality not measured."),
-        (1.03, f"{INT8}; ortgenai-int4 is {INT4}, but does not keep the quality limit (perplexity +3.00 % ± 0.05 %)."),
+        (1.03, f"{INT8}; {RIVAL}, but does not keep the quality limit (perplexity +3.00 % ± 0.05 %)."),
         (
             1.0095,
-            f"{INT8}; ortgenai-int4 is {INT4}, but is not shown to keep the quality limit (perplexity +0.95 % ± 0.05 %).",
+            f"{INT8}; {RIVAL}, but is not shown to keep the quality limit (perplexity +0.95 % ± 0.05 %).",
         ),
     ],
     ids=["within the limit", "random weights", "beyond the limit", "across the limit"],
