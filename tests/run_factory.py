@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import (
     MemoryFacts,
-    Provenance,
     Record,
     Run,
     Scenario,

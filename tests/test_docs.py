@@ -25,7 +25,8 @@ from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.metrics import METRICS, Kind
-from llm_bench_fixtures.results.record import MemoryFacts, Provenance, Record, Run, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, VariantResult, WorkloadFacts
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -151,7 +151,8 @@ def stored_run() -> dict[str, Any]:
 
 def a_run() -> Any:
     from llm_bench_fixtures.models.versions import installed_versions
-    from llm_bench_fixtures.results.record import Provenance, Run, Status, VariantResult
+    from llm_bench_fixtures.results.provenance import Provenance
+    from llm_bench_fixtures.results.record import Run, Status, VariantResult
 
     quality = {"loss": 4.8892, "perplexity": 132.85, "bits_per_byte": 2.2356, "word_perplexity": 3810.9}
     compared = {"ppl_ratio": 1.0004, "ppl_ratio_error": 0.0002, "kld_mean": 5.6e-05, "top1_agreement": 0.999}

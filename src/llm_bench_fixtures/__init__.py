@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.metrics import ReportTable as ReportTable
     from llm_bench_fixtures.results.metrics import Tolerance as Tolerance
     from llm_bench_fixtures.results.metrics import Unit as Unit
+    from llm_bench_fixtures.results.provenance import Provenance as Provenance
     from llm_bench_fixtures.results.record import MemoryFacts as MemoryFacts
-    from llm_bench_fixtures.results.record import Provenance as Provenance
     from llm_bench_fixtures.results.record import Record as Record
     from llm_bench_fixtures.results.record import Run as Run
     from llm_bench_fixtures.results.record import Scenario as Scenario
@@ -106,16 +106,8 @@ _HOMES = {
     "results.load": ("LoadPoint",),
     "results.measured_record": ("MeasuredRecord",),
     "results.metrics": ("Direction", "Force", "Kind", "Metric", "ReportTable", "Tolerance", "Unit"),
-    "results.record": (
-        "MemoryFacts",
-        "Provenance",
-        "Record",
-        "Run",
-        "Scenario",
-        "Status",
-        "VariantResult",
-        "WorkloadFacts",
-    ),
+    "results.provenance": ("Provenance",),
+    "results.record": ("MemoryFacts", "Record", "Run", "Scenario", "Status", "VariantResult", "WorkloadFacts"),
     "results.storage": ("read_results", "read_run"),
     "workloads": (
         "EDGE_PROMPTS",

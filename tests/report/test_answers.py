@@ -84,7 +84,9 @@ def test_the_least_memory_with_what_it_costs() -> None:
         "bf16 takes the least memory of those within the quality limit: 2.00 MB of weights, 50 % of fp32's 4.00 MB; "
         "1.25× as fast as fp32."
     )
-    assert found.notes == ("bnb-nf4 takes less, but has no quality beside fp32's.",)
+    assert found.notes == (
+        "bnb-nf4 takes less (1.32 MB of weights instead of 4.00 MB), but has no quality beside fp32's.",
+    )
 
 
 def test_the_limit_moves_the_answer() -> None:
@@ -97,8 +99,10 @@ def test_the_limit_moves_the_answer() -> None:
     assert found.recommendations[0].sentence == (
         "No variant within the quality limit was faster than fp32 on one prompt of 64 tokens beyond the noise (15 %)."
     )
-    assert found.recommendations[0].notes == (
-        "bf16 is faster, but is not shown to keep the quality limit (perplexity +1.0 % ± 0.2 %).",
+    (note,) = found.recommendations[0].notes
+    assert note == (
+        "bf16 is faster (1.25× as fast as fp32), but is not shown to keep the quality limit (perplexity +1.0 % ± "
+        "0.2 %)."
     )
     assert [remark.variant for remark in found.beyond_limit] == ["bf16", "bnb-nf4"]
 
@@ -137,6 +141,81 @@ def test_dummy_models_are_said_to_have_random_weights() -> None:
 
 def _dummy(variant: VariantResult) -> VariantResult:
     return replace(variant, quality={}, quality_note="random weights" if variant.label else "")
+
+
+def engines(int4_ratio: float | None) -> Run:
+    """fp32, an engine that is 2.5 times as fast and near-lossless, and one in 4 bits that is 9 times as fast.
+
+    int4_ratio: of the latter's perplexity over fp32's; None for random weights.
+    """
+    ratios = {"fp32": 1.0, "fp16": 1.0, "bnb-nf4": 1.05, "ov-int8": 1.001, "ortgenai-int4": int4_ratio or 1.0}
+    speedups = {"fp32": 1.0, "fp16": 0.7, "bnb-nf4": 0.3, "ov-int8": 2.5, "ortgenai-int4": 9.0}
+    megabytes = {"fp32": 4.0, "fp16": 2.0, "bnb-nf4": 1.3, "ov-int8": 1.1, "ortgenai-int4": 0.7}
+    variants = [
+        make_variant(
+            name,
+            weight_bytes=int(megabytes[name] * 1e6),
+            quality=(
+                {}
+                if int4_ratio is None
+                else {
+                    "perplexity": 20 * ratio,
+                    "ppl_ratio": ratio,
+                    "ppl_ratio_error": 0.0005 if name != "fp32" else 0.0,
+                }
+            ),
+            quality_note="random weights" if int4_ratio is None else "",
+        )
+        for name, ratio in ratios.items()
+    ]
+    records = [
+        make_block_record(name, speedup, spread=0.0 if name == "fp32" else 0.01) for name, speedup in speedups.items()
+    ]
+    return make_run(records, variants)
+
+
+READERS = "for the lowest latency and the least memory"
+INT4 = "9.00× (8.75–9.26) as fast as fp32"
+INT8 = (
+    f"Use ov-int8 {READERS} of those with perplexity at most 1 % above fp32's: 2.50× (2.43–2.57) as fast as fp32, "
+    "1.10 MB of weights instead of 4.00 MB, near-lossless"
+)
+RIVAL = f"ortgenai-int4 is {INT4}"
+LEAST = "700 kB of weights instead of 4.00 MB"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "sentence"),
+    [
+        (1.008, f"Use ortgenai-int4 {READERS}: {INT4}, {LEAST}, perplexity +0.8 %."),
+        (None, f"Use ortgenai-int4 {READERS}: {INT4}, {LEAST}, quality not measured."),
+        (1.03, f"{INT8}; {RIVAL}, but does not keep the quality limit (perplexity +3.00 % ± 0.05 %)."),
+        (
+            1.0095,
+            f"{INT8}; {RIVAL}, but is not shown to keep the quality limit (perplexity +0.95 % ± 0.05 %).",
+        ),
+    ],
+    ids=["within the limit", "random weights", "beyond the limit", "across the limit"],
+)
+def test_an_engine_that_is_several_times_as_fast_is_in_the_answer(ratio: float | None, sentence: str) -> None:
+    """With its factor, and with what it costs, on whichever side of the limit."""
+    assert answer(engines(ratio)).sentence == sentence
+
+
+def test_a_small_win_beyond_the_limit_stays_out_of_the_answer() -> None:
+    """1.25 times as fast: it is said below."""
+    found = answer(full_run())
+    assert "bf16" not in found.sentence
+    assert found.recommendations[0].notes[0].startswith("bf16 is faster (1.25× as fast as fp32), but ")
+
+
+def test_where_all_that_is_faster_is_beyond_the_limit_the_win_is_told_all_the_same() -> None:
+    quality = {"perplexity": 22.0, "ppl_ratio": 1.1, "ppl_ratio_error": 0.001}
+    assert answer(two(1.0, 0.25, quality=quality)).sentence == (
+        "Keep fp32: no other variant with perplexity at most 1 % above fp32's is faster or takes less memory here by a "
+        "difference that this run can show; bf16 is 4.00× as fast as fp32, but does not keep the quality limit "
+        "(perplexity +10.0 % ± 0.1 %)."
+    )
 
 
 def test_it_changes_when_the_numbers_do() -> None:

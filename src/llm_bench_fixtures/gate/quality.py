@@ -7,7 +7,8 @@ import math
 from llm_bench_fixtures.gate.verdicts import paired_margin
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
-from llm_bench_fixtures.results.record import Provenance, VariantResult
+from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import VariantResult
 
 # Of a variant by itself, whatever the reference is.
 BY_ITSELF = (

@@ -11,7 +11,7 @@ from llm_bench_fixtures.models.backends import LIBRARIES
 from llm_bench_fixtures.models.versions import MEASURING
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Kind
-from llm_bench_fixtures.results.record import Provenance
+from llm_bench_fixtures.results.provenance import Provenance
 
 
 @dataclass(frozen=True)

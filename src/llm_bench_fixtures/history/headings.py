@@ -15,7 +15,8 @@ import msgspec
 
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.saved import Blessing, SavedRun, read_run_of
-from llm_bench_fixtures.results.record import HasStatus, Provenance, RunState, Status
+from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import HasStatus, RunState, Status
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.attention import attention_of, in_words
+from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.variants import is_plain
+from llm_bench_fixtures.models.weights import bytes_read_by_forward, no_scales, storage_bytes, weight_tensors
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.models.variants import Precision, Variant
     from llm_bench_fixtures.workloads import Tokenizer
 
 DEFAULT_CONTEXT = 2048  # of models whose config names no limit
@@ -190,6 +191,40 @@ def source_facts(
         configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}{runs}",
         runs_source=True,
         padding_note=PADDING_NOTES.get(getattr(config, "model_type", ""), ""),
+    )
+
+
+def torch_facts(
+    request: LoadRequest,
+    module: PreTrainedModel,
+    precision: ResolvedPrecision,
+    *,
+    label: str,
+    compute: Precision | None,
+    tolerance: float,
+    scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = no_scales,
+) -> ModelFacts:
+    """Those of a module of transformers' on torch, with what its weights take and each forward pass reads of them.
+
+    precision: of what isn't quantized. scales: what is stored beside a quantized weight.
+    """
+    stored = [*weight_tensors(module), *(scale for weight in module.parameters() for scale in scales(weight))]
+    read = bytes_read_by_forward(module, scales)
+    facts = source_facts(
+        request.variant,
+        module.config,
+        precision,
+        label=label,
+        weight_bytes=storage_bytes(stored),
+        attention=asked_attention(request),
+    )
+    return replace(
+        facts,
+        weight_bytes_read=read.least,
+        weight_bytes_most=read.most,
+        compute=compute,
+        tolerance=tolerance,
+        cache_kinds=supported_caches(module),
     )
 
 

@@ -32,7 +32,7 @@ def _saved_buffers(module: torch.nn.Module) -> Iterator[torch.Tensor]:
                 yield buffer
 
 
-def _no_scales(_: torch.Tensor) -> Sequence[torch.Tensor]:
+def no_scales(_: torch.Tensor) -> Sequence[torch.Tensor]:
     return ()
 
 
@@ -46,7 +46,7 @@ class BytesRead(NamedTuple):
 
 
 def bytes_read_by_forward(
-    module: torch.nn.Module, scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = _no_scales
+    module: torch.nn.Module, scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = no_scales
 ) -> BytesRead:
     """Of each forward pass over text: of all parameters but the tables that are only looked up, and but towers for
     pictures or sound.

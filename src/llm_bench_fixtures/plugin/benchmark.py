@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.results.measured_record import MeasuredRecord
-    from llm_bench_fixtures.results.record import MemoryFacts, Record
+    from llm_bench_fixtures.results.record import MemoryFacts, Record, WorkloadFacts
     from llm_bench_fixtures.session.blocks import Measured
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
@@ -151,7 +151,7 @@ class LlmBenchmark:
         continuations: Sequence[TokenIds] = (),
     ) -> Record:
         """continuations: where no round was timed."""
-        from llm_bench_fixtures.results.record import Status, WorkloadFacts
+        from llm_bench_fixtures.results.record import Status
 
         timed, observation = measured.rounds, measured.observation
         continuations = timed[-1].continuations if timed else continuations
@@ -159,17 +159,7 @@ class LlmBenchmark:
         return replace(
             identify(self._item).record(status),
             reason="" if timed else "--benchmark-disable",
-            workload=WorkloadFacts(
-                digest=workload.digest,
-                prompts_digest=workload.prompts_digest,
-                prompts=len(workload.prompts),
-                batch_size=workload.batch_size,
-                prompt_tokens=workload.prompt_tokens,
-                padded_tokens=workload.padded_tokens,
-                new_tokens=workload.new_tokens * len(workload.prompts),
-                cache=workload.cache.value,
-                padding_side=workload.padding.side.value,
-            ),
+            workload=_workload_facts(workload),
             rounds_s=tuple(done.latency_s for done in timed),
             batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
             tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
@@ -224,6 +214,22 @@ class LlmBenchmark:
 
         variant = self._session.results.variant(record.variant)
         return with_metrics(record, variant, metrics_of(self._item.config))
+
+
+def _workload_facts(workload: Workload) -> WorkloadFacts:
+    from llm_bench_fixtures.results.record import WorkloadFacts
+
+    return WorkloadFacts(
+        digest=workload.digest,
+        prompts_digest=workload.prompts_digest,
+        prompts=len(workload.prompts),
+        batch_size=workload.batch_size,
+        prompt_tokens=workload.prompt_tokens,
+        padded_tokens=workload.padded_tokens,
+        new_tokens=workload.new_tokens * len(workload.prompts),
+        cache=workload.cache.value,
+        padding_side=workload.padding.side.value,
+    )
 
 
 def _known(values: Iterable[float | None]) -> tuple[float, ...]:

@@ -48,6 +48,7 @@ from llm_bench_fixtures.plugin.items import (
     scenarios_of,
     shortest,
     variant_of,
+    with_reason,
     without_loads,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips
@@ -131,11 +132,15 @@ def pytest_configure(config: pytest.Config) -> None:
             set_baseline(config)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Refuse an unknown variant before any file is collected."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Refuse an unknown variant before any file is collected; say what a test that isn't found needs."""
     if any_given(session.config):
         selected_variants(session.config)
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        raise with_reason(session.config, error) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
-NO_SERVER: pytest.StashKey[bool] = pytest.StashKey()  # whether there were tests of loads, and no server
+NO_SERVER: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # names of tests of loads that had no server
+A_LOAD_NEEDS = "a load needs a server: --llm-endpoint URL"
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
 SWEEPS = {  # fixtures that are each of a setting's values, by their names
     "llm_batch_size": "batch_sizes",
@@ -78,8 +79,15 @@ def without_loads(config: pytest.Config, found: Any) -> Any:
     if not isinstance(found, list):
         return found
     kept = [item for item in found if "llm_load" not in getattr(item, "fixturenames", ()) or variant_of(item)]
-    config.stash[NO_SERVER] = config.stash.get(NO_SERVER, False) or len(kept) < len(found)
+    left_out = {item.name.partition("[")[0] for item in found if item not in kept}
+    config.stash[NO_SERVER] = (*config.stash.get(NO_SERVER, ()), *left_out)
     return kept
+
+
+def with_reason(config: pytest.Config, error: pytest.UsageError) -> pytest.UsageError:
+    """The error of a test that pytest doesn't find, which says what it needs where `without_loads` left it out."""
+    is_left_out = any(f"::{name}" in str(text) for name in config.stash.get(NO_SERVER, ()) for text in error.args)
+    return pytest.UsageError(*error.args, *([f"llm-bench: {A_LOAD_NEEDS}"] if is_left_out else []))
 
 
 def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
@@ -87,8 +95,8 @@ def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[
     are no others; none where there are none, or under -q."""
     if config.getoption("verbose") < 0:
         return []
-    needs_server = not items and config.stash.get(NO_SERVER, False)
-    return [*(["llm-bench: a load needs a server: --llm-endpoint URL"] if needs_server else []), *_overhead(config)]
+    needs_server = not items and config.stash.get(NO_SERVER, ())
+    return [*([f"llm-bench: {A_LOAD_NEEDS}"] if needs_server else []), *_overhead(config)]
 
 
 def _overhead(config: pytest.Config) -> list[str]:

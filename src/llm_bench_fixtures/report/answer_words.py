@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llm_bench_fixtures.options.quality_limit import QualityMeasure
+from llm_bench_fixtures.report.beyond_limit import rejected, wins_beyond_limit
 from llm_bench_fixtures.report.cells import speedup_or_ratio, times_cell
 from llm_bench_fixtures.report.evidence import Evidence, in_blocks
-from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, Choice, Pick, Reader, against
-from llm_bench_fixtures.report.quality import QualityStandings, Standing, change_cell, quality_in_short, quality_words
+from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, Choice, Pick, Reader, against, gain_words
+from llm_bench_fixtures.report.quality import QualityStandings, quality_in_short, quality_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_share
 from llm_bench_fixtures.results.metrics import METRICS
-from llm_bench_fixtures.results.record import Status, VariantResult
+from llm_bench_fixtures.results.record import Status
 
 _METRIC = {metric.name: metric for metric in METRICS}
 WITHIN = "within the quality limit"
@@ -29,7 +29,8 @@ def answer_sentence(picks: Sequence[Pick], seen: Evidence, standings: QualitySta
     if seen.reference is None:
         return f"The reference {run.reference} was not measured on what the others ran, so nothing can be recommended."
     is_some_proven = any(pick.is_proven for pick in picks)
-    return _use(picks, seen, standings) if is_some_proven else _keep(picks, seen, standings)
+    answer = _use(picks, seen, standings) if is_some_proven else _keep(picks, seen, standings)
+    return f"{'; '.join([answer, *wins_beyond_limit(picks, standings)])}."
 
 
 def _keep(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
@@ -37,10 +38,10 @@ def _keep(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) ->
     if any(pick.is_unclear for pick in picks):
         return (
             f"Too few rounds to tell what to use: {who} is shown to be faster than {seen.run.reference} or to take "
-            "less memory (--llm-rounds runs more)."
+            "less memory (--llm-rounds runs more)"
         )
     return (
-        f"Keep {seen.run.reference}: {who} is faster or takes less memory here by a difference that this run can show."
+        f"Keep {seen.run.reference}: {who} is faster or takes less memory here by a difference that this run can show"
     )
 
 
@@ -57,7 +58,7 @@ def _use(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> 
         left = [pick for pick in left if pick not in served]
         parts.append(_part(name, served, seen, standings))
     sentence = "; ".join([*parts, *_unserved(picks, seen)])
-    return f"{sentence[:1].upper()}{sentence[1:]}."
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _unserved(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
@@ -72,7 +73,7 @@ def _unserved(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
 
 
 def _part(name: str, served: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
-    gains = [_gain(choice, pick, seen) for pick in served if (choice := pick.choice(name))]
+    gains = [gain_words(choice, pick, seen.run.reference) for pick in served if (choice := pick.choice(name))]
     is_for_all = len(served) == len(Reader)
     readers = "" if is_for_all else f" for {' and '.join(f'the {pick.reader}' for pick in served)}"
     alike = [one for one in served[0].level if one != name and all(one in pick.level for pick in served)]
@@ -97,19 +98,6 @@ def _of_those(pick: Pick) -> str:
     return f" of those {WITHIN}" if pick.has_rivals_beyond_limit else ""
 
 
-def _gain(choice: Choice, pick: Pick, seen: Evidence) -> str:
-    reference = seen.run.reference
-    if pick.reader is Reader.LATENCY:
-        return f"{against(choice)} as fast as {reference}"
-    if pick.reader is Reader.THROUGHPUT:
-        other = pick.reference.on if pick.reference else choice.on
-        if other != choice.on:
-            return f"{against(choice)} the throughput at {choice.on} that {reference} has at {other}"
-        return f"{against(choice)} {reference}'s throughput at {choice.on}"
-    beside = f" instead of {pick.reference.figure}" if pick.reference else ""
-    return f"{choice.figure} of {'memory' if pick.metric in PEAKS else 'weights'}{beside}"
-
-
 def _of_memory(pick: Pick) -> str:
     return "at its peak" if pick.metric in PEAKS else "of weights"
 
@@ -125,7 +113,7 @@ def pick_sentence(pick: Pick, seen: Evidence, standings: QualityStandings, is_qu
 def pick_notes(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:
     """What this run can't tell from the best, what would be better but for the limit, and the smallest weights."""
     yield from _ties(pick, seen)
-    yield from _rejected(pick, standings)
+    yield from rejected(pick, standings)
     yield from _weights(pick, seen, standings)
 
 
@@ -204,29 +192,6 @@ def _widened(pick: Pick, tied: Sequence[Choice], seen: Evidence) -> str:
 
 def _times(choice: Choice) -> str:
     return times_cell(choice.ratio)
-
-
-def _rejected(pick: Pick, standings: QualityStandings) -> Iterator[str]:
-    """Who would be better but for the limit."""
-    better = "takes less" if pick.reader is Reader.MEMORY else "is faster"
-    for name in pick.faster_beyond_limit:
-        variant = standings.run.variant(name)
-        if variant is not None:
-            yield f"{name} {better}, but {why_not_admitted(variant, standings, 'the quality limit')}."
-
-
-def why_not_admitted(variant: VariantResult, standings: QualityStandings, limit: str) -> str:
-    """The figure that keeps the variant from being recommended. limit: what to call it."""
-    standing = standings.of(variant)
-    if standing is Standing.UNKNOWN:
-        note = f" ({variant.quality_note})" if variant.quality_note else ""
-        return f"has no quality beside {standings.run.reference}'s{note}"
-    if standings.limit.measure is QualityMeasure.PPL_RATIO:
-        figure = f"perplexity {change_cell(variant)}"
-    else:
-        figure = f"top-1 agreement {format_share(variant.quality[standings.limit.measure])}"
-    is_unclear = standing is Standing.UNCLEAR
-    return f"{'is not shown to keep' if is_unclear else 'does not keep'} {limit} ({figure})"
 
 
 def _excludes(standings: QualityStandings) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
-from llm_bench_fixtures.report.answer_words import answer_sentence, pick_notes, pick_sentence, why_not_admitted
+from llm_bench_fixtures.report.answer_words import answer_sentence, pick_notes, pick_sentence
+from llm_bench_fixtures.report.beyond_limit import why_not_admitted
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.not_worth_it import Remark, not_worth_it, scope_of
 from llm_bench_fixtures.report.picks import Pick, Reader, pick_latency, pick_memory, pick_throughput

@@ -12,7 +12,7 @@ from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import MISSING
-from llm_bench_fixtures.results.record import Provenance
+from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import encodable
 
 COMMIT_DIGITS = 8

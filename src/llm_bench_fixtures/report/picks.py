@@ -7,7 +7,7 @@ has a range of peaks, and one takes less than another where the ranges are furth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,8 +16,9 @@ from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.quality import QualityStandings
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, three_digits
 from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
-from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.results.speedup import Speedup, record_speedup
 
 _METRIC = {metric.name: metric for metric in METRICS}
 PEAKS = ("cuda_max_allocated_bytes", "peak_rss_bytes")  # the first that the reference has
@@ -73,8 +74,8 @@ class Pick:
     says nothing."""
     is_proven: bool
     """Whether the best is better than the reference by a difference that this run can show."""
-    faster_beyond_limit: tuple[str, ...] = ()
-    """Variants that would be better, but are not shown to keep the quality limit."""
+    better_beyond_limit: tuple[Choice, ...] = ()
+    """Variants that would be better, but are not shown to keep the quality limit; the best first."""
     has_rivals_beyond_limit: bool = False
     """Whether a variant that isn't shown to keep the limit isn't shown to be worse than the best either."""
     undecided: tuple[Choice, ...] = ()
@@ -138,7 +139,8 @@ def _pick_by_time(
     admitted = [record for record in others if _admits(standings, record.variant)]
     settled = _settle(seen, admitted, reference)
     beyond = {record.variant: seen.gain(record, settled.best) for record in others if record not in admitted}
-    rejected = tuple(name for name, found in beyond.items() if found.is_faster)
+    faster = [_time_choice(metric, record, reference, seen) for record in others if _is_faster(beyond, record.variant)]
+    rejected = tuple(sorted(faster, key=lambda one: -(one.ratio or 0.0)))
     has_rivals = not all(found.is_slower for found in beyond.values())
     own = _time_choice(metric, reference, reference, seen)
     choices, undecided = (
@@ -146,6 +148,10 @@ def _pick_by_time(
         for records in ((settled.best, *settled.tied), settled.undecided)
     )
     return Pick(reader, metric, own, choices, settled.is_proven, rejected, has_rivals, undecided)
+
+
+def _is_faster(gains: Mapping[str, Gain | Speedup], variant: str) -> bool:
+    return variant in gains and gains[variant].is_faster
 
 
 @dataclass(frozen=True)
@@ -200,12 +206,13 @@ def pick_memory(seen: Evidence, standings: QualityStandings) -> Pick:
     if reference is None or seen.reference is None or len(peaks) < 2:
         return Pick(Reader.MEMORY, "", None, (), is_proven=False)
     names = [name for name in peaks if not seen.ran_the_reference(name)]
-    admitted = sorted((name for name in names if _admits(standings, name)), key=lambda name: peaks[name].shown)
+    admitted = sorted((name for name in names if _admits(standings, name)), key=_shown_in(peaks))
     less = [name for name in admitted if is_less(peaks[name], reference, metric)]
     best = less[0] if less else seen.run.reference
     tied = [name for name in admitted if name != best and not is_less(peaks[best], peaks[name], metric)]
     beyond = [name for name in names if name not in admitted]
-    rejected = tuple(name for name in beyond if is_less(peaks[name], peaks[best], metric))
+    less_beyond = sorted((name for name in beyond if is_less(peaks[name], peaks[best], metric)), key=_shown_in(peaks))
+    rejected = tuple(_memory_choice(name, peaks[name], reference) for name in less_beyond)
     has_rivals = not all(is_less(peaks[best], peaks[name], metric) for name in beyond)
     own = _memory_choice(seen.run.reference, reference, reference)
     undecided = [name for name in tied if less and name not in less]
@@ -214,6 +221,10 @@ def pick_memory(seen: Evidence, standings: QualityStandings) -> Pick:
         tuple(_memory_choice(name, peaks[name], reference) for name in names) for names in (named, undecided)
     )
     return Pick(Reader.MEMORY, metric, own, choices, bool(less), rejected, has_rivals, others)
+
+
+def _shown_in(peaks: Mapping[str, Peaks]) -> Callable[[str], float]:
+    return lambda name: peaks[name].shown
 
 
 def memory_metric(seen: Evidence) -> str:
@@ -269,3 +280,16 @@ def _memory_choice(name: str, peaks: Peaks, reference: Peaks) -> Choice:
 def against(choice: Choice) -> str:
     """The ratio to the reference with its interval: "1.38× (1.34–1.41)"."""
     return times_cell(choice.ratio, choice.low, choice.high)
+
+
+def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
+    """What the reader gains: "1.38× (1.34–1.41) as fast as fp32", "2.00 MB of weights instead of 4.00 MB"."""
+    if pick.reader is Reader.LATENCY:
+        return f"{against(choice)} as fast as {reference}"
+    if pick.reader is Reader.THROUGHPUT:
+        other = pick.reference.on if pick.reference else choice.on
+        if other != choice.on:
+            return f"{against(choice)} the throughput at {choice.on} that {reference} has at {other}"
+        return f"{against(choice)} {reference}'s throughput at {choice.on}"
+    beside = f" instead of {pick.reference.figure}" if pick.reference else ""
+    return f"{choice.figure} of {'memory' if pick.metric in PEAKS else 'weights'}{beside}"

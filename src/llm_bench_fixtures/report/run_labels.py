@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.results.record import Provenance
+from llm_bench_fixtures.results.provenance import Provenance
 
 PARTS: tuple[Callable[[Provenance], str], ...] = (
     lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,

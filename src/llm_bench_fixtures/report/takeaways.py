@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.report.beyond_limit import MUCH
 from llm_bench_fixtures.report.cells import describe_prompts
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.load import load_sentences
+from llm_bench_fixtures.report.quality import quality_in_short
 from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRICS
@@ -34,8 +36,29 @@ _METRIC = {metric.name: metric for metric in METRICS}
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
     """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
-    sources = (_loads, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
+    sources = (_loads, _fast_tokens, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
     return tuple(sentence for source in sources for sentence in source(seen))
+
+
+def _fast_tokens(seen: Evidence) -> Iterator[str]:
+    """The variant with the fastest tokens, where they are far faster than the reference's; with its quality."""
+    own = _tpot_s(seen.run, seen.reference) if seen.reference else None
+    if own is None or seen.reference is None:
+        return
+    faster = [record for record in seen.others if seen.gain(record, seen.reference).is_faster]
+    times = {record.variant: seconds for record in faster if (seconds := _tpot_s(seen.run, record))}
+    best = min(times, key=lambda name: times[name], default=None)
+    if best is not None and own / times[best] >= MUCH:
+        against = f"where {seen.run.reference} takes {format_seconds(own)}"
+        yield (
+            f"{best} takes {format_seconds(times[best])} a token {against}: "
+            f"{_times(own / times[best])} as fast in decode, {quality_in_short(seen.run, best)}."
+        )
+
+
+def _tpot_s(run: Run, record: Record) -> float | None:
+    variant = run.variant(record.variant)
+    return _METRIC["tpot_s"].of(record, variant) if variant else None
 
 
 def _contention(seen: Evidence) -> Iterator[str]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.results.record import Provenance, Record, Run, Scenario, VariantResult
+from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.models.backends import known_libraries
 from llm_bench_fixtures.models.versions import MEASURING, installed_versions
-from llm_bench_fixtures.results.record import Provenance
+from llm_bench_fixtures.results.provenance import Provenance
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.windows import WindowPlan

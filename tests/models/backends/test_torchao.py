@@ -101,6 +101,19 @@ def test_a_matrix_that_lies_the_other_way_round_is_turned() -> None:
     assert not make_linear(module)
 
 
+@pytest.mark.parametrize(("family", "operator"), [("falcon", "aten.numpy_T"), ("rwkv", "aten.div_")])
+def test_code_that_torchaos_tensors_cant_run_is_a_skipped_row(
+    family: str, operator: str, make_request: MakeRequest, tmp_path: Any
+) -> None:
+    """Found when the model is loaded: these two multiply with the transpose themselves, or rescale what is stored."""
+    with quiet_libraries():
+        source = BY_NAME[family].build(tmp_path)
+    with pytest.raises(
+        BackendUnavailable, match=rf"^torchao doesn't run {family} models: its tensors have no {operator}$"
+    ):
+        load_variant(make_request("ao-int8-weight", source))
+
+
 def test_apples_device_is_unavailable() -> None:
     (variant,) = (variant for variant in CATALOGUE if variant.id == "ao-int8-weight")
     with pytest.raises(BackendUnavailable, match="run on CPU and CUDA only"):

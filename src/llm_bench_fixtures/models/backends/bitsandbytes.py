@@ -82,10 +82,10 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
-    from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
+    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.device import DeviceKind
-    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
-    from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, unmap, weight_tensors
+    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
+    from llm_bench_fixtures.models.weights import unmap
 
     precision = _asked_precision(request)
     check_dtype(request, precision.actual)
@@ -106,29 +106,16 @@ def load(request: LoadRequest) -> TransformersModel:
     if repacks:
         repack(module)
     unmap(other_weights(module))
-    beside = scales_of(module)
-    scales = [scale for parameter in module.parameters() for scale in beside(parameter)]
-    weight_bytes = storage_bytes([*weight_tensors(module), *scales])
-    label = _label(request, precision, compute, share)
-    read = bytes_read_by_forward(module, beside)
-    facts = replace(
-        source_facts(
-            request.variant,
-            module.config,
-            precision,
-            label=label,
-            weight_bytes=weight_bytes,
-            attention=asked_attention(request),
-        ),
-        weight_bytes_read=read.least,
-        weight_bytes_most=read.most,
+    facts = torch_facts(
+        request,
+        module,
+        precision,
+        label=_label(request, precision, compute, share),
         compute=compute.actual if compute else None,
         tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
-        cache_kinds=supported_caches(module),
-        quantized_share=share,
-        notes=left_out.notes,
+        scales=scales_of(module),
     )
-    return greedy_model(request, module, facts)
+    return greedy_model(request, module, replace(facts, quantized_share=share, notes=left_out.notes))
 
 
 def _asked_precision(request: LoadRequest) -> ResolvedPrecision:

@@ -104,10 +104,10 @@ def _check_environment(request: LoadRequest, stored: StoredQuantization) -> None
 
 
 def load(request: LoadRequest) -> TransformersModel:
-    from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
+    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.backends.bnb_layers import scales_of
-    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
-    from llm_bench_fixtures.models.weights import bytes_read_by_forward, storage_bytes, weight_tensors
+    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
+    from llm_bench_fixtures.models.weights import storage_bytes
 
     stored, precision = _stored(request), _precision(request)
     check_dtype(request, precision.actual)
@@ -117,29 +117,22 @@ def load(request: LoadRequest) -> TransformersModel:
             dtype=precision.torch_dtype, device_map={"": request.device.name}, **attention_choice(request)
         )
         _use_once(module, stored, request.device)
-    layers, beside = _quantized_layers(module), scales_of(module)
-    weight_bytes = storage_bytes(
-        [*weight_tensors(module), *(scale for weight in module.parameters() for scale in beside(weight))]
-    )
-    compute = _compute(stored, layers, precision, request.device)
-    share = _share(module, layers)
-    label = _label(stored, layers, share, compute, precision)
-    read = bytes_read_by_forward(module, beside)
-    buffers = storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
-    facts = replace(
-        source_facts(
-            request.variant,
-            module.config,
-            precision,
-            label=label,
-            weight_bytes=weight_bytes,
-            attention=asked_attention(request),
-        ),
-        weight_bytes_read=None if read.least is None else read.least + buffers,
-        weight_bytes_most=None if read.most is None else read.most + buffers,
+    layers = _quantized_layers(module)
+    compute, share = _compute(stored, layers, precision, request.device), _share(module, layers)
+    facts = torch_facts(
+        request,
+        module,
+        precision,
+        label=_label(stored, layers, share, compute, precision),
         compute=compute.actual if compute else None,
         tolerance=_tolerance(compute),
-        cache_kinds=supported_caches(module),
+        scales=scales_of(module),
+    )
+    buffers = storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
+    facts = replace(
+        facts,
+        weight_bytes_read=None if facts.weight_bytes_read is None else facts.weight_bytes_read + buffers,
+        weight_bytes_most=None if facts.weight_bytes_most is None else facts.weight_bytes_most + buffers,
         quantized_share=share,
     )
     return greedy_model(request, module, facts)

@@ -105,10 +105,10 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
 
     folder = request.store.workspace("compiled", _key(request))
     kept_s = _kept_seconds(folder)
-    phase, what = (Phase.COMPILING, "compiling") if kept_s is None else (Phase.LOADING, "loading the compiled code of")
+    what = "compiling" if kept_s is None else "loading the compiled code of"
     began_s = time.perf_counter()
     with (
-        request.progress.activity(phase, f"{what} {request.variant.id}"),
+        request.progress.activity(Phase.COMPILING, f"{what} {request.variant.id}"),  # not in load_s either way
         setting("TORCHINDUCTOR_CACHE_DIR", str(folder)),
         _unavailable_where_it_fails(request),
     ):

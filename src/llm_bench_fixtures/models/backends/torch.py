@@ -46,10 +46,10 @@ def prepare(request: LoadRequest) -> None:
 def load_source_model(request: LoadRequest) -> TransformersModel:
     """The model of --llm-model in the variant's dtype, run by transformers on torch. Raises OutOfMemory."""
     from llm_bench_fixtures.models.arithmetic import tolerance_of
-    from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
+    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.device import resolve_precision
-    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
-    from llm_bench_fixtures.models.weights import bytes_read_by_forward, fault_in, storage_bytes, weight_tensors
+    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
+    from llm_bench_fixtures.models.weights import fault_in, weight_tensors
 
     precision = resolve_precision(request.variant.precision, request.device)
     check_dtype(request, precision.actual)
@@ -57,22 +57,13 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
     choice = attention_choice(request)
     module = request.source.load_model(dtype=precision.torch_dtype, **choice).to(request.device.name)
     fault_in(weight_tensors(module))
-    weight_bytes = storage_bytes(weight_tensors(module))
-    read = bytes_read_by_forward(module)
-    facts = replace(
-        source_facts(
-            request.variant,
-            module.config,
-            precision,
-            label=precision.label,
-            weight_bytes=weight_bytes,
-            attention=asked_attention(request),
-        ),
-        weight_bytes_read=read.least,
-        weight_bytes_most=read.most,
+    facts = torch_facts(
+        request,
+        module,
+        precision,
+        label=precision.label,
         compute=precision.actual,
         tolerance=tolerance_of(precision.actual),
-        cache_kinds=supported_caches(module),
     )
     model = greedy_model(request, module, facts)
     return model if request.variant.autocast is None else with_autocast(model, request.variant.autocast)

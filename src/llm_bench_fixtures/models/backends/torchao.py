@@ -7,11 +7,12 @@ processor without float8 products has no code.
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
@@ -65,17 +66,10 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     """Raises BackendUnavailable where there is nothing to quantize."""
-    from llm_bench_fixtures.models.attention import asked_attention, attention_choice, check_dtype
+    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
-    from llm_bench_fixtures.models.transformers import greedy_model, source_facts, supported_caches
-    from llm_bench_fixtures.models.weights import (
-        bytes_read_by_forward,
-        share_of,
-        storage_bytes,
-        unmap,
-        weight_tensors,
-        weights_outside,
-    )
+    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
+    from llm_bench_fixtures.models.weights import share_of, unmap, weights_outside
 
     precision = _precision(request)
     check_dtype(request, precision.actual)
@@ -86,29 +80,19 @@ def load(request: LoadRequest) -> TransformersModel:
     layers = _quantize(module, request.variant, {*left_out.head, *(left_out.names or ())})
     if not layers:
         raise BackendUnavailable(f"torchao finds no layer to quantize in {request.source.name}")
+    _try(module, request)
     unmap(weights_outside(layers, module))
-    share, weight_bytes = share_of(layers, module), storage_bytes(weight_tensors(module))
-    read = bytes_read_by_forward(module)
+    share = share_of(layers, module)
     is_dynamic = request.variant.quantization == Quantization.INT8_DYNAMIC
-    label = _label(request.variant, precision, share)
-    facts = replace(
-        source_facts(
-            request.variant,
-            module.config,
-            precision,
-            label=label,
-            weight_bytes=weight_bytes,
-            attention=asked_attention(request),
-        ),
-        weight_bytes_read=read.least,
-        weight_bytes_most=read.most,
+    facts = torch_facts(
+        request,
+        module,
+        precision,
+        label=_label(request.variant, precision, share),
         compute=None if is_dynamic else precision.actual,
         tolerance=_tolerance(request.variant, precision),
-        cache_kinds=supported_caches(module),
-        quantized_share=share,
-        notes=notes,
     )
-    return greedy_model(request, module, facts)
+    return greedy_model(request, module, replace(facts, quantized_share=share, notes=notes))
 
 
 def _precision(request: LoadRequest) -> ResolvedPrecision:
@@ -144,6 +128,21 @@ def _quantize(module: torch.nn.Module, variant: Variant, left_out: set[str]) -> 
     config = getattr(quantization, CONFIGS[Quantization(str(variant.quantization))])(set_inductor_config=False)
     quantization.quantize_(module, config, filter_fn=lambda _, name: name in names)
     return [module.get_submodule(name) for name in sorted(names)]
+
+
+def _try(module: torch.nn.Module, request: LoadRequest) -> None:
+    """Raises BackendUnavailable where the model's own code asks of its weights what torchao's tensors can't do."""
+    import torch
+
+    ids = torch.zeros(1, 2, dtype=torch.int64, device=request.device.name)
+    try:
+        with torch.inference_mode():
+            module(input_ids=ids)
+    except NotImplementedError as error:
+        kind = request.source.load_config().model_type
+        operator = re.search(r"op='([\w.]+)'", str(error))
+        why = f"its tensors have no {operator[1]}" if operator else first_line(error)
+        raise BackendUnavailable(f"torchao doesn't run {kind} models: {why}") from error
 
 
 def _label(variant: Variant, precision: ResolvedPrecision, share: float) -> str:

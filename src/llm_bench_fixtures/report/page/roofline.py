@@ -15,7 +15,8 @@ from llm_bench_fixtures.report.page.figures import escaped, hover, layout, short
 from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.report.page.values import Chart, Json
 from llm_bench_fixtures.results.formatting import format_share, three_digits
-from llm_bench_fixtures.results.record import Provenance, VariantResult
+from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import VariantResult
 from llm_bench_fixtures.results.roofline import PhaseWork, decode_work, prefill_work
 from llm_bench_fixtures.text import readable
 
