@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,10 +51,11 @@ def test_the_hooks_run_tools_of_the_dev_extra() -> None:
     )
 
 
-def test_the_docs_are_pinned() -> None:
+@pytest.mark.parametrize("environment", ["docs", "test-engines"])
+def test_what_no_extra_installs_is_pinned(environment: str) -> None:
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini")
     pinned = {
         line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split("\n")
     }
-    assert set(tox["testenv:docs"]["deps"].split()) <= pinned
+    assert set(tox[f"testenv:{environment}"]["deps"].split()) <= pinned

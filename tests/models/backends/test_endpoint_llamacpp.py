@@ -12,14 +12,14 @@ pytest.importorskip("httpx2")
 pytest.importorskip("gguf")
 pytest.importorskip("xllamacpp")
 
-import xllamacpp
-from tiny_gguf import write_tiny_gguf
+from llamacpp_server import CONTEXT, serving
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.loading import load_variant
+from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.workloads import Prompts, Workload
@@ -27,23 +27,16 @@ from llm_bench_fixtures.workloads import Prompts, Workload
 if TYPE_CHECKING:
     from conftest import MakeRequest
 
-CONTEXT = 256
-SLOTS = 2
-
 
 @pytest.fixture(scope="module")
-def model(make_request: MakeRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EndpointModel]:
-    params = xllamacpp.CommonParams()
-    params.model.path = str(write_tiny_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf"))
-    params.port = 0
-    params.n_ctx, params.n_parallel = SLOTS * CONTEXT, SLOTS
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-    server = xllamacpp.Server(params)
+def model(
+    make_request: MakeRequest, tiny_source: ModelSource, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EndpointModel]:
     endpoint = Variant("endpoint", "endpoint", "llama.cpp")
-    model = load_variant(make_request(endpoint, endpoint=f"{server.listening_address}/v1")).model
-    yield model
-    model.close()
-    del server
+    with serving(tiny_source, tmp_path_factory.mktemp("gguf")) as url:
+        model = load_variant(make_request(endpoint, endpoint=url)).model
+        yield model
+        model.close()
 
 
 def test_it_is_found_out_what_the_server_does(model: EndpointModel) -> None:

@@ -77,19 +77,25 @@ def check_convertible(config: Any) -> Layout:
     return layout
 
 
-def write_gguf(module: torch.nn.Module, path: Path) -> None:
+def write_gguf(module: Any, path: Path) -> None:
     """Write the weights of a transformers model. Raises BackendUnavailable for one that GGUF can't hold as it is."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, check_convertible(module.config).architecture)
+    writer.add_tokenizer_model(NO_TOKENIZER)
+    write_model(writer, module)
+
+
+def write_model(writer: GGUFWriter, module: Any) -> None:
+    """Write what the writer has and the weights of a transformers model, and close it. Raises as `write_gguf`."""
     import gguf
     import torch
 
-    config: Any = module.config
-    layout = check_convertible(config)
-    writer = gguf.GGUFWriter(path, layout.architecture)
-    writer.add_tokenizer_model(NO_TOKENIZER)
+    config = module.config
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     _add_sizes(writer, config)
     with torch.inference_mode():
-        for name, tensor in _tensors(module, config, layout):
+        for name, tensor in _tensors(module, config, check_convertible(config)):
             writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
