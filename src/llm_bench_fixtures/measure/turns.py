@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.probe import run_probe
 from llm_bench_fixtures.measure.timing import batches_of, run_round
-from llm_bench_fixtures.processes.calm import fall_asleep, waited_s
+from llm_bench_fixtures.processes.calm import await_free_cores, fall_asleep, waited_s
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def warm(model: Model, workload: Workload) -> None:
 
 
 def take_turn(model: Model, workload: Workload, *, warms: bool = False, probes: bool = False) -> Round:
-    """Run a round, and return once nothing of this process runs any more.
+    """Run a round, and return once nothing of this process or of a server beside it runs any more.
 
     warms: whether to begin with `warm`. probes: time the fixed probe before it, which empties the caches anyway.
     """
@@ -40,6 +40,8 @@ def take_turn(model: Model, workload: Workload, *, warms: bool = False, probes: 
     done = run_round(model, workload)
     after_s = waited_s()
     fall_asleep()
+    if model.facts.is_beside:
+        await_free_cores()
     is_unknown = model.facts.is_remote  # here are the client's threads only
     waited = None if is_unknown or before_s is None or after_s is None else max(after_s - before_s, 0.0)
     return replace(done, probe_s=probe_s, waited_s=waited)

@@ -75,6 +75,7 @@ def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool)
         vocabulary=int(config.vocab_size),
         runs_source=shares_tokens,
         is_remote=True,
+        is_beside=is_loopback(url),
         notes=tuple(_notes(served, has_open_key=has_open_key)),
     )
 
