@@ -22,6 +22,7 @@ from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 EXTENSIONS = {"ignore_eos", "min_tokens", "return_token_ids", "timings_per_token", "cache_prompt", "cache_salt"}
 QUOTED = 300  # characters of what a server says that a reason holds
 LIKELY, UNLIKELY = -0.5, -2.0  # log-likelihoods of the token that follows, and of any other
+CONTEXT = 512  # tokens
 Body = dict[str, Any]
 
 
@@ -40,6 +41,8 @@ class Manner:
     models: tuple[str, ...] = ("counting",)
     ends_after: int | None = None  # tokens, where no length is asked for that it knows
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
+    takes_full_prompts: bool = True  # as long as its context, so that no token can follow
+    forces_tokens: bool = False
     cached_tokens: int | None = 0
     seconds_a_token: float = 0.0
     answers_a_connection: int = 1_000_000  # after which it is closed without a word
@@ -130,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
         self.counting.seen.append(Seen(self.path, dict(self.headers), {}))
         if self.path == "/v1/models":
             self.answer(
-                {"data": [{"id": name, "owned_by": "a test", "max_model_len": 512} for name in self.manner.models]}
+                {"data": [{"id": name, "owned_by": "a test", "max_model_len": CONTEXT} for name in self.manner.models]}
             )
         else:
             self.answer({"error": {"message": "no such path"}}, 404)
@@ -157,7 +160,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def score(self, body: Body) -> None:
         ids, _ = self.counting.prompt_of(body)
-        new = ids[-1] + 1
+        if len(ids) >= CONTEXT and not self.manner.takes_full_prompts:
+            self.answer({"error": {"message": "max_tokens must be at least 1, got 0"}}, 400)
+            return
+        likely = ids[-1] + 1
+        new = body.get("allowed_token_ids", [likely])[0] if self.manner.forces_tokens else likely
         choice: Body = {"text": self.counting.tokenizer.decode([new]), "token_ids": [new]}
         scores = log_likelihoods(ids)
         if self.manner.scoring == "wrong":
@@ -166,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
             told = [None, *scores, LIKELY] if self.manner.scoring == "echo" else [LIKELY]
             choice["logprobs"] = {"token_logprobs": told}
         elif "logprobs" in body:
-            choice["logprobs"] = {"token_logprobs": [LIKELY]}
+            choice["logprobs"] = {"token_logprobs": log_likelihoods([ids[-1], new])}
         if "prompt_logprobs" in body and self.manner.scoring in ("prompt_logprobs", "wrong"):
             entries = [{str(token): {"logprob": score}} for token, score in zip(ids[1:], scores, strict=True)]
             choice["prompt_logprobs"] = [None, *entries]

@@ -23,6 +23,8 @@ from llm_bench_fixtures.history.saved import (
     read_saved_run,
     read_whole_run,
 )
+from llm_bench_fixtures.measure.open_loop import Request
+from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import RunState, Status
 from llm_bench_fixtures.results.storage import read_run, write_run
 from llm_bench_fixtures.results.table import metric_values
@@ -227,6 +229,15 @@ def test_times_that_do_not_fit_each_other_are_damage(tmp_path: Path, damage: dic
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(UnreadableResults, match="is damaged"):
         read_whole_run(path)
+
+
+def test_a_load_of_many_requests_is_known_to_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests are raw data, too, and were not counted."""
+    point = LoadPoint("test_load[1]", "endpoint", 1.0, 100.0, 8, 8, 1.0, 0.1, (Request(0.0, 0.0),) * 100)
+    stored = stored_json(replace(make_run([make_record()]), loads=(point,)), raw=False)
+    for module in ("results.plausible", "history.saved"):
+        monkeypatch.setattr(f"llm_bench_fixtures.{module}.MOST_BYTES", 20_000)
+    assert "no run has more than" in fault_of_stored(stored)
 
 
 @pytest.mark.parametrize("raw", [True, False], ids=["with the times of its tokens", "without"])

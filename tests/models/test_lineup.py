@@ -12,6 +12,7 @@ GB = 1_000_000_000
 FP32, FP16, BF16, INT8, NF4 = VARIANTS = tuple(
     Variant(name, "torch", "does nothing") for name in ("fp32", "fp16", "bf16", "int8", "nf4")
 )
+SERVER_A, SERVER_B = (Variant(name, "endpoint", "a server") for name in "ab")
 
 
 def groups(needed: int, budget: int, variants: tuple[Variant, ...] = VARIANTS, reference: str = "fp32") -> list[str]:
@@ -53,6 +54,28 @@ def test_the_reference_stands_first_wherever_it_was() -> None:
     assert groups(GB, 3 * GB, (FP16, BF16, FP32)) == ["fp32 fp16 bf16"]
 
 
+@pytest.mark.parametrize(
+    ("budget", "together"),
+    [
+        (10 * GB, ["fp32 fp16 bf16 a b"]),
+        (4 * GB, ["fp32 fp16 a b", "fp32 bf16"]),
+        (2 * GB, ["fp32 a b", "fp16", "bf16"]),
+        (0, ["fp32 a b", "fp16", "bf16"]),
+    ],
+    ids=["all", "two", "one", "none"],
+)
+def test_what_a_server_has_loaded_takes_no_room(budget: int, together: list[str]) -> None:
+    """Each counted as a model in this machine's memory, so that fewer fit beside the reference."""
+    plan = plan_lineup((SERVER_A, *VARIANTS[:3], SERVER_B), "fp32", 2 * GB, budget, {"a", "b"})
+    assert [" ".join(variant.id for variant in group) for group in plan.groups] == together
+
+
+def test_a_server_that_is_the_reference_leaves_its_room_to_another() -> None:
+    plan = plan_lineup((SERVER_A, FP16, BF16), "a", 2 * GB, 4 * GB, {"a"})
+    assert [[variant.id for variant in group] for group in plan.groups] == [["a", "fp16", "bf16"]]
+    assert plan_lineup((SERVER_A,), "a", 2 * GB, 0, {"a"}).groups == ((SERVER_A,),)
+
+
 def test_a_variant_is_placed_in_the_first_of_its_groups() -> None:
     plan = plan_lineup(VARIANTS, "fp32", 2 * GB, 7 * GB)
     assert [plan.place(variant) for variant in VARIANTS] == [0, 0, 0, 1, 1]
@@ -90,9 +113,13 @@ def test_whether_figures_are_taken_apart() -> None:
                 "figures are taken apart"
             ),
         ),
+        (
+            plan_lineup((FP32, FP16, SERVER_A), "fp32", 2 * GB, 2 * GB, {"a"}),
+            "3 variants in groups of 2 + 1, whose figures are taken apart (each needs up to 2.0 GB of 2.0 GB)",
+        ),
         (plan_lineup((FP32,), "fp32", 2 * GB, 10 * GB), "fp32 is measured alone"),
     ],
-    ids=["together", "groups", "one at a time", "alone"],
+    ids=["together", "groups", "one at a time", "a server beside one", "alone"],
 )
 def test_the_decision_in_a_sentence(lineup: Lineup, sentence: str) -> None:
     assert lineup.describe() == sentence

@@ -491,7 +491,9 @@ def test_what_pays_in_batches_is_not_said_not_to_pay() -> None:
     assert list(not_worth_it(make_run(records[:2]))) == ["v0"]
 
 
-@pytest.mark.parametrize(("in_batches", "words"), [(0.5, ", slower in batches too"), (1.0, ", no gain in batches")])
+@pytest.mark.parametrize(
+    ("in_batches", "words"), [(0.5, ", slower in batches too"), (1.0, ", no gain shown in batches")]
+)
 def test_what_does_not_pay_says_whether_batches_change_that(in_batches: float, words: str) -> None:
     records = [
         make_block_record(spread=0.0),

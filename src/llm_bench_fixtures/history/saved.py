@@ -208,11 +208,12 @@ def fault_of_stored(output_json: dict[str, Any]) -> str:
 
 
 def _raw_values(output_json: Mapping[str, Any]) -> int:
-    """Times of tokens and rounds in it."""
+    """Times of tokens, rounds and requests in it."""
     kept = [benchmark["extra_info"].get(EXTRA, {}) for benchmark in output_json["benchmarks"]]
     batches = chain.from_iterable(record.get("tokens_s", ()) for record in (*kept, *output_json[EXTRA]["records"]))
     rounds = sum(len(benchmark["stats"].get("data", ())) for benchmark in output_json["benchmarks"])
-    return rounds + sum(map(len, chain.from_iterable(batches)))
+    requests = chain.from_iterable(point["requests"] for point in output_json[EXTRA]["loads"])
+    return rounds + sum(map(len, chain(chain.from_iterable(batches), requests)))
 
 
 class _Unread(msgspec.Struct, gc=False):

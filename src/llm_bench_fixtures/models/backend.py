@@ -77,6 +77,9 @@ class Backend:
     takes_requests: bool = False
     """Whether its models are `TakesRequests`: the tests of load run on their variants only."""
 
+    is_served: bool = False
+    """Whether another program has its models loaded, a server: they take none of this one's memory."""
+
     chosen: Chosen = Chosen.ALWAYS
     """When its part of the catalogue runs without being named. A project's own variants always do."""
 

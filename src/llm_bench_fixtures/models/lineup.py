@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ class Lineup:
     """Groups of variants that are loaded together, one group after the other."""
 
     groups: tuple[tuple[Variant, ...], ...]
-    """Each holds the reference first, unless there is none or it stands alone."""
+    """Each holds the reference first, unless there is none or there is no room for another beside it."""
 
     needed_bytes: int
     """That one loaded variant is expected to take at most."""
@@ -49,7 +49,9 @@ class Lineup:
         if len(self.groups) == 1:
             return f"{len(variants)} variants are measured side by side ({facts})"
         sizes = " + ".join(str(len(group)) for group in self.groups)
-        return f"{len(variants)} variants in groups of {sizes}, each with {variants[0]} ({facts})"
+        if all(group[0].id == variants[0] for group in self.groups):
+            return f"{len(variants)} variants in groups of {sizes}, each with {variants[0]} ({facts})"
+        return f"{len(variants)} variants in groups of {sizes}, whose figures are taken apart ({facts})"
 
 
 def needed_bytes(weights: int, device: Device) -> int:
@@ -65,19 +67,25 @@ def apart(variants: Sequence[Variant]) -> Lineup:
     return Lineup(tuple((variant,) for variant in variants), 0, 0)
 
 
-def plan_lineup(variants: Sequence[Variant], reference: str, needed: int, budget: int) -> Lineup:
+def plan_lineup(
+    variants: Sequence[Variant], reference: str, needed: int, budget: int, served: Container[str] = ()
+) -> Lineup:
     """Groups in the variants' order, with as many of them as the budget holds. variants: at least one.
 
-    reference: its id; it is in every group. needed, budget: bytes of one variant, and of all together.
+    reference: its id; it is in every group. needed, budget: bytes of one variant, and of all together. served: ids of
+    those that another program has loaded. They take none of it, and are in the first group.
     """
-    size = min(max(budget // max(needed, 1), 1), len(variants))
     first = [variant for variant in variants if variant.id == reference]
-    others = [variant for variant in variants if variant.id != reference]
-    room = size - len(first)
-    if room < 1 or not others:
-        return Lineup(tuple((variant,) for variant in variants), needed, budget)
-    groups = ((*first, *others[start : start + room]) for start in range(0, len(others), room))
-    return Lineup(tuple(groups), needed, budget)
+    rest = [variant for variant in variants if variant.id != reference]
+    free = [variant for variant in rest if variant.id in served]
+    others = [variant for variant in rest if variant.id not in served]
+    room = max(budget // max(needed, 1), 1) - sum(variant.id not in served for variant in first)
+    if room < 1:  # beside the reference
+        groups = [[*first, *free], *([variant] for variant in others)]
+    else:
+        groups = [[*first, *others[start : start + room]] for start in range(0, max(len(others), 1), room)]
+        groups[0] += free
+    return Lineup(tuple(map(tuple, groups)), needed, budget)
 
 
 def _gigabytes(count: int) -> str:

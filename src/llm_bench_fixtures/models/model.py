@@ -70,6 +70,9 @@ class ModelFacts:
     """Whether another program runs the model, a server say: then what this process takes to load, in memory and in
     energy, and the limits of this machine, say nothing of it, and none of that is reported."""
 
+    is_beside: bool = False
+    """Whether that other program runs on this machine, and may keep its cores for a while after a round."""
+
     padding_note: str = ""
     """How the model's own code lets padding into its answers, where it is known to."""
 

@@ -65,7 +65,7 @@ def _gain_in_batches(identifier: str, seen: Evidence) -> Gain | Speedup | None:
 def _batches_words(in_batches: Gain | Speedup | None) -> str:
     if in_batches is None:
         return ""
-    return ", slower in batches too" if in_batches.is_slower else ", no gain in batches"
+    return ", slower in batches too" if in_batches.is_slower else ", no gain shown in batches"
 
 
 def _slowness(record: Record, other: Record, seen: Evidence) -> str:

@@ -71,6 +71,13 @@ def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
     )
 
 
+def _is_served(variant: Variant) -> bool:
+    """Whether its model is loaded in a server. A backend that isn't there is told of when its variant is loaded."""
+    with suppress(Exception):
+        return find_backend(variant.backend).is_served
+    return False
+
+
 class VariantLoader:
     """score: gives the quality of a loaded model over a corpus, from as many sources as there are."""
 
@@ -96,7 +103,8 @@ class VariantLoader:
         else:
             needed = needed_bytes(setup.source.weights, setup.device) + setup.source.buffer_bytes
             budget = int(setup.device.free_bytes * setup.settings.memory_share)
-            self.lineup = plan_lineup(variants, self._results.reference, needed, budget)
+            served = {variant.id for variant in variants if _is_served(variant)}
+            self.lineup = plan_lineup(variants, self._results.reference, needed, budget, served)
         return self.lineup
 
     def _imports(self, variants: Sequence[Variant]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from endpoint_server import LIKELY, UNLIKELY, CountingServer, Manner
+from endpoint_server import CONTEXT, LIKELY, UNLIKELY, CountingServer, Manner
 
 pytest.importorskip("httpx2")
 
@@ -274,6 +274,20 @@ def test_likelihoods_that_are_not_those_of_the_prompt_are_noticed(
 ) -> None:
     with pytest.raises(WorkloadUnsupported, match=reason):
         connect(serve(**manner)).token_log_likelihoods([(5, 6)])
+
+
+def test_a_window_that_fills_the_context_is_scored_where_no_token_can_follow_it(serve: Serve, connect: Open) -> None:
+    """vLLM refused each of them, and the embedded model's windows are as long as its context."""
+    model = connect(serve(takes_full_prompts=False, forces_tokens=True))
+    counting = tuple(range(CONTEXT))
+    found = model.token_log_likelihoods([counting, (*counting[:-1], 9), (5, 6)])
+    assert found == [(LIKELY,) * (CONTEXT - 1), (*(LIKELY,) * (CONTEXT - 2), UNLIKELY), (LIKELY,)]
+
+
+def test_a_window_that_the_server_has_no_room_for_is_the_reason(serve: Serve, connect: Open) -> None:
+    model = connect(serve(takes_full_prompts=False))
+    with pytest.raises(WorkloadUnsupported, match=r"in a context of 512 was refused .* smaller --llm-window"):
+        model.token_log_likelihoods([tuple(range(CONTEXT))])
 
 
 def test_against_a_reference_of_the_same_tokens_its_perplexity_is_compared(

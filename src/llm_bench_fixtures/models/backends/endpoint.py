@@ -129,6 +129,7 @@ BACKEND = Backend(
     imports=("httpx2",),
     variants_of=variants_of,
     takes_requests=True,
+    is_served=True,
     takes_attention=False,
     takes_quantized=True,  # it is the server that has the weights
     loggers=("httpx2", "httpcore2"),

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback, read_key
-from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore, log_likelihoods
+from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore, forced_log_likelihood, log_likelihoods
 from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
@@ -75,6 +75,7 @@ def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool)
         vocabulary=int(config.vocab_size),
         runs_source=shares_tokens,
         is_remote=True,
+        is_beside=is_loopback(url),
         notes=tuple(_notes(served, has_open_key=has_open_key)),
     )
 
@@ -189,11 +190,29 @@ class EndpointModel(Model):
 
         async def score(row: TokenIds) -> Sequence[float]:
             async with limit:
-                found = await log_likelihoods(self._client, scoring, self._served.model, row)
+                found = await self._score_row(scoring, row)
             tell_share(next(done) / len(rows))
             return found
 
         return await _all(map(score, rows))
+
+    async def _score_row(self, scoring: Scoring, row: TokenIds) -> Sequence[float]:
+        """The last token of a row that fills the context is generated, where the server can be made to."""
+        client, served, context = self._client, self._served, self.facts.context_length
+        fills = len(row) == context and served.forces_tokens
+        try:
+            found = await log_likelihoods(client, scoring, served.model, row[:-1] if fills else row)
+        except EndpointFailed as error:
+            if not error.status or len(row) < context:
+                raise
+            refused = f"a window of {len(row)} tokens in a context of {context} was refused ({error})"
+            raise EndpointFailed(f"{refused}: give a smaller --llm-window") from None
+        if not fills:
+            return found
+        last = await forced_log_likelihood(client, served.model, row)
+        if last is None:
+            raise EndpointFailed("the server did not generate the token that it was made to")
+        return (*found, last)
 
     def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
         """As `TakesRequests.run_requests`."""

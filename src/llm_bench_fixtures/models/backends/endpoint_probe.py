@@ -56,6 +56,8 @@ class Served:
     scoring: Scoring | None
     no_scoring: str = ""
     """Why it isn't asked for likelihoods."""
+    forces_tokens: bool = False
+    """Whether it tells the likelihood of a token that it is made to generate."""
 
 
 class _Meta(msgspec.Struct):
@@ -83,7 +85,8 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         form = await _with_ids(client, form, card.id, _ids(tokenizer, texts[0]))
     prompt: str | TokenIds = _ids(tokenizer, texts[0]) if form.takes_ids else texts[0]
     again = [await converse(client, form, card.id, prompt, NEW_TOKENS) for _ in range(2)][-1]
-    scoring, why_not = await _scoring(client, form, card.id, _ids(tokenizer, texts[0]))
+    ids = _ids(tokenizer, texts[0])
+    scoring, why_not = await _scoring(client, form, card.id, ids)
     return Served(
         model=card.id,
         owner=card.owned_by,
@@ -95,6 +98,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         cached_tokens=again.cached_tokens,
         scoring=scoring,
         no_scoring=why_not,
+        forces_tokens=scoring is not None and await _forces_tokens(client, scoring, card.id, ids),
     )
 
 
@@ -181,9 +185,26 @@ async def _scoring(client: EndpointClient, form: Form, model: str, ids: TokenIds
     return None, f"the server gives no likelihoods of a prompt's tokens ({'; '.join(reasons)})"
 
 
-async def _generated(client: EndpointClient, model: str, ids: TokenIds) -> tuple[int, float] | None:
+async def _forces_tokens(client: EndpointClient, way: Scoring, model: str, ids: TokenIds) -> bool:
+    """Whether a token has the same likelihood when the server is made to generate it as in the prompt."""
+    forced = await forced_log_likelihood(client, model, ids)
+    found = await log_likelihoods(client, way, model, ids)
+    return forced is not None and abs(found[-1] - forced) <= LOG_PROB_TOLERANCE
+
+
+async def forced_log_likelihood(client: EndpointClient, model: str, ids: TokenIds) -> float | None:
+    """Of the last token, which the server is made to generate after the others; None where it doesn't do that.
+
+    vLLM takes no prompt that fills its context, as a token has to follow each.
+    """
+    told = await _generated(client, model, ids[:-1], allowed_token_ids=ids[-1:])
+    return told[1] if told is not None and told[0] == ids[-1] else None
+
+
+async def _generated(client: EndpointClient, model: str, ids: TokenIds, **more: TokenIds) -> tuple[int, float] | None:
     """The token that follows, and its log-likelihood; None where the server doesn't tell both."""
     asked = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, "return_token_ids": True}
+    asked |= more
     try:
         choice = (await client.post("/completions", asked))["choices"][0]
         found = choice["logprobs"]
