@@ -32,7 +32,7 @@ def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     """Of the ten of bf16: the reference's own are counted with it."""
     bf16 = make_block_record("bf16", 2.0, waited_s=(0.5,) * 4 + (0.0,) * 6)
     assert footnotes(make_block_record(spread=0.0, waited_s=(0.5,) * 10), bf16)[1] == (
-        "In 4 of 10 pairs of rounds, a variant's and the reference's, a thread waited for a core."
+        "A round of a variant is paired with one of the reference. In 4 of 10 pairs a thread waited for a core."
     )
 
 

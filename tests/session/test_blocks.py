@@ -97,6 +97,8 @@ class FakeModel:
         return tuple(self.round() for _ in range(how["rounds"]))
 
     def round(self) -> Round:
+        if self.rounds == self.fails_at:
+            raise WorkerDied(f"{self.name} died")
         seconds = self.rounds_s[self.rounds % len(self.rounds_s)]
         self.rounds += 1
         self.table.clock.advance(seconds)
@@ -175,6 +177,32 @@ def test_short_rounds_share_a_turn(table: Table) -> None:
     assert counts(table) == {"fp32": 7, "bf16": 7, "int8": 7}
     assert [len(turn) for turn in table.entries["bf16"].turns.values()] == [1, 3, 3]
     assert len(table.turns) == 9
+
+
+def test_a_slow_variant_keeps_turns_short(table: Table) -> None:
+    """Otherwise one that takes 5 s would take 20 in each block."""
+    table.add("fp32", 0.03)
+    table.add("bf16", 0.03)
+    table.add("slow", 5.0)
+    table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
+    assert {len(turn) for entry in table.entries.values() for turn in entry.turns.values()} == {1}
+
+
+def test_a_turn_that_fails_in_the_middle_counts_for_nothing(table: Table) -> None:
+    """The second round of the second turn does: what was whole before it stays paired."""
+    table.add("fp32", 0.04)
+    table.add("bf16", 0.04)
+    table.add("int8", 0.04, fails_at=2)
+    outcome = table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
+    assert isinstance(outcome.found["int8"], WorkerDied)
+    assert len(outcome["bf16"].rounds) == len(outcome["bf16"].reference_s) == 7
+
+
+def test_a_spoiled_round_among_those_of_a_turn_is_lost_alone(table: Table) -> None:
+    table.add("fp32", 0.04)
+    table.add("bf16", 0.04, 0.04, SPOILED_S, *[0.04] * 100)
+    outcome = table.run(replace(PATIENT, share_s=1000.0))
+    assert outcome.spent.waited_s == pytest.approx(SPOILED_S)
 
 
 def test_a_turn_has_not_more_rounds_than_so_many(table: Table) -> None:
@@ -474,6 +502,21 @@ def test_where_noise_decides_how_long_it_goes_on_it_may_end_before(table: Table)
         ("round 2", Left(58.0, is_most=True)),
         ("round 2", Left(57.0, is_most=True)),
     ]
+
+
+def test_turns_of_several_rounds_are_told_by_their_first(table: Table) -> None:
+    """0.08 s a round of both: after one of them 4 of the least 5 are left, after four one."""
+    told: list[tuple[str, Left | None]] = []
+    table.add("fp32", 0.04)
+    table.add("bf16", 0.04)
+    table.run(
+        Pace(rounds=5, warmup_rounds=1, max_noise=0.01, share_s=0.0),
+        step=lambda step, _, left: told.append((step, left)),
+    )
+    assert [step for step, _ in told[2::2]] == ["round 1/5", "round 2/5", "round 5/5"]
+    lefts = [left for _, left in told[2::2]]
+    assert lefts[0] is None
+    assert [left.seconds for left in lefts[1:] if left] == pytest.approx([4 * 0.08, 1 * 0.08])
 
 
 def test_a_round_of_unknown_waiting_makes_all_unknown() -> None:

@@ -43,11 +43,11 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
 
 
 def _disturbed(run: Run) -> Iterator[str]:
-    """How many of all rounds were disturbed; nothing where the system doesn't tell."""
+    """How many pairs of rounds were disturbed; nothing where the system doesn't tell."""
     records = [record for record in run.measured() if record.variant != run.reference and record.waited_s]
     rounds = sum(len(record.reference_s) for record in records)
     if rounds:
         yield (
-            f"In {sum(map(disturbed_pairs, records))} of {count(rounds, 'pair')} of rounds, a variant's and the "
-            "reference's, a thread waited for a core."
+            f"A round of a variant is paired with one of the reference. In {sum(map(disturbed_pairs, records))} of "
+            f"{count(rounds, 'pair')} a thread waited for a core."
         )

@@ -6,11 +6,11 @@ Between two variants that take turns, all that comes and goes on a shared machin
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.observation import Observation, observe
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
 WARMED_BELOW_S = 0.15
 # A turn has more than one round where they are short: as many as fit into so many seconds, at most so many. Warming up
-# and falling asleep take some 40 ms, and the rounds of a turn scatter as those of different turns do.
+# and falling asleep take some 40 ms, about as long as a round of a small model.
 TURN_S = 0.15
 MOST_OF_A_TURN = 4
 # Before an interval that happens to be narrow is believed: so many blocks, and so many rounds or seconds of rounds.
@@ -152,6 +152,8 @@ class _Blocks:
     coin: random.Random
     clock: Callable[[], float]
     blocks: int = 0
+    rounds: int = 0
+    """Of each variant that is still measured, in the blocks so far."""
     waited_s: float = 0.0
     waited_before_s: float = 0.0
     """Of it, before the first block."""
@@ -180,7 +182,7 @@ class _Blocks:
             rounds = self._rounds_of_a_turn(names)
             self.turns_left, self.doing = len(names), self._round
             for name in self.coin.sample(names, len(names)):
-                self.step(self.doing, name, self._left(len(names)))
+                self.step(self.doing, name, self._left(rounds, len(names)))
                 entry = self.entries[name]
                 self._await_calm()
                 with self._failing(entry):
@@ -188,22 +190,23 @@ class _Blocks:
                     self._lose(sum(done.latency_s for done in turn if self._is_spoiled(done)))
                 self.turns_left -= 1
             self.blocks += 1
+            self.rounds += rounds
 
     @property
     def _round(self) -> str:
-        """The first of the block's, of how many as long as they are the least."""
-        number = max(len(entry.rounds) for entry in self.entries.values()) + 1
+        """The number of the first in the block; and how many there are at least, until those are done."""
+        number = self.rounds + 1
         return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
 
-    def _left(self, turns: int) -> Left | None:
+    def _left(self, rounds: int, turns: int) -> Left | None:
         """Until the last round, if no other work takes any of it; None before the first block is done.
 
-        turns: of a block. The least rounds are sure to come; those after them end once the intervals are narrow, or
-        the time is spent.
+        rounds: of a turn. turns: of a block. The least rounds are sure to come; those after them end once the
+        intervals are narrow, or the time is spent.
         """
         if not self.blocks:
             return None
-        done = self.blocks + 1 - self.turns_left / turns
+        done = self.rounds + rounds * (1 - self.turns_left / turns)
         least_s = max((self.pace.rounds - done) * self.elapsed_s / done, 0.0)
         if not self.pace.max_noise:
             return Left(least_s)
@@ -292,8 +295,8 @@ class _Blocks:
         """The same for all of a block. One where exactly so many rounds are asked for, or nobody else takes turns."""
         if not self.pace.max_noise or self.pace.probes or len(self.entries) == 1:
             return 1
-        usual_s = statistics.median(self.entries[name].last_s for name in names)
-        return min(max(int(TURN_S / usual_s), 1), MOST_OF_A_TURN) if usual_s else 1
+        mean_s = fmean(self.entries[name].last_s for name in names)  # a slow one counts, for it takes as many
+        return min(max(int(TURN_S / mean_s), 1), MOST_OF_A_TURN) if mean_s else 1
 
     def _turn(self, entry: Entry, rounds: int) -> tuple[Round, ...]:
         warms = len(self.entries) > 1 and entry.last_s < WARMED_BELOW_S and not self.pace.probes
