@@ -2,7 +2,7 @@
 
 python tools/simulate_gate.py --comparisons 600
 
-Each comparison has two runs of 11 variants with 24 tests each, of some blocks. The logarithm of a block's ratio
+Each comparison has two runs of 11 variants with 24 tests each, of some rounds. The logarithm of a round's ratio
 scatters by 3 %, and that of a test by 1.4 % from run to run, as processes do on a single workload. Given a process
 deviation, each variant of each run is off by so much in all of its tests alike, besides.
 """
@@ -26,9 +26,9 @@ TOLERANCE = next(metric.default_tolerance.relative for metric in METRICS if metr
 Floats = NDArray[np.float64]
 
 
-def run_of(random: np.random.Generator, blocks: int, deviation: float, slower: Floats) -> Iterator[TimedRecord]:
-    """A run whose reference takes a second in each block. slower: (VARIANTS, TESTS), factors of the others' times."""
-    logs = 0.03 * random.standard_normal((VARIANTS, TESTS, blocks))
+def run_of(random: np.random.Generator, rounds: int, deviation: float, slower: Floats) -> Iterator[TimedRecord]:
+    """A run whose reference takes a second in each round. slower: (VARIANTS, TESTS), factors of the others' times."""
+    logs = 0.03 * random.standard_normal((VARIANTS, TESTS, rounds))
     logs += 0.014 * random.standard_normal((VARIANTS, TESTS, 1)) + deviation * random.standard_normal((VARIANTS, 1, 1))
     times_s: Floats = slower[:, :, None] * np.exp(logs)
     for variant, test in np.ndindex(VARIANTS, TESTS):
@@ -39,14 +39,14 @@ def run_of(random: np.random.Generator, blocks: int, deviation: float, slower: F
             variant=str(variant),
             status=Status.MEASURED,
             undisturbed_s=tuple(times_s[variant, test].tolist()),
-            reference_undisturbed_s=(1.0,) * blocks,
+            reference_undisturbed_s=(1.0,) * rounds,
         )
 
 
-def compared(random: np.random.Generator, blocks: int, deviation: float, slower: Floats) -> SpeedupChanges:
+def compared(random: np.random.Generator, rounds: int, deviation: float, slower: Floats) -> SpeedupChanges:
     """A run against one in which some tests take longer."""
     same = np.ones((VARIANTS, TESTS))
-    runs = (run_of(random, blocks, deviation, factors) for factors in (same, slower))
+    runs = (run_of(random, rounds, deviation, factors) for factors in (same, slower))
     return speedup_changes(zip(*runs, strict=True), "reference")
 
 
@@ -60,20 +60,20 @@ def is_changed(found: SpeedupChanges, tolerance: float) -> bool:
     return any(abs(math.log(one.base / one.head)) > one.margin + math.log1p(tolerance) for one in both)
 
 
-def alarms(random: np.random.Generator, blocks: int, deviation: float, comparisons: int) -> str:
+def alarms(random: np.random.Generator, rounds: int, deviation: float, comparisons: int) -> str:
     """Shares of comparisons of equal versions that call anything changed: without a tolerance, and with it."""
     equal = np.ones((VARIANTS, TESTS))
-    found = [compared(random, blocks, deviation, equal) for _ in range(comparisons)]
+    found = [compared(random, rounds, deviation, equal) for _ in range(comparisons)]
     shares = (sum(is_changed(one, tolerance) for one in found) / comparisons for tolerance in (0.0, TOLERANCE))
     return "  ".join(f"{share:6.1%}" for share in shares)
 
 
-def detections(random: np.random.Generator, blocks: int, deviation: float, comparisons: int) -> Iterator[str]:
+def detections(random: np.random.Generator, rounds: int, deviation: float, comparisons: int) -> Iterator[str]:
     """For each slowdown, how often one variant with it is found; and one test, of another variant."""
     for factor in SLOWER:
         slower = np.ones((VARIANTS, TESTS))
         slower[0], slower[1, 0] = factor, factor
-        found = [compared(random, blocks, deviation, slower) for _ in range(comparisons)]
+        found = [compared(random, rounds, deviation, slower) for _ in range(comparisons)]
         variant = sum(is_slower(one.variants["0"], TOLERANCE) for one in found) / comparisons
         test = sum(is_slower(one.tests["1-0"], TOLERANCE) for one in found) / comparisons
         yield f"+{factor - 1:.1%}: {variant:.2f} {test:.2f}"
@@ -82,16 +82,16 @@ def detections(random: np.random.Generator, blocks: int, deviation: float, compa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--comparisons", type=int, default=100)
-    parser.add_argument("--blocks", type=int, nargs="+", default=[3, 6, 10])
+    parser.add_argument("--rounds", type=int, nargs="+", default=[3, 6, 10])
     parser.add_argument("--deviations", type=float, nargs="+", default=[0.0, 0.01, 0.02])
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     random = np.random.default_rng(given.seed)
-    print("blocks  deviation  false alarms without and with the tolerance  slowdown: found in a variant, in a test")
-    for blocks in given.blocks:
+    print("rounds  deviation  false alarms without and with the tolerance  slowdown: found in a variant, in a test")
+    for rounds in given.rounds:
         for deviation in given.deviations:
-            wrong = alarms(random, blocks, deviation, given.comparisons)
-            print(f"{blocks:6}  {deviation:9.0%}  {wrong}", *detections(random, blocks, deviation, given.comparisons))
+            wrong = alarms(random, rounds, deviation, given.comparisons)
+            print(f"{rounds:6}  {deviation:9.0%}  {wrong}", *detections(random, rounds, deviation, given.comparisons))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ class Phase(StrEnum):
     QUANTIZING = "quantizing"
     CALIBRATING = "calibrating"
     COMPILING = "compiling"
+    LOADING_CODE = "code"  # compiled earlier
     SCORING = "scoring"
     COUNTING = "counting"
     GENERATING = "generating"

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from llm_bench_fixtures.plugin.items import shortest
+from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, saying_what_loads_need, shortest, without_loads
+
+NOT_FOUND = "not found: /a/test_load.py::{}\n(no match in any of [<Module test_load.py>])"
 
 
 @pytest.mark.parametrize(
@@ -11,3 +16,43 @@ from llm_bench_fixtures.plugin.items import shortest
 )
 def test_a_value_in_a_tests_id_is_whole(value: float, text: str) -> None:
     assert shortest(value) == text
+
+
+class Collected:
+    """An item as pytest collects it, which nobody may compare: that takes time with the square of a file's tests."""
+
+    def __init__(self, name: str, *fixturenames: str) -> None:
+        self.name, self.fixturenames = name, fixturenames
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("two items are compared")
+
+
+@pytest.fixture
+def config() -> pytest.Config:
+    """Of a run that has left `test_load[8]` out."""
+    config = cast(pytest.Config, SimpleNamespace(stash=pytest.Stash()))
+    found = [Collected("test_load[8]", "llm_load"), Collected("test_a"), Collected("test_b", "llm_model")]
+    assert [item.name for item in without_loads(config, found)] == ["test_a", "test_b"]
+    return config
+
+
+def raised(config: pytest.Config, error: pytest.UsageError) -> pytest.UsageError:
+    with pytest.raises(pytest.UsageError) as caught, saying_what_loads_need(config):
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["test_load", "test_load[8]", "TestServer::test_load"])
+def test_a_load_that_is_named_without_a_server_says_what_it_needs(name: str, config: pytest.Config) -> None:
+    error = pytest.UsageError("not found: /a/test_b.py::test_c", NOT_FOUND.format(name))
+    assert raised(config, error).args == (*error.args, f"llm-bench: {A_LOAD_NEEDS}")
+
+
+@pytest.mark.parametrize("name", ["test_loadx", "test_load_more[8]", "test_other"])
+def test_another_test_that_is_not_found_keeps_its_error(name: str, config: pytest.Config) -> None:
+    """Bug: the beginning of a name was enough; and an error with nothing to add was replaced by one of its own."""
+    error = pytest.UsageError(NOT_FOUND.format(name))
+    found: Any = raised(config, error)
+    assert found is error
+    assert found.__cause__ is None

@@ -218,6 +218,22 @@ def test_where_all_that_is_faster_is_beyond_the_limit_the_win_is_told_all_the_sa
     )
 
 
+def test_each_reader_has_a_rival_beyond_the_limit() -> None:
+    """v0 is the faster one alone, v1 in batches; neither keeps the limit, and each is told once, for its reader."""
+    quality = {"perplexity": 22.0, "ppl_ratio": 1.1, "ppl_ratio_error": 0.001}
+    variants = [make_variant(), *(make_variant(name, quality=quality) for name in ("v0", "v1"))]
+    records = [
+        *(make_block_record(spread=0.0), make_block_record("v0", 4.0), make_block_record("v1", 2.0)),
+        *(batch("fp32", 4), batch("v0", 4, 2.0), batch("v1", 4, 3.0)),
+    ]
+    cost = "but does not keep the quality limit (perplexity +10.0 % ± 0.1 %)"
+    assert answer(make_run(records, variants)).sentence == (
+        "Keep fp32: no other variant with perplexity at most 1 % above fp32's is faster or takes less memory here by a "
+        f"difference that this run can show; v0 is 4.00× (3.89–4.12) as fast as fp32, {cost}; v1 gives 3.00× "
+        f"(2.92–3.09) fp32's throughput at batch 4, {cost}."
+    )
+
+
 def test_it_changes_when_the_numbers_do() -> None:
     assert "2.00× as fast" in latency(two(1.0, 0.5))
     assert "4.00× as fast" in latency(two(1.0, 0.25))

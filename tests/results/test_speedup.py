@@ -1,4 +1,4 @@
-"""The speed-up by blocks: values derived by hand, and how often its interval holds the truth."""
+"""The speed-up by rounds of the same blocks: values derived by hand, and how often its interval holds the truth."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TRIALS = 3000
 
 
 def test_identical_rounds_have_a_speedup_of_exactly_one() -> None:
-    """The reference's own record, whose blocks hold its rounds twice."""
+    """The reference's own record, whose rounds are paired with themselves."""
     rounds_s = (0.1, 0.3, 0.2, 0.25)
     assert speedup_of(rounds_s, rounds_s) == Speedup(1.0, 1.0, 1.0, 4)
 
 
-def test_a_variant_that_takes_half_the_time_in_each_block_is_twice_as_fast() -> None:
-    """However the machine's speed changes from block to block."""
+def test_a_variant_that_takes_half_the_time_in_each_round_is_twice_as_fast() -> None:
+    """However the machine's speed changes from round to round."""
     found = speedup_of((1.0, 4.0, 0.5), (0.5, 2.0, 0.25))
     assert found is not None
     assert (found.ratio, found.low * found.high) == pytest.approx((2.0, 4.0))
@@ -46,12 +46,12 @@ def test_a_slower_variant_is_said_to_be_slower() -> None:
     assert (found.is_faster, found.is_slower) == (False, True)
 
 
-def test_fewer_than_three_blocks_have_no_speedup() -> None:
+def test_fewer_than_three_rounds_have_no_speedup() -> None:
     assert speedup_of((), ()) is None
     assert speedup_of((1.0, 1.0), (1.0, 1.0)) is None
 
 
-def test_blocks_of_one_round_only_are_refused() -> None:
+def test_a_round_without_its_pair_is_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
         speedup_of((1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
 
@@ -63,7 +63,7 @@ def test_the_interval_is_students(monkeypatch: pytest.MonkeyPatch) -> None:
     ratio = log_ratio((math.exp(1), math.exp(2), math.exp(3)), (1.0, 1.0, 1.0))
     assert ratio is not None
     assert (ratio.centre, ratio.standard_error, ratio.freedom) == pytest.approx((2.0, 1 / math.sqrt(3), 2))
-    assert ratio.margin(0.95) == ratio.margin_by_blocks(0.95) == pytest.approx(4.302653 / math.sqrt(3))
+    assert ratio.margin(0.95) == ratio.margin_by_rounds(0.95) == pytest.approx(4.302653 / math.sqrt(3))
 
 
 def test_a_higher_confidence_has_a_wider_interval() -> None:
@@ -84,7 +84,7 @@ def test_a_round_is_calm_up_to_a_share_or_a_moment_of_waiting(round_s: float, wa
     ("waited_s", "reference_waited_s", "expected"),
     [((), (), 0), ((0.0, 0.0, 1.0), (), 1), ((0.0, 0.0, 1.0), (1.0, 0.0, 1.0), 2), ((0.0,) * 3, (9.0,) * 3, 3)],
 )
-def test_a_block_is_disturbed_if_one_of_its_rounds_is(
+def test_a_pair_is_disturbed_if_one_of_its_rounds_is(
     waited_s: tuple[float, ...], reference_waited_s: tuple[float, ...], expected: int
 ) -> None:
     record = make_record(
@@ -102,26 +102,26 @@ def test_a_record_has_the_speedup_of_what_is_undisturbed() -> None:
     record = make_record(rounds_s=(7.0,) * 3, reference_s=(7.0,) * 3, undisturbed_s=(0.5,) * 3)
     found = record_speedup(replace(record, reference_undisturbed_s=(1.0,) * 3))
     assert found is not None
-    assert (found.ratio, found.blocks) == (pytest.approx(2.0), 3)
+    assert (found.ratio, found.rounds) == (pytest.approx(2.0), 3)
 
 
 def test_a_record_that_was_not_measured_in_blocks_has_none() -> None:
     assert record_speedup(make_record()) is None
 
 
-def test_two_records_of_the_same_blocks_are_compared_block_by_block() -> None:
-    """Both took twice as long in every other block: their ratio is 2 in each, with no scatter."""
+def test_two_records_of_the_same_blocks_are_compared_round_by_round() -> None:
+    """Both took twice as long in every other round: their ratio is 2 in each, with no scatter."""
     reference_s = (1.0, 1.0, 1.0, 1.0)
     fast = make_record("bf16", rounds_s=(0.5, 1.0, 0.5, 1.0), reference_s=reference_s)
     slow = make_record("nf4", rounds_s=(1.0, 2.0, 1.0, 2.0), reference_s=reference_s)
     found = speedup_between(fast, slow)
     assert found is not None
-    assert (found.ratio, found.blocks) == (pytest.approx(2.0), 4)
+    assert (found.ratio, found.rounds) == (pytest.approx(2.0), 4)
     assert math.log(found.high / found.ratio) == pytest.approx(math.sqrt(2) * 1.959964 * speedup.PROCESS_DEVIATION)
 
 
 def test_a_record_that_was_settled_earlier_is_compared_by_the_reference() -> None:
-    """What is undisturbed was found from other rounds, so the blocks don't pair."""
+    """What is undisturbed was found from other rounds, so the rounds don't pair."""
     fast = make_record("bf16", rounds_s=(0.5, 1.0, 0.5, 1.0), reference_s=(1.0,) * 4)
     slow = make_record("nf4", rounds_s=(1.0, 2.0, 1.0), reference_s=(1.0,) * 3)
     found = speedup_between(fast, slow)
@@ -174,7 +174,7 @@ def test_records_share_blocks_where_they_stand_beside_the_same_rounds() -> None:
 
 
 def test_what_differs_between_processes_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 % between processes makes sqrt(2) % between two: the interval of blocks that all say 2 reaches 1.96 times as
+    """1 % between processes makes sqrt(2) % between two: the interval of rounds that all say 2 reaches 1.96 times as
     far to either side."""
     monkeypatch.setattr(speedup, "PROCESS_DEVIATION", 0.01)
     found = speedup_of((1.0,) * 3, (0.5,) * 3)
@@ -184,13 +184,13 @@ def test_what_differs_between_processes_widens_the_interval(monkeypatch: pytest.
     assert speedup_of((1.0, 1.0, 1.0), (1.0, 1.0, 1.0)) == Speedup(1.0, 1.0, 1.0, 3)
 
 
-@pytest.mark.parametrize("blocks", [5, 7, 10, 15])
-def test_the_interval_holds_the_truth_as_often_as_it_says(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks with a scatter of 3 %. In 3000 trials, 95 % come out within 1.2 % (three standard errors) of it."""
+@pytest.mark.parametrize("rounds", [5, 7, 10, 15])
+def test_the_interval_holds_the_truth_as_often_as_it_says(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds with a scatter of 3 %. In 3000 trials, 95 % come out within 1.2 % (three standard errors) of it."""
     monkeypatch.setattr(speedup, "PROCESS_DEVIATION", 0.0)
-    random = np.random.default_rng(blocks)
-    seen_s = np.exp(0.03 * random.standard_normal((TRIALS, blocks)))
-    found = [speedup_of((1.0,) * blocks, tuple(row)) for row in seen_s.tolist()]
+    random = np.random.default_rng(rounds)
+    seen_s = np.exp(0.03 * random.standard_normal((TRIALS, rounds)))
+    found = [speedup_of((1.0,) * rounds, tuple(row)) for row in seen_s.tolist()]
     held = sum(one is not None and one.low <= 1 <= one.high for one in found) / TRIALS
     assert 0.938 <= held <= 0.962
 
@@ -206,5 +206,5 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(blocks: int, monkeypat
     ],
 )
 def test_an_interval_that_is_wide_and_has_one_in_it_tells_nothing(low: float, high: float, is_unclear: bool) -> None:
-    """Bug: an interval by blocks was never called too wide to tell, so it was called no difference."""
+    """Bug: an interval by pairs of rounds was never called too wide to tell, so it was called no difference."""
     assert Speedup(1.0, low, high, 3).is_unclear is is_unclear

@@ -1,9 +1,22 @@
 from __future__ import annotations
 
 from math import inf, nan
+from pathlib import Path
+from typing import cast
+
+import pytest
 
 from llm_bench_fixtures.measure.quality import CorpusScore
-from llm_bench_fixtures.session.loader import Quality, gather
+from llm_bench_fixtures.models.backends import CATALOGUE, compiled, compiled_model
+from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
+from llm_bench_fixtures.models.loading import LoadRequest
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.session import loader
+from llm_bench_fixtures.session.loader import Quality, VariantLoader, gather
+from llm_bench_fixtures.session.setup import Setup
 
 
 def test_the_scores_of_several_hooks_are_one() -> None:
@@ -26,3 +39,37 @@ def test_what_a_hook_notes_is_kept() -> None:
 def test_blocks_are_kept_only_where_every_one_is_finite() -> None:
     """Two runs are paired by their blocks, one by one."""
     assert gather([CorpusScore({"loss": 2.0}, (1.0, inf))]) == Quality({"loss": 2.0})
+
+
+def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(
+    tiny_source: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: loading kept code counted as compiling, so that a second process loaded it again."""
+    missing: list[int] = []
+    processes: list[Process] = []
+
+    class Process:
+        def __init__(self, request: LoadRequest) -> None:
+            self.is_open = True
+            processes.append(self)
+            compiled._compile(request, cast(CompiledModel, self))
+
+        def close(self) -> None:
+            self.is_open = False
+
+    def are_open(*graphs: int) -> list[bool]:
+        """Those of a new session's processes, which find so many graphs missing one after the other."""
+        missing[:], processes[:] = graphs, []
+        settings = parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(tmp_path)})
+        setup = Setup(settings, Progress())
+        setup.source = tiny_source
+        variant = next(one for one in CATALOGUE if one.id == "compile-fp32")
+        VariantLoader(setup, RunBuilder("fp32"), lambda *_: ()).load(variant)
+        return [process.is_open for process in processes]
+
+    monkeypatch.setattr(compiled_model, "settle", lambda _: missing.pop(0))
+    monkeypatch.setattr(loader, "IsolatedModel", Process)
+    monkeypatch.setattr(VariantLoader, "_describe", lambda self, result, model: result)
+    assert are_open(2, 0) == [False, True]
+    assert are_open(0) == [True]
+    assert are_open(1, 0) == [False, True]  # torch's own cache has lost a graph

@@ -43,7 +43,7 @@ class SpeedupChange:
 
 @dataclass(frozen=True)
 class SpeedupChanges:
-    """What two runs' blocks say."""
+    """What two runs' rounds say."""
 
     tests: Mapping[str, SpeedupChange]
     """By node id. The reference's own tests are not among them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import NotCausal
+from llm_bench_fixtures.errors import BackendUnavailable, NotCausal
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,8 @@ SHARE_OF_TOLERANCE = 0.1
 
 
 def check_causal(model: Model) -> None:
-    """Raise NotCausal for a model that looks ahead, by two forward passes over two tokens.
+    """Raise NotCausal for a model that looks ahead, by two forward passes over two tokens; BackendUnavailable for one
+    that can't run here.
 
     A model that multiplies integers isn't asked, as the scales of its activations depend on all tokens.
     """
@@ -31,6 +32,8 @@ def check_causal(model: Model) -> None:
         return
     try:
         found = looks_ahead(model.logits, facts.vocabulary, model.device.name, facts.tolerance)
+    except BackendUnavailable:
+        raise
     except Exception:  # a model that can't be asked this is left to what measures it, which says why
         return
     if found:

@@ -45,10 +45,10 @@ from llm_bench_fixtures.plugin.items import (
     is_benchmark,
     leave_out_overhead,
     left_out_lines,
+    saying_what_loads_need,
     scenarios_of,
     shortest,
     variant_of,
-    with_reason,
     without_loads,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips
@@ -137,10 +137,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """Refuse an unknown variant before any file is collected; say what a test that isn't found needs."""
     if any_given(session.config):
         selected_variants(session.config)
-    try:
+    with saying_what_loads_need(session.config):
         return (yield)
-    except pytest.UsageError as error:
-        raise with_reason(session.config, error) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

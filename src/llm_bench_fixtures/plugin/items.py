@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +80,32 @@ def without_loads(config: pytest.Config, found: Any) -> Any:
     """What pytest made of a name in a file, without tests of servers under load that have no server to run on."""
     if not isinstance(found, list):
         return found
-    kept = [item for item in found if "llm_load" not in getattr(item, "fixturenames", ()) or variant_of(item)]
-    left_out = {item.name.partition("[")[0] for item in found if item not in kept}
-    config.stash[NO_SERVER] = (*config.stash.get(NO_SERVER, ()), *left_out)
+    kept: list[Any] = []
+    left_out: set[str] = set()
+    for item in found:
+        if "llm_load" in getattr(item, "fixturenames", ()) and not variant_of(item):
+            left_out.add(item.name.partition("[")[0])
+        else:
+            kept.append(item)
+    if left_out:
+        config.stash[NO_SERVER] = (*config.stash.get(NO_SERVER, ()), *left_out)
     return kept
 
 
-def with_reason(config: pytest.Config, error: pytest.UsageError) -> pytest.UsageError:
-    """The error of a test that pytest doesn't find, which says what it needs where `without_loads` left it out."""
-    is_left_out = any(f"::{name}" in str(text) for name in config.stash.get(NO_SERVER, ()) for text in error.args)
-    return pytest.UsageError(*error.args, *([f"llm-bench: {A_LOAD_NEEDS}"] if is_left_out else []))
+@contextmanager
+def saying_what_loads_need(config: pytest.Config) -> Iterator[None]:
+    """Have the error of a test that pytest doesn't find say what it needs, where `without_loads` left it out."""
+    try:
+        yield
+    except pytest.UsageError as error:
+        if not any(_names(str(text), name) for name in config.stash.get(NO_SERVER, ()) for text in error.args):
+            raise
+        raise pytest.UsageError(*error.args, f"llm-bench: {A_LOAD_NEEDS}") from error
+
+
+def _names(text: str, function: str) -> bool:
+    """Whether a node id in the text is one of the function, with parameters or without."""
+    return re.search(rf"::{re.escape(function)}(?=\[|\s|$)", text) is not None
 
 
 def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:

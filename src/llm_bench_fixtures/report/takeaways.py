@@ -14,8 +14,9 @@ from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor
+from llm_bench_fixtures.results.prefill_decode import per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
-from llm_bench_fixtures.results.speedup import Speedup, waiting_share
+from llm_bench_fixtures.results.speedup import Speedup, share_blocks, speedup_of, waiting_share
 
 HELD_UP = 0.2  # of a round's time, summed over threads
 LITTLE = HELD_UP / 2  # what the reference may wait beside it: a neighbour on the machine would hold up both
@@ -41,24 +42,32 @@ def takeaways(seen: Evidence) -> tuple[str, ...]:
 
 
 def _fast_tokens(seen: Evidence) -> Iterator[str]:
-    """The variant with the fastest tokens, where they are far faster than the reference's; with its quality."""
-    own = _tpot_s(seen.run, seen.reference) if seen.reference else None
-    if own is None or seen.reference is None:
+    """The variant with the fastest tokens, where they are shown to be far faster than the reference's beside it; with
+    its quality."""
+    reference = seen.reference
+    if reference is None:
         return
-    faster = [record for record in seen.others if seen.gain(record, seen.reference).is_faster]
-    times = {record.variant: seconds for record in faster if (seconds := _tpot_s(seen.run, record))}
-    best = min(times, key=lambda name: times[name], default=None)
-    if best is not None and own / times[best] >= MUCH:
-        against = f"where {seen.run.reference} takes {format_seconds(own)}"
+    pairs = ((record, _decode_speedup(record, reference, seen.confidence)) for record in seen.others)
+    far = [(found.ratio, record) for record, found in pairs if found is not None and found.low >= MUCH]
+    ratio, best = max(far, key=lambda one: one[0], default=(0.0, None))
+    if best is not None:
+        own, other = (format_seconds(_value(seen.run, record, "tpot_s")) for record in (best, reference))
         yield (
-            f"{best} takes {format_seconds(times[best])} a token {against}: "
-            f"{_times(own / times[best])} as fast in decode, {quality_in_short(seen.run, best)}."
+            f"{best.variant} takes {own} a token where {seen.run.reference} takes {other}: {_times(ratio)} as fast in "
+            f"decode, {quality_in_short(seen.run, best.variant)}."
         )
 
 
-def _tpot_s(run: Run, record: Record) -> float | None:
-    variant = run.variant(record.variant)
-    return _METRIC["tpot_s"].of(record, variant) if variant else None
+def _decode_speedup(record: Record, reference: Record, confidence: float) -> Speedup | None:
+    """By the time per token of each round and of the reference's round beside it; None where the two share no blocks,
+    fewer than three rounds have such a time, or all tokens of one came at once, as from a server."""
+    if record.workload != reference.workload or not share_blocks(record, reference):
+        return None
+    own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
+    if not all((*own_s, *reference_s)):
+        return None
+    both = min(len(own_s), len(reference_s))  # one may have been settled earlier
+    return speedup_of(reference_s[:both], own_s[:both], confidence)
 
 
 def _contention(seen: Evidence) -> Iterator[str]:

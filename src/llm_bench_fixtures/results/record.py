@@ -98,7 +98,8 @@ class TimedRecord:
     waited_s: tuple[float, ...] = ()
     """For each round, seconds that its threads waited for a core, summed; empty where the system doesn't tell."""
     reference_s: tuple[float, ...] = ()
-    """For each round, seconds of the reference's round of the same block; empty where it wasn't measured in blocks."""
+    """For each round, seconds of the reference's round of the same number in the same block; empty where it wasn't
+    measured in blocks."""
     reference_waited_s: tuple[float, ...] = ()
     """For each of the reference's rounds, the same as `waited_s`."""
     undisturbed_s: tuple[float, ...] = ()

@@ -1,6 +1,7 @@
-"""The speed-up of a variant over the reference, from blocks: rounds of both that were measured side by side.
+"""The speed-up of a variant over the reference, from rounds of both that were measured side by side, in blocks.
 
-It is the ratio of what both take undisturbed, over the same blocks. How sure it is follows from how the blocks differ.
+Each round is paired with the reference's round of the same number in the same block. The speed-up is the ratio of what
+both take undisturbed, over these pairs. How sure it is follows from how the pairs differ.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from llm_bench_fixtures.results.record import TimedRecord
 from llm_bench_fixtures.results.spread import student_half_width
 
 CONFIDENCE = 0.95
-LEAST_BLOCKS = 3
+LEAST_ROUNDS = 3
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 WAITED_SHARE = 0.02  # of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
@@ -30,15 +31,15 @@ class LogRatio:
     freedom: float
     """Degrees of freedom of Student's t, which needn't be whole."""
     process_variance: float = 0.0
-    """Of what processes of identical work differ by, which no number of blocks in these processes shows."""
+    """Of what processes of identical work differ by, which no number of rounds in these processes shows."""
 
     def margin(self, confidence: float) -> float:
         """Half the width of the two-sided interval."""
         beyond = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(self.process_variance)
-        return math.hypot(self.margin_by_blocks(confidence), beyond)
+        return math.hypot(self.margin_by_rounds(confidence), beyond)
 
-    def margin_by_blocks(self, confidence: float) -> float:
-        """The part of it that more blocks make smaller."""
+    def margin_by_rounds(self, confidence: float) -> float:
+        """The part of it that more rounds make smaller."""
         return student_half_width(self.standard_error, self.freedom, confidence)
 
     def minus(self, other: LogRatio) -> LogRatio:
@@ -55,14 +56,14 @@ class LogRatio:
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times as fast a variant is as the reference, with the interval that the blocks give."""
+    """How many times as fast a variant is as the reference, with the interval that its rounds give."""
 
     ratio: float
     """Above 1 where the variant is faster."""
     low: float
     high: float
-    blocks: int
-    """How many blocks it is computed from."""
+    rounds: int
+    """How many pairs of rounds it is computed from."""
 
     @property
     def is_faster(self) -> bool:
@@ -76,7 +77,7 @@ class Speedup:
 
     @property
     def is_unclear(self) -> bool:
-        """The blocks are too few to tell: the interval has 1 in it, and is wider than 10 % to either side."""
+        """The rounds are too few to tell: the interval has 1 in it, and is wider than 10 % to either side."""
         return not (self.is_faster or self.is_slower) and self.relative_half_width > WIDE
 
     @property
@@ -86,14 +87,14 @@ class Speedup:
 
 
 def log_ratio(over_s: Sequence[float], of_s: Sequence[float]) -> LogRatio | None:
-    """Of two processes; None for fewer than three blocks.
+    """Of two processes; None for fewer than three rounds of each.
 
-    over_s, of_s: (B,), what each takes undisturbed, as each block sees it (`undisturbed_s`). The standard error is
-    that of the jackknife: the blocks' logarithms are its pseudo-values, and so are their differences. Raises
-    ValueError where lengths differ.
+    over_s, of_s: (R,), what each takes undisturbed, as each of its rounds sees it (`undisturbed_s`); in pairs. The
+    standard error is that of the jackknife: the rounds' logarithms are its pseudo-values, and so are the pairs'
+    differences. Raises ValueError where lengths differ.
     """
     logs = [math.log(over / of) for over, of in zip(over_s, of_s, strict=True)]
-    if len(logs) < LEAST_BLOCKS:
+    if len(logs) < LEAST_ROUNDS:
         return None
     error = statistics.stdev(logs) / math.sqrt(len(logs))
     is_one_process = tuple(over_s) == tuple(of_s)
@@ -103,38 +104,38 @@ def log_ratio(over_s: Sequence[float], of_s: Sequence[float]) -> LogRatio | None
 def speedup_of(
     reference_s: Sequence[float], undisturbed_s: Sequence[float], confidence: float = CONFIDENCE
 ) -> Speedup | None:
-    """The speed-up by blocks; None for fewer than three.
+    """The speed-up of a variant; None for fewer than three rounds.
 
-    Both: (B,), what the reference and the variant take undisturbed, as each block sees it.
+    Both: (R,), what the reference and the variant take undisturbed, as each round sees it; in pairs.
     """
     ratio = log_ratio(reference_s, undisturbed_s)
     return speedup_from(ratio, confidence, len(undisturbed_s)) if ratio else None
 
 
-def speedup_from(ratio: LogRatio, confidence: float, blocks: int) -> Speedup:
+def speedup_from(ratio: LogRatio, confidence: float, rounds: int) -> Speedup:
     """The mean logarithm taken back, with its interval."""
     margin = ratio.margin(confidence)
     middle, low, high = map(math.exp, (ratio.centre, ratio.centre - margin, ratio.centre + margin))
-    return Speedup(middle, low, high, blocks)
+    return Speedup(middle, low, high, rounds)
 
 
 def record_log_ratio(record: TimedRecord) -> LogRatio | None:
-    """Of the reference and the record; None where it wasn't measured in at least three blocks."""
+    """Of the reference and the record; None where it has fewer than three rounds in blocks."""
     if not record.reference_undisturbed_s:
         return None
     return log_ratio(record.reference_undisturbed_s, record.undisturbed_s)
 
 
 def record_speedup(record: TimedRecord, confidence: float = CONFIDENCE) -> Speedup | None:
-    """The record's speed-up over the reference; None where it wasn't measured in at least three blocks."""
+    """The record's speed-up over the reference; None where it has fewer than three rounds in blocks."""
     ratio = record_log_ratio(record)
     return speedup_from(ratio, confidence, len(record.undisturbed_s)) if ratio else None
 
 
 def speedup_between(of: TimedRecord, over: TimedRecord, confidence: float = CONFIDENCE) -> Speedup | None:
-    """How many times as fast one record is as another; None where one wasn't measured in at least three blocks.
+    """How many times as fast one record is as another; None where one has fewer than three rounds in blocks.
 
-    If they share all blocks, it comes from both rounds of each block; else from how each compares with the reference.
+    If they share all blocks, it comes from the pairs of their rounds; else from how each compares with the reference.
     """
     if share_blocks(of, over) and len(of.undisturbed_s) == len(over.undisturbed_s):
         return speedup_of(over.undisturbed_s, of.undisturbed_s, confidence)

@@ -271,7 +271,7 @@ class _Blocks:
             return True
         if measured.reference_rounds and name != self.reference:
             ratio = log_ratio(measured.reference_undisturbed_s(), measured.undisturbed_s())
-            return ratio is not None and ratio.margin_by_blocks(CONFIDENCE) <= self.pace.max_noise
+            return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= self.pace.max_noise
         found = interval([done.latency_s for done in measured.rounds])
         return found is not None and found.relative_half_width <= self.pace.max_noise
 

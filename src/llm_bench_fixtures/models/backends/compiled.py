@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
 from llm_bench_fixtures.processes.environment import setting
+from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Key
@@ -101,14 +102,12 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
     Raises BackendUnavailable.
     """
     from llm_bench_fixtures.models.backends.compiled_model import settle
-    from llm_bench_fixtures.progress import Phase
 
     folder = request.store.workspace("compiled", _key(request))
     kept_s = _kept_seconds(folder)
-    what = "compiling" if kept_s is None else "loading the compiled code of"
     began_s = time.perf_counter()
     with (
-        request.progress.activity(Phase.COMPILING, f"{what} {request.variant.id}"),  # not in load_s either way
+        _activity(request, is_kept=kept_s is not None),
         setting("TORCHINDUCTOR_CACHE_DIR", str(folder)),
         _unavailable_where_it_fails(request),
     ):
@@ -116,8 +115,16 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
     took_s = time.perf_counter() - began_s
     if kept_s is not None and not missing:
         return kept_s, f"its code is from the cache: compiling it took {kept_s:.0f} s, loading it {took_s:.0f} s"
-    (folder / SECONDS_FILE).write_text(json.dumps(took_s))
+    with _activity(request, is_kept=False):  # also where code that was to be kept turned out to be missing
+        (folder / SECONDS_FILE).write_text(json.dumps(took_s))
     return took_s, f"compiled in this run, in {took_s:.0f} s"
+
+
+def _activity(request: LoadRequest, *, is_kept: bool) -> AbstractContextManager[None]:
+    """A phase of its own, so that neither compiling nor loading what was compiled is in `load_s`; and what has only
+    loaded it has made nothing, and is a process to measure in."""
+    phase, what = (Phase.LOADING_CODE, "loading the compiled code of") if is_kept else (Phase.COMPILING, "compiling")
+    return request.progress.activity(phase, f"{what} {request.variant.id}")
 
 
 def _key(request: LoadRequest) -> Key:

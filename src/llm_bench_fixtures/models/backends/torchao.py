@@ -6,8 +6,11 @@ processor without float8 products has no code.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -65,7 +68,7 @@ def prepare(request: LoadRequest) -> None:
 
 
 def load(request: LoadRequest) -> TransformersModel:
-    """Raises BackendUnavailable where there is nothing to quantize."""
+    """Raises BackendUnavailable where there is nothing to quantize; the model does where it can't run."""
     from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
     from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
@@ -80,7 +83,6 @@ def load(request: LoadRequest) -> TransformersModel:
     layers = _quantize(module, request.variant, {*left_out.head, *(left_out.names or ())})
     if not layers:
         raise BackendUnavailable(f"torchao finds no layer to quantize in {request.source.name}")
-    _try(module, request)
     unmap(weights_outside(layers, module))
     share = share_of(layers, module)
     is_dynamic = request.variant.quantization == Quantization.INT8_DYNAMIC
@@ -92,7 +94,9 @@ def load(request: LoadRequest) -> TransformersModel:
         compute=None if is_dynamic else precision.actual,
         tolerance=_tolerance(request.variant, precision),
     )
-    return greedy_model(request, module, replace(facts, quantized_share=share, notes=notes))
+    model = greedy_model(request, module, replace(facts, quantized_share=share, notes=notes))
+    model.running = functools.partial(_unavailable_where_refused, request.source.load_config().model_type)
+    return model
 
 
 def _precision(request: LoadRequest) -> ResolvedPrecision:
@@ -130,16 +134,15 @@ def _quantize(module: torch.nn.Module, variant: Variant, left_out: set[str]) -> 
     return [module.get_submodule(name) for name in sorted(names)]
 
 
-def _try(module: torch.nn.Module, request: LoadRequest) -> None:
-    """Raises BackendUnavailable where the model's own code asks of its weights what torchao's tensors can't do."""
-    import torch
+@contextmanager
+def _unavailable_where_refused(kind: str) -> Iterator[None]:
+    """Raises BackendUnavailable where the model's own code asks of its weights what torchao's tensors can't do.
 
-    ids = torch.zeros(1, 2, dtype=torch.int64, device=request.device.name)
+    That shows when it first runs. A try in the load would do what the first generate is timed for.
+    """
     try:
-        with torch.inference_mode():
-            module(input_ids=ids)
+        yield
     except NotImplementedError as error:
-        kind = request.source.load_config().model_type
         operator = re.search(r"op='([\w.]+)'", str(error))
         why = f"its tensors have no {operator[1]}" if operator else first_line(error)
         raise BackendUnavailable(f"torchao doesn't run {kind} models: {why}") from error

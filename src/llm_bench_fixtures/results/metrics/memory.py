@@ -127,7 +127,8 @@ MEMORY: tuple[Metric, ...] = (
         kind=Kind.TIMING,
         formula=(
             "from a loaded model to one that runs compiled in every shape, before anything else is timed; a run that "
-            "finds the code in the cache has the seconds that it took to compile it, and its load_s those of loading it"
+            "finds the code in the cache has the seconds that it took to compile it. Those of loading it are noted "
+            "beside the variant, and are in no metric"
         ),
         value=lambda _, variant: variant.compile_s,
         tables={ReportTable.VARIATION: 62},

@@ -41,8 +41,9 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
-            "undisturbed latency of the reference / undisturbed latency, over the same blocks; none for fewer than "
-            "three. Undisturbed: the sum over a round's steps, each the mean of its fastest third of rounds"
+            "undisturbed latency of the reference / undisturbed latency, over the rounds of the same blocks; none for "
+            "fewer than three rounds. Undisturbed: the sum over a round's steps, each the mean of its fastest third of "
+            "rounds"
         ),
         source="own",
         value=_of_speedup(lambda found: found.ratio),
