@@ -438,6 +438,16 @@ def test_a_servers_rest_leaves_the_share_to_the_rounds(table: Table, monkeypatch
     assert outcome.spent.rounds_s == pytest.approx(31.5)
 
 
+def test_a_servers_rest_leaves_the_patience_to_spoiled_rounds(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks take 99 s of 100, without 3 s of rests, so that the spoiled one is run once more."""
+    spinning(table, monkeypatch, cores=1)
+    table.add("fp32", 1.0)
+    table.add("endpoint", 94.0, 1.0, 1.0, 1.0, is_beside=True, spins_s=1.0)
+    outcome = table.run(PATIENT)
+    assert counts(table) == {"fp32": 4, "endpoint": 4}
+    assert outcome.spent.waited_s == pytest.approx(94.0)
+
+
 def test_a_server_that_never_rests_is_not_waited_for_long(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, after it has warmed up: later as many cores are free as before its turns."""
     waits = spinning(table, monkeypatch, cores=2)
