@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,8 @@ class Manner:
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
     takes_full_prompts: bool = True  # as long as its context, so that no token can follow
     forces_tokens: bool = False
+    memorized: tuple[int, ...] = ()  # a text that it knows by heart
+    refuses: Callable[[Body], int] = lambda _: 0  # the status, for a request that isn't streamed
     cached_tokens: int | None = 0
     seconds_a_token: float = 0.0
     answers_a_connection: int = 1_000_000  # after which it is closed without a word
@@ -111,10 +112,15 @@ class CountingServer:
         ids = self.tokenizer(prompt, add_special_tokens=False)["input_ids"] or [1]
         return ids, len(ids) + self.manner.more_prompt_tokens(prompt)
 
+    def likeliest(self, ids: Sequence[int]) -> int:
+        """The token that follows."""
+        known, length = self.manner.memorized, len(ids)
+        return known[length] if length < len(known) and known[:length] == tuple(ids) else ids[-1] + 1
 
-def log_likelihoods(ids: Sequence[int]) -> list[float]:
-    """Of each token after the first."""
-    return [LIKELY if after == before + 1 else UNLIKELY for before, after in pairwise(ids)]
+    def log_likelihoods(self, ids: Sequence[int]) -> list[float]:
+        """Of each token after the first."""
+        places = range(1, len(ids))
+        return [LIKELY if ids[place] == self.likeliest(ids[:place]) else UNLIKELY for place in places]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -160,20 +166,23 @@ class Handler(BaseHTTPRequestHandler):
 
     def score(self, body: Body) -> None:
         ids, _ = self.counting.prompt_of(body)
+        if status := self.manner.refuses(body):
+            self.answer({"error": {"message": "not now"}}, status)
+            return
         if len(ids) >= CONTEXT and not self.manner.takes_full_prompts:
             self.answer({"error": {"message": "max_tokens must be at least 1, got 0"}}, 400)
             return
-        likely = ids[-1] + 1
+        likely = self.counting.likeliest(ids)
         new = body.get("allowed_token_ids", [likely])[0] if self.manner.forces_tokens else likely
         choice: Body = {"text": self.counting.tokenizer.decode([new]), "token_ids": [new]}
-        scores = log_likelihoods(ids)
+        *scores, of_new = self.counting.log_likelihoods([*ids, new])
         if self.manner.scoring == "wrong":
             scores = [0.0 for _ in scores]
         if "echo" in body:
             told = [None, *scores, LIKELY] if self.manner.scoring == "echo" else [LIKELY]
             choice["logprobs"] = {"token_logprobs": told}
         elif "logprobs" in body:
-            choice["logprobs"] = {"token_logprobs": log_likelihoods([ids[-1], new])}
+            choice["logprobs"] = {"token_logprobs": [of_new]}
         if "prompt_logprobs" in body and self.manner.scoring in ("prompt_logprobs", "wrong"):
             entries = [{str(token): {"logprob": score}} for token, score in zip(ids[1:], scores, strict=True)]
             choice["prompt_logprobs"] = [None, *entries]

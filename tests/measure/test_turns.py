@@ -56,18 +56,6 @@ def test_of_a_server_only_the_clients_threads_could_be_told(
     assert [done.waited_s for done in take_turn(tiny_fp32, workload)] == [None]
 
 
-@pytest.mark.parametrize("beside", [True, False], ids=["on this machine", "elsewhere"])
-def test_a_turn_ends_when_a_server_on_this_machine_rests(
-    beside: bool, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """vLLM's worker spun for a second after each of its turns, on a core of the variant whose turn came next."""
-    awaited: list[None] = []
-    monkeypatch.setattr(turns, "await_free_cores", lambda: awaited.append(None))
-    monkeypatch.setattr(tiny_fp32, "facts", replace(tiny_fp32.facts, is_remote=True, is_beside=beside))
-    take_turn(tiny_fp32, workload)
-    assert bool(awaited) is beside
-
-
 def test_probe_round_and_sleep_come_in_this_order(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_bench_fixtures.processes import calm
-from llm_bench_fixtures.processes.calm import await_free_cores, fall_asleep, free_cores, stolen_s, waited_s
+from llm_bench_fixtures.processes.calm import fall_asleep, free_cores, stolen_s, waited_s
 
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -160,18 +160,3 @@ def test_here_the_kernel_tells_of_threads_that_share_one_core() -> None:
     assert before is not None
     assert after is not None
     assert after - before > 0.02
-
-
-def test_a_server_is_waited_for_until_nothing_else_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller itself is one of those that run: with two, something else has a core."""
-    stat = write_stat(tmp_path, running=2)
-    looks: list[float] = []
-    monkeypatch.setattr(calm.time, "sleep", lambda _: looks.append(0.0) or write_stat(tmp_path, running=3 - len(looks)))
-    await_free_cores(stat, longest_s=60.0)
-    assert len(looks) == 2
-
-
-def test_a_server_that_never_rests_is_not_waited_for_long(tmp_path: Path) -> None:
-    began_s = time.perf_counter()
-    await_free_cores(write_stat(tmp_path, running=100), longest_s=0.05)
-    assert 0.05 <= time.perf_counter() - began_s < 5

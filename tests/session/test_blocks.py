@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.timing import Round
 from llm_bench_fixtures.measure.turns import take_turn
 from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.results.undisturbed import undisturbed_s
 from llm_bench_fixtures.session import blocks
@@ -47,10 +49,12 @@ class Table:
         self.clock = clock
         self.log: list[str] = []
         self.entries: dict[str, Entry] = {}
+        self.spun_until_s = 0.0  # by a server
+        self.disturbed: list[str] = []  # those whose turn began while a server spun
 
-    def add(self, name: str, *rounds_s: float, asked: bool = True, fails_at: int | None = None) -> None:
+    def add(self, name: str, *rounds_s: float, asked: bool = True, fails_at: int | None = None, **more: Any) -> None:
         """A variant whose rounds take these times in turn, again and again; it fails in the round of that number."""
-        model = FakeModel(name, self, rounds_s or (1.0,), fails_at)
+        model = FakeModel(name, self, rounds_s or (1.0,), fails_at, **more)
         self.entries[name] = Entry(cast(ModelHandle, model), WORKLOAD, asked)
 
     def run(self, pace: Pace = FAST, coin: int = 0, step: Step = lambda *_: None) -> Outcome:
@@ -81,8 +85,15 @@ class FakeModel:
     table: Table
     rounds_s: Sequence[float]
     fails_at: int | None
+    is_beside: bool = False
+    spins_s: float = 0.0
+    """After a turn, on one core."""
     rounds: int = 0
     probes: list[bool] = field(default_factory=list)
+
+    @property
+    def facts(self) -> SimpleNamespace:
+        return SimpleNamespace(is_beside=self.is_beside)
 
     def call(self, function: object, workload: Workload, **how: Any) -> object:
         if function is observe:
@@ -94,7 +105,11 @@ class FakeModel:
             raise WorkerDied(f"{self.name} died")
         self.table.log.append(self.name)
         self.probes.append(how["probes"])
-        return tuple(self.round() for _ in range(how["rounds"]))
+        if self.table.clock() < self.table.spun_until_s:
+            self.table.disturbed.append(self.name)
+        turn = tuple(self.round() for _ in range(how["rounds"]))
+        self.table.spun_until_s = max(self.table.spun_until_s, self.table.clock() + self.spins_s)
+        return turn
 
     def round(self) -> Round:
         if self.rounds == self.fails_at:
@@ -420,6 +435,84 @@ def test_where_the_system_does_not_tell_nothing_waits(table: Table, monkeypatch:
     monkeypatch.setattr(blocks, "free_cores", lambda: None)
     table.add("fp32")
     assert table.run(replace(FAST, patience_s=100.0)).spent.waited_s == 0
+
+
+def spinning(table: Table, monkeypatch: pytest.MonkeyPatch, cores: int) -> list[float]:
+    """Have so many cores free, one less while a server spins, and note the waits."""
+    waits = busy(table, monkeypatch, [])
+    monkeypatch.setattr(blocks, "free_cores", lambda: cores - (table.clock() < table.spun_until_s))
+    return waits
+
+
+def test_after_its_turn_a_server_on_this_machine_is_waited_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's worker spins for a second after each turn, on a core of the variant whose turn comes next."""
+    waits = spinning(table, monkeypatch, cores=2)
+    table.add("fp32", 1.0)
+    table.add("endpoint", 1.0, is_beside=True, spins_s=1.0)
+    outcome = table.run(replace(FAST, threads=2, patience_s=60.0))
+    assert counts(table) == {"fp32": 3, "endpoint": 3}
+    assert table.disturbed == []
+    assert sum(waits) == pytest.approx(3.0, abs=4 * blocks.LOOK_EVERY_S)
+    assert (outcome.spent.rounds_s, outcome.spent.waited_s) == (pytest.approx(6.0), 0.0)
+
+
+def test_a_servers_rest_leaves_the_share_to_the_rounds(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: it was of the share. A block takes 1 s and that of the noisy one: after 9 of them 31.5 s are over."""
+    spinning(table, monkeypatch, cores=2)
+    table.add("fp32", 1.0)
+    table.add("endpoint", *NOISY, is_beside=True, spins_s=1.0)
+    outcome = table.run(replace(FAST, max_noise=0.01, share_s=31.0, threads=2))
+    assert counts(table) == {"fp32": 9, "endpoint": 9}
+    assert outcome.spent.rounds_s == pytest.approx(31.5)
+
+
+def test_a_servers_rest_leaves_the_patience_to_spoiled_rounds(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks take 99 s of 100, without 3 s of rests, so that the spoiled one is run once more."""
+    spinning(table, monkeypatch, cores=1)
+    table.add("fp32", 1.0)
+    table.add("endpoint", 94.0, 1.0, 1.0, 1.0, is_beside=True, spins_s=1.0)
+    outcome = table.run(PATIENT)
+    assert counts(table) == {"fp32": 4, "endpoint": 4}
+    assert outcome.spent.waited_s == pytest.approx(94.0)
+
+
+def test_a_server_that_never_rests_is_not_waited_for_long(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, after it has warmed up: later as many cores are free as before its turns."""
+    waits = spinning(table, monkeypatch, cores=2)
+    table.add("fp32", 1.0)
+    table.add("endpoint", 1.0, is_beside=True, spins_s=1e9)
+    outcome = table.run(replace(FAST, warmup_rounds=2, threads=2))
+    assert sum(waits) == pytest.approx(LONGEST_SERVER_FALL_S, abs=2 * blocks.LOOK_EVERY_S)
+    assert outcome.spent.rounds_s == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(
+    ("cores", "names", "is_beside"),
+    [
+        pytest.param(64, ("fp32", "endpoint"), True, id="the next round needs two of 64 cores"),
+        pytest.param(2, ("endpoint",), True, id="nobody else takes turns"),
+        pytest.param(2, ("fp32", "endpoint"), False, id="it runs elsewhere"),
+    ],
+)
+def test_a_server_that_takes_no_core_of_others_is_not_waited_for(
+    cores: int, names: tuple[str, ...], is_beside: bool, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: all cores of the machine had to be free, also where the server was alone."""
+    waits = spinning(table, monkeypatch, cores)
+    for name in names:
+        table.add(name, 1.0, is_beside=is_beside and name == "endpoint", spins_s=1.0 * (name == "endpoint"))
+    measure_side_by_side(table.entries, names[0], replace(FAST, threads=2), clock=table.clock)
+    assert counts(table) == dict.fromkeys(names, 3)
+    assert waits == []
+
+
+def test_what_was_busy_before_a_servers_turn_is_not_waited_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two cores is another program's all the time."""
+    waits = spinning(table, monkeypatch, cores=1)
+    table.add("fp32", 1.0)
+    table.add("endpoint", 1.0, is_beside=True)
+    table.run(replace(FAST, threads=2))
+    assert waits == []
 
 
 def test_a_spoiled_round_is_run_once_more(table: Table) -> None:

@@ -11,16 +11,26 @@ from llm_bench_fixtures.models.backends import CATALOGUE, compiled, compiled_mod
 from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import loader
-from llm_bench_fixtures.session.loader import Quality, VariantLoader, gather
+from llm_bench_fixtures.session.loader import Quality, VariantLoader, gather, is_served
 from llm_bench_fixtures.session.setup import Setup
 
 
 def test_the_scores_of_several_hooks_are_one() -> None:
     assert gather([CorpusScore({"loss": 2.0}, (1.0, 3.0)), {"own": 0.5}]) == Quality({"loss": 2.0, "own": 0.5}, (1, 3))
+
+
+@pytest.mark.parametrize(
+    ("backend", "served"),
+    [("endpoint", True), ("torch", False), ("no_such_package.backend", False), ("unknown", False)],
+)
+def test_a_model_is_in_a_server_where_its_backend_says_so(backend: str, served: bool) -> None:
+    """A backend that isn't there is told of when its variant is loaded, not when the groups are planned."""
+    assert is_served(Variant("own", backend, "does nothing")) is served
 
 
 def test_nobody_scored() -> None:

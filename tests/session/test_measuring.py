@@ -35,6 +35,7 @@ class Fake:
     cache_kinds: frozenset[CacheKind] = frozenset(CacheKind)
     context_length: int = 100
     width: int = 0
+    is_beside: bool = False
     dies: bool = False
     ran: list[Workload] = field(default_factory=list)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.probe import run_probe
 from llm_bench_fixtures.measure.timing import batches_of, run_round
-from llm_bench_fixtures.processes.calm import await_free_cores, fall_asleep, waited_s
+from llm_bench_fixtures.processes.calm import fall_asleep, waited_s
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def warm(model: Model, workload: Workload) -> None:
 def take_turn(
     model: Model, workload: Workload, *, rounds: int = 1, warms: bool = False, probes: bool = False
 ) -> tuple[Round, ...]:
-    """Run so many rounds, and return once nothing of this process or of a server beside it runs any more.
+    """Run so many rounds, and return once no other thread of this process runs any more.
 
     warms: whether to begin with `warm`. probes: time the fixed probe before each, which empties the caches anyway.
     """
@@ -39,8 +39,6 @@ def take_turn(
         warm(model, workload)
     done = tuple(_watched_round(model, workload, probes) for _ in range(rounds))
     fall_asleep()
-    if model.facts.is_beside:
-        await_free_cores()
     return done
 
 

@@ -48,10 +48,22 @@ class Lineup:
             return f"one variant at a time: no two fit in memory together ({facts}), so their figures are taken apart"
         if len(self.groups) == 1:
             return f"{len(variants)} variants are measured side by side ({facts})"
+        if all(len(group) == 1 for group in self.groups[1:]) and self.budget_bytes < 2 * self.needed_bytes:
+            return self._describe_servers(facts)
         sizes = " + ".join(str(len(group)) for group in self.groups)
         if all(group[0].id == variants[0] for group in self.groups):
             return f"{len(variants)} variants in groups of {sizes}, each with {variants[0]} ({facts})"
-        return f"{len(variants)} variants in groups of {sizes}, whose figures are taken apart ({facts})"
+        return f"{len(variants)} variants in groups of {sizes}, those of a group side by side ({facts})"
+
+    def _describe_servers(self, facts: str) -> str:
+        """Where no two variants fit in memory, and the first has servers beside it, which take no room."""
+        first, *servers = (variant.id for variant in self.groups[0])
+        left = ", ".join(variant.id for group in self.groups[1:] for variant in group)
+        are = "is" if len(servers) == 1 else "are"
+        return (
+            f"{', '.join(servers)} {are} measured beside {first}; no two others fit in memory together ({facts}), so "
+            f"the figures of {left} are taken apart"
+        )
 
 
 def needed_bytes(weights: int, device: Device) -> int:

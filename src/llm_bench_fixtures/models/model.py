@@ -71,7 +71,9 @@ class ModelFacts:
     energy, and the limits of this machine, say nothing of it, and none of that is reported."""
 
     is_beside: bool = False
-    """Whether that other program runs on this machine, and may keep its cores for a while after a round."""
+    """Whether that other program runs on this machine as far as its address tells, and so may keep cores for a while
+    after a round. A server is taken to be here by a loopback address alone: one that is asked by this machine's name is
+    not waited for, and one at the far end of a tunnel is."""
 
     padding_note: str = ""
     """How the model's own code lets padding into its answers, where it is known to."""

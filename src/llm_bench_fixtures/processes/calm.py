@@ -20,7 +20,6 @@ LONGEST_FALL_S = 0.1  # ONNX Runtime's pool spins for some 26 ms after work, Ope
 BLIND_FALL_S = 0.02  # where no thread's state can be seen
 LOOK_EVERY_S = 0.0005
 LONGEST_SERVER_FALL_S = 1.2  # vLLM's worker spins for 1 s after a request
-SERVER_LOOK_EVERY_S = 0.005
 
 
 def waited_s(tasks: Path = TASKS) -> float | None:
@@ -54,13 +53,6 @@ def free_cores(stat: Path = STAT) -> int | None:
         return None
     running = next((int(line.split()[1]) for line in lines if line.startswith("procs_running ")), None)
     return None if running is None else (os.cpu_count() or 1) - (running - 1)
-
-
-def await_free_cores(stat: Path = STAT, longest_s: float = LONGEST_SERVER_FALL_S) -> None:
-    """Return once nothing but the caller runs, or after that time: a server beside it spins for a while after work."""
-    end_s = time.perf_counter() + longest_s
-    while (free := free_cores(stat)) is not None and free < (os.cpu_count() or 1) and time.perf_counter() < end_s:
-        time.sleep(SERVER_LOOK_EVERY_S)
 
 
 def fall_asleep(tasks: Path = TASKS) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.observation import Observation, observe
 from llm_bench_fixtures.measure.turns import take_turn
-from llm_bench_fixtures.processes.calm import free_cores
+from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.results.speedup import CONFIDENCE, log_ratio
 from llm_bench_fixtures.results.spread import interval
@@ -157,6 +157,8 @@ class _Blocks:
     waited_s: float = 0.0
     waited_before_s: float = 0.0
     """Of it, before the first block."""
+    rested_s: float = 0.0
+    """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
     began_s: float = 0.0
     turns_left: int = 0
     """Of the block that is run."""
@@ -168,7 +170,7 @@ class _Blocks:
             self.doing = "warming up"
             self.step(self.doing, name, None)
             self._await_calm()
-            with self._failing(entry):
+            with self._resting(entry), self._failing(entry):
                 if entry.is_asked_for:
                     began_s = self.clock()
                     entry.observation = entry.model.call(observe, entry.workload)
@@ -177,7 +179,7 @@ class _Blocks:
                     self._turn(entry, rounds=1)
 
     def run(self) -> None:
-        self.began_s, self.waited_before_s = self.clock(), self.waited_s
+        self.began_s, self.waited_before_s, self.rested_s = self.clock(), self.waited_s, 0.0
         while names := self._open():
             rounds = self._rounds_of_a_turn(names)
             self.turns_left, self.doing = len(names), self._round
@@ -185,7 +187,7 @@ class _Blocks:
                 self.step(self.doing, name, self._left(rounds, len(names)))
                 entry = self.entries[name]
                 self._await_calm()
-                with self._failing(entry):
+                with self._resting(entry), self._failing(entry):
                     entry.turns[self.blocks] = turn = self._turn(entry, rounds)
                     self._lose(sum(done.latency_s for done in turn if self._is_spoiled(done)))
                 self.turns_left -= 1
@@ -218,8 +220,8 @@ class _Blocks:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the first block began, without what was lost to other work."""
-        return self.clock() - self.began_s - (self.waited_s - self.waited_before_s)
+        """Since the first block began, without what was lost to other work and to the rest of servers."""
+        return self.clock() - self.began_s - (self.waited_s - self.waited_before_s) - self.rested_s
 
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
@@ -252,7 +254,7 @@ class _Blocks:
     @property
     def _until_s(self) -> float:
         """Seconds after the first block's start until which spoiled rounds are run once more."""
-        return self.pace.share_s + self.pace.patience_s
+        return self.pace.share_s + self.pace.patience_s + self.rested_s
 
     def _unspoiled(self, name: str) -> int:
         """How many of the variant's blocks are worth something: neither its round nor the reference's is spoiled."""
@@ -277,11 +279,27 @@ class _Blocks:
 
     def _await_calm(self) -> None:
         """Wait while other work leaves too few cores free, as long as there is patience for it."""
-        began_s, left_s = self.clock(), self.pace.patience_s - self.waited_s
-        while (free := free_cores()) is not None and free < self.pace.threads and self.clock() - began_s < left_s:
-            self.step(self.doing, "waiting for other work", None)
+        left_s = self.pace.patience_s - self.waited_s
+        self.waited_s += self._await_cores(self.pace.threads, left_s, "waiting for other work")
+
+    @contextmanager
+    def _resting(self, entry: Entry) -> Iterator[None]:
+        """Wait, after what is done within, until a server on this machine has left the cores to the next variant: as
+        many as a round keeps busy, or as were free before."""
+        are_others = any(other is not entry and other.failure is None for other in self.entries.values())
+        before = free_cores() if are_others and entry.model.facts.is_beside else None
+        yield
+        if before is not None:
+            cores = min(before, self.pace.threads)
+            self.rested_s += self._await_cores(cores, LONGEST_SERVER_FALL_S, "waiting for the server to rest")
+
+    def _await_cores(self, cores: int, longest_s: float, why: str) -> float:
+        """Wait until so many are free, at most so long, and return the seconds that it took."""
+        began_s = self.clock()
+        while (free := free_cores()) is not None and free < cores and self.clock() - began_s < longest_s:
+            self.step(self.doing, why, None)
             time.sleep(LOOK_EVERY_S)
-        self.waited_s += self.clock() - began_s
+        return self.clock() - began_s
 
     @contextmanager
     def _failing(self, entry: Entry) -> Iterator[None]:

@@ -28,6 +28,7 @@ from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.workloads import Corpus, Workload
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.backend import Backend
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.setup import Setup
 
@@ -71,11 +72,17 @@ def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
     )
 
 
-def _is_served(variant: Variant) -> bool:
-    """Whether its model is loaded in a server. A backend that isn't there is told of when its variant is loaded."""
+def _backend_of(variant: Variant) -> Backend | None:
+    """None where it isn't there, which is told of when the variant is loaded."""
     with suppress(Exception):
-        return find_backend(variant.backend).is_served
-    return False
+        return find_backend(variant.backend)
+    return None
+
+
+def is_served(variant: Variant) -> bool:
+    """Whether its model is loaded in a server."""
+    backend = _backend_of(variant)
+    return backend is not None and backend.is_served
 
 
 class VariantLoader:
@@ -103,7 +110,7 @@ class VariantLoader:
         else:
             needed = needed_bytes(setup.source.weights, setup.device) + setup.source.buffer_bytes
             budget = int(setup.device.free_bytes * setup.settings.memory_share)
-            served = {variant.id for variant in variants if _is_served(variant)}
+            served = {variant.id for variant in variants if is_served(variant)}
             self.lineup = plan_lineup(variants, self._results.reference, needed, budget, served)
         return self.lineup
 
@@ -111,8 +118,8 @@ class VariantLoader:
         """Modules that the variants' processes need: their engines', the candidates' code, and what measures."""
         named = [*map(modeling_module, self._setup.settings.model), *MEASURING]
         for variant in variants:
-            with suppress(Exception):  # a backend that isn't there is told of when its variant is loaded
-                named += find_backend(variant.backend).imports
+            if backend := _backend_of(variant):
+                named += backend.imports
         return tuple(dict.fromkeys(filter(None, named)))
 
     def load(self, variant: Variant) -> ModelHandle:

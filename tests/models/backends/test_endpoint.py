@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from endpoint_server import CONTEXT, LIKELY, UNLIKELY, CountingServer, Manner
+from endpoint_server import CONTEXT, LIKELY, UNLIKELY, Body, CountingServer, Manner
 
 pytest.importorskip("httpx2")
 
@@ -21,16 +21,18 @@ from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_endpoints, parse_models, variants_of
 from llm_bench_fixtures.models.backends.endpoint_http import read_key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
+from llm_bench_fixtures.models.backends.endpoint_probe import PROBED_CHARACTERS, PROBED_TEXTS
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.model import ScoresTokens, TakesRequests
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.workloads import Corpus, Padding, Prompts, Workload
+from llm_bench_fixtures.workloads import Corpus, Padding, Prompts, Workload, read_corpus
 
 if TYPE_CHECKING:
     from conftest import MakeRequest
 
 ENDPOINT = Variant("endpoint", "endpoint", "a server")
+FULL = (*range(CONTEXT - 1), 9)  # a window that fills the context, whose last token doesn't count on
 
 Serve = Callable[..., CountingServer]
 Open = Callable[..., EndpointModel]
@@ -279,15 +281,73 @@ def test_likelihoods_that_are_not_those_of_the_prompt_are_noticed(
 def test_a_window_that_fills_the_context_is_scored_where_no_token_can_follow_it(serve: Serve, connect: Open) -> None:
     """vLLM refused each of them, and the embedded model's windows are as long as its context."""
     model = connect(serve(takes_full_prompts=False, forces_tokens=True))
-    counting = tuple(range(CONTEXT))
-    found = model.token_log_likelihoods([counting, (*counting[:-1], 9), (5, 6)])
+    found = model.token_log_likelihoods([tuple(range(CONTEXT)), FULL, (5, 6)])
     assert found == [(LIKELY,) * (CONTEXT - 1), (*(LIKELY,) * (CONTEXT - 2), UNLIKELY), (LIKELY,)]
+
+
+def test_a_server_that_knows_the_text_is_not_taken_for_one_that_was_made_to_generate_it(
+    serve: Serve, connect: Open
+) -> None:
+    """Bug: it was asked to generate the token that it would have chosen. It ignored that, seemed to obey, and lost the
+    quality of a model whose windows it would have taken whole."""
+    server = serve()
+    text = read_corpus(None).texts[-PROBED_TEXTS][:PROBED_CHARACTERS]
+    ids = server.tokenizer(text, add_special_tokens=False)["input_ids"]
+    server.manner = replace(server.manner, memorized=tuple(ids))
+    model = connect(server)
+    asked = len(server.seen)
+    assert model.token_log_likelihoods([FULL]) == [(*(LIKELY,) * (CONTEXT - 2), UNLIKELY)]
+    assert [len(one.body["prompt"]) for one in server.seen[asked:]] == [CONTEXT]
+
+
+def test_where_a_token_is_not_generated_as_it_was_before_the_whole_window_is_asked_for(
+    serve: Serve, connect: Open
+) -> None:
+    """Bug: the quality was given up."""
+    server = serve(forces_tokens=True)
+    model = connect(server)
+    server.manner = replace(server.manner, forces_tokens=False)
+    assert model.token_log_likelihoods([FULL]) == [(*(LIKELY,) * (CONTEXT - 2), UNLIKELY)]
+
+
+@pytest.mark.parametrize("forces_tokens", [True, False])
+def test_a_passing_fault_while_an_extra_is_tried_costs_the_extra_only(
+    forces_tokens: bool, serve: Serve, connect: Open
+) -> None:
+    """Bug: it cost the variant. The first likelihoods of a prompt tell whether there are any, and later ones whether a
+    token can be generated that the server is given."""
+    asked: list[bool] = []
+
+    def refuses(body: Body) -> int:
+        asked.append("prompt_logprobs" in body)
+        return 500 if sum(asked) > 1 else 0
+
+    server = serve(forces_tokens=forces_tokens, refuses=refuses)
+    model = connect(server)
+    server.manner = replace(server.manner, refuses=lambda _: 0)
+    assert model.token_log_likelihoods([FULL]) == [(*(LIKELY,) * (CONTEXT - 2), UNLIKELY)]
 
 
 def test_a_window_that_the_server_has_no_room_for_is_the_reason(serve: Serve, connect: Open) -> None:
     model = connect(serve(takes_full_prompts=False))
     with pytest.raises(WorkloadUnsupported, match=r"in a context of 512 was refused .* smaller --llm-window"):
-        model.token_log_likelihoods([tuple(range(CONTEXT))])
+        model.token_log_likelihoods([FULL])
+
+
+@pytest.mark.parametrize(
+    ("status", "is_refused"),
+    [(400, True), (413, True), (422, True), (401, False), (429, False), (500, False), (503, False)],
+)
+def test_a_smaller_window_is_advised_where_the_window_is_at_fault(
+    status: int, is_refused: bool, serve: Serve, connect: Open
+) -> None:
+    """Bug: it was after any error, such as that of an overloaded server."""
+    server = serve()
+    model = connect(server)
+    server.manner = replace(server.manner, refuses=lambda _: status)
+    with pytest.raises(WorkloadUnsupported, match=f"{status} .*not now") as failed:
+        model.token_log_likelihoods([FULL])
+    assert ("smaller --llm-window" in str(failed.value)) is is_refused
 
 
 def test_against_a_reference_of_the_same_tokens_its_perplexity_is_compared(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCORED_AT_ONCE = 4  # requests
+REFUSALS = frozenset({400, 413, 422})  # statuses of a request that is itself at fault, as a prompt that is too long
 
 
 def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float) -> EndpointModel:
@@ -198,21 +199,18 @@ class EndpointModel(Model):
 
     async def _score_row(self, scoring: Scoring, row: TokenIds) -> Sequence[float]:
         """The last token of a row that fills the context is generated, where the server can be made to."""
-        client, served, context = self._client, self._served, self.facts.context_length
-        fills = len(row) == context and served.forces_tokens
+        client, model, context = self._client, self._served.model, self.facts.context_length
+        fills = len(row) == context and self._served.forces_tokens
         try:
-            found = await log_likelihoods(client, scoring, served.model, row[:-1] if fills else row)
+            last = await forced_log_likelihood(client, model, row) if fills else None
+            if last is None:
+                return await log_likelihoods(client, scoring, model, row)
+            return (*await log_likelihoods(client, scoring, model, row[:-1]), last)
         except EndpointFailed as error:
-            if not error.status or len(row) < context:
+            if error.status not in REFUSALS or len(row) < context:
                 raise
             refused = f"a window of {len(row)} tokens in a context of {context} was refused ({error})"
             raise EndpointFailed(f"{refused}: give a smaller --llm-window") from None
-        if not fills:
-            return found
-        last = await forced_log_likelihood(client, served.model, row)
-        if last is None:
-            raise EndpointFailed("the server did not generate the token that it was made to")
-        return (*found, last)
 
     def run_requests(self, work: Callable[[Send], Coroutine[Any, Any, T]]) -> T:
         """As `TakesRequests.run_requests`."""

@@ -86,7 +86,8 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     prompt: str | TokenIds = _ids(tokenizer, texts[0]) if form.takes_ids else texts[0]
     again = [await converse(client, form, card.id, prompt, NEW_TOKENS) for _ in range(2)][-1]
     ids = _ids(tokenizer, texts[0])
-    scoring, why_not = await _scoring(client, form, card.id, ids)
+    chosen = await _generated(client, card.id, ids) if form.takes_ids else None
+    scoring, why_not = await _scoring(client, form, card.id, ids, chosen)
     return Served(
         model=card.id,
         owner=card.owned_by,
@@ -98,7 +99,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         cached_tokens=again.cached_tokens,
         scoring=scoring,
         no_scoring=why_not,
-        forces_tokens=scoring is not None and await _forces_tokens(client, scoring, card.id, ids),
+        forces_tokens=await _forces_tokens(client, scoring, card.id, ids, chosen),
     )
 
 
@@ -161,17 +162,19 @@ async def _with_ids(client: EndpointClient, form: Form, model: str, ids: TokenId
     return by_ids if answer.prompt_tokens == len(ids) else form
 
 
-async def _scoring(client: EndpointClient, form: Form, model: str, ids: TokenIds) -> tuple[Scoring | None, str]:
+async def _scoring(
+    client: EndpointClient, form: Form, model: str, ids: TokenIds, chosen: tuple[int, float] | None
+) -> tuple[Scoring | None, str]:
     """How it gives the likelihoods of a prompt's tokens, or why they can't be had.
 
-    The known answer: the likelihood that a token had when it was generated is the one that it has in the prompt.
+    chosen: the token that it generates after the ids, with its log-likelihood, which is the known answer: in a prompt
+    the token must have the same.
     """
     if not form.takes_ids:
         return None, "the server takes no prompts in the tokens of --llm-model, which are to be scored"
-    known = await _generated(client, model, ids)
-    if known is None:
+    if chosen is None:
         return None, "the server gives no likelihood of what it generates, by which those of a prompt could be checked"
-    token, expected = known
+    token, expected = chosen
     reasons = []
     for way in Scoring:
         try:
@@ -185,11 +188,25 @@ async def _scoring(client: EndpointClient, form: Form, model: str, ids: TokenIds
     return None, f"the server gives no likelihoods of a prompt's tokens ({'; '.join(reasons)})"
 
 
-async def _forces_tokens(client: EndpointClient, way: Scoring, model: str, ids: TokenIds) -> bool:
-    """Whether a token has the same likelihood when the server is made to generate it as in the prompt."""
-    forced = await forced_log_likelihood(client, model, ids)
-    found = await log_likelihoods(client, way, model, ids)
-    return forced is not None and abs(found[-1] - forced) <= LOG_PROB_TOLERANCE
+async def _forces_tokens(
+    client: EndpointClient, way: Scoring | None, model: str, ids: TokenIds, chosen: tuple[int, float] | None
+) -> bool:
+    """Whether a token has the same likelihood when the server is made to generate it as in the prompt.
+
+    chosen: as for `_scoring`. Another token than that is asked for, as a server that ignores this generates the chosen
+    one. Whatever fails is no reason to give up the server: only windows that fill its context need it.
+    """
+    other = next((token for token in ids if chosen is not None and token != chosen[0]), None)
+    if way is None or other is None:
+        return False
+    try:
+        forced = await forced_log_likelihood(client, model, (*ids, other))
+        if forced is None:
+            return False
+        found = await log_likelihoods(client, way, model, (*ids, other))
+    except EndpointFailed:
+        return False
+    return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE
 
 
 async def forced_log_likelihood(client: EndpointClient, model: str, ids: TokenIds) -> float | None:
