@@ -23,13 +23,10 @@ from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
     ENOUGH_ROUNDS,
     MOST_OF_A_TURN,
-    Entry,
-    Measured,
-    Pace,
-    Spent,
     Step,
     measure_side_by_side,
 )
+from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.workloads import Workload
 
 if TYPE_CHECKING:

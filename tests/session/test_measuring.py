@@ -15,7 +15,7 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.session import blocks
-from llm_bench_fixtures.session.blocks import Measured
+from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.setup import Setup

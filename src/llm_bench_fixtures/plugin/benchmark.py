@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.results.measured_record import MeasuredRecord
     from llm_bench_fixtures.results.record import MemoryFacts, Record, WorkloadFacts
-    from llm_bench_fixtures.session.blocks import Measured
+    from llm_bench_fixtures.session.case import Measured
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
 
@@ -105,7 +105,7 @@ class LlmBenchmark:
         from llm_bench_fixtures.models.loading import translate_out_of_memory
         from llm_bench_fixtures.models.quiet import quiet_libraries
         from llm_bench_fixtures.models.variants import Variant
-        from llm_bench_fixtures.session.blocks import Measured
+        from llm_bench_fixtures.session.case import Measured
 
         self._benchmark.group = self._benchmark.group or identify(self._item).scenario
         name_parameters(self._benchmark, Variant, lambda variant: variant.id)
@@ -137,7 +137,7 @@ class LlmBenchmark:
     def _take_turns(self, workload: Workload, turns: Turns) -> Measured:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
         from llm_bench_fixtures.measure.observation import observe
-        from llm_bench_fixtures.session.blocks import Measured
+        from llm_bench_fixtures.session.case import Measured
 
         observation = self._model.call(observe, workload) if turns.observes else None
         rounds: list[Round] = []

@@ -9,22 +9,20 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.measure.observation import Observation, observe
+from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.turns import take_turn
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.results.speedup import CONFIDENCE, log_ratio
 from llm_bench_fixtures.results.spread import interval
-from llm_bench_fixtures.results.undisturbed import undisturbed_s
+from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.workloads import Workload
 
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
 WARMED_BELOW_S = 0.15
@@ -45,75 +43,6 @@ Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How many rounds, and for how long."""
-
-    rounds: int
-    """Timed rounds of each variant, at least."""
-    warmup_rounds: int
-    max_noise: float
-    """How wide half an interval may be, relative to its middle; 0: only `rounds`."""
-    share_s: float
-    """Seconds for all rounds of the case, but for the least ones."""
-    patience_s: float = 0.0
-    """Seconds to wait, besides, while other work keeps cores busy, or to lose with rounds that it spoils."""
-    probes: bool = False
-    threads: int = 1
-    """That a round keeps busy."""
-
-
-@dataclass
-class Entry:
-    """One variant of a case: how it runs the workload, and what was measured of it."""
-
-    model: ModelHandle
-    workload: Workload
-    is_asked_for: bool = True
-    """Whether a test wants its figures; the reference runs in any case."""
-    observation: Observation | None = None
-    turns: dict[int, tuple[Round, ...]] = field(default_factory=dict)
-    """By the number of the block, its rounds."""
-    last_s: float = 0.0
-    """How long its last call took."""
-    failure: Exception | None = None
-
-    @property
-    def rounds(self) -> tuple[Round, ...]:
-        """Of all turns."""
-        return tuple(done for turn in self.turns.values() for done in turn)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured of one variant of a case."""
-
-    observation: Observation | None
-    rounds: tuple[Round, ...]
-    reference_rounds: tuple[Round, ...] = ()
-    """Of the same blocks; empty where there was no reference among them."""
-
-    @property
-    def waited_s(self) -> tuple[float, ...]:
-        """For each round, seconds that its threads waited for a core; empty where the system doesn't tell."""
-        return _waited(self.rounds)
-
-    @property
-    def reference_waited_s(self) -> tuple[float, ...]:
-        return _waited(self.reference_rounds)
-
-    @property
-    def reference_s(self) -> tuple[float, ...]:
-        return tuple(done.latency_s for done in self.reference_rounds)
-
-    def undisturbed_s(self) -> tuple[float, ...]:
-        """Seconds that the workload takes undisturbed, as each round sees it; empty where there was no reference."""
-        return _undisturbed_s(self.rounds) if self.reference_rounds else ()
-
-    def reference_undisturbed_s(self) -> tuple[float, ...]:
-        return _undisturbed_s(self.reference_rounds)
-
-
 def measure_side_by_side(
     entries: Mapping[str, Entry],
     reference: str,
@@ -132,15 +61,6 @@ def measure_side_by_side(
     run.run()
     spent = Spent(run.elapsed_s, run.waited_s)
     return {name: run.result(name) for name, entry in entries.items() if entry.is_asked_for}, spent
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Seconds of a case's blocks."""
-
-    rounds_s: float
-    waited_s: float
-    """For other work to end, or lost with rounds that it spoiled."""
 
 
 @dataclass
@@ -334,12 +254,3 @@ class _Blocks:
             tuple(done for number in both for done in entry.turns[number]),
             tuple(done for number in both for done in base[number]) if base else (),
         )
-
-
-def _waited(rounds: tuple[Round, ...]) -> tuple[float, ...]:
-    known = tuple(done.waited_s for done in rounds if done.waited_s is not None)
-    return known if len(known) == len(rounds) else ()
-
-
-def _undisturbed_s(rounds: tuple[Round, ...]) -> tuple[float, ...]:
-    return undisturbed_s([done.steps_s for done in rounds]) if rounds else ()

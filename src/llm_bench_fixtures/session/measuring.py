@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.progress import Part, Phase
-from llm_bench_fixtures.session.blocks import Entry, Measured, Pace, measure_side_by_side
+from llm_bench_fixtures.session.blocks import measure_side_by_side
 from llm_bench_fixtures.session.budget import TimeBudget
+from llm_bench_fixtures.session.case import Entry, Measured, Pace
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle

@@ -1,0 +1,101 @@
+"""A case: the variants that run its workload, at which pace, and what was measured of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.results.undisturbed import undisturbed_s
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.observation import Observation
+    from llm_bench_fixtures.measure.timing import Round
+    from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.workloads import Workload
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many rounds, and for how long."""
+
+    rounds: int
+    """Timed rounds of each variant, at least."""
+    warmup_rounds: int
+    max_noise: float
+    """How wide half an interval may be, relative to its middle; 0: only `rounds`."""
+    share_s: float
+    """Seconds for all rounds of the case, but for the least ones."""
+    patience_s: float = 0.0
+    """Seconds to wait, besides, while other work keeps cores busy, or to lose with rounds that it spoils."""
+    probes: bool = False
+    threads: int = 1
+    """That a round keeps busy."""
+
+
+@dataclass
+class Entry:
+    """One variant of a case: how it runs the workload, and what was measured of it."""
+
+    model: ModelHandle
+    workload: Workload
+    is_asked_for: bool = True
+    """Whether a test wants its figures; the reference runs in any case."""
+    observation: Observation | None = None
+    turns: dict[int, tuple[Round, ...]] = field(default_factory=dict)
+    """By the number of the block, its rounds."""
+    last_s: float = 0.0
+    """How long its last call took."""
+    failure: Exception | None = None
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Of all turns."""
+        return tuple(done for turn in self.turns.values() for done in turn)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one variant of a case."""
+
+    observation: Observation | None
+    rounds: tuple[Round, ...]
+    reference_rounds: tuple[Round, ...] = ()
+    """Of the same blocks; empty where there was no reference among them."""
+
+    @property
+    def waited_s(self) -> tuple[float, ...]:
+        """For each round, seconds that its threads waited for a core; empty where the system doesn't tell."""
+        return _waited(self.rounds)
+
+    @property
+    def reference_waited_s(self) -> tuple[float, ...]:
+        return _waited(self.reference_rounds)
+
+    @property
+    def reference_s(self) -> tuple[float, ...]:
+        return tuple(done.latency_s for done in self.reference_rounds)
+
+    def undisturbed_s(self) -> tuple[float, ...]:
+        """Seconds that the workload takes undisturbed, as each round sees it; empty where there was no reference."""
+        return _undisturbed_s(self.rounds) if self.reference_rounds else ()
+
+    def reference_undisturbed_s(self) -> tuple[float, ...]:
+        return _undisturbed_s(self.reference_rounds)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of a case's blocks."""
+
+    rounds_s: float
+    waited_s: float
+    """For other work to end, or lost with rounds that it spoiled."""
+
+
+def _waited(rounds: tuple[Round, ...]) -> tuple[float, ...]:
+    known = tuple(done.waited_s for done in rounds if done.waited_s is not None)
+    return known if len(known) == len(rounds) else ()
+
+
+def _undisturbed_s(rounds: tuple[Round, ...]) -> tuple[float, ...]:
+    return undisturbed_s([done.steps_s for done in rounds]) if rounds else ()
