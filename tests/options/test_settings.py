@@ -31,7 +31,7 @@ def test_nothing_given_means_every_default() -> None:
         rounds=3,
         warmup_rounds=1,
         max_noise=0.03,
-        max_time=0.6,
+        max_time=0.5,
         probe=False,
         in_process=False,
         memory_share=0.6,

@@ -43,7 +43,7 @@ def planted(llm_model, monkeypatch):
     monkeypatch.setattr(llm_model.model, "generate", worse)
 """
 SLOWDOWN = PLANTED.format(
-    work="import hashlib; hashlib.pbkdf2_hmac('sha256', b'real work', b'that needs no memory', 60_000)"
+    work="import hashlib; hashlib.pbkdf2_hmac('sha256', b'real work', b'that needs no memory', 600_000)"
 )
 GROWTH = PLANTED.format(work="planted.ballast = bytearray(b'x' * 150_000_000)")
 

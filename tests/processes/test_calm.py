@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -137,26 +138,31 @@ def test_where_no_state_can_be_seen_it_waits_a_fixed_time(tmp_path: Path, monkey
 
 @pytest.mark.skipif(not calm.TASKS.is_dir(), reason="the system doesn't tell")
 def test_here_the_kernel_tells_of_threads_that_share_one_core() -> None:
-    """Two threads of one lock and one core: while one holds the core, the other waits for it."""
-    cores = os.sched_getaffinity(0)
-    before = waited_s()
+    """While another process holds the core, the thread waits for it; that is told once it runs again."""
+    cores, longest_s, is_told = os.sched_getaffinity(0), 20.0, threading.Event()
 
     def work() -> None:
         os.sched_setaffinity(0, {min(cores)})
-        until = time.monotonic() + 0.3
-        while time.monotonic() < until:
+        until = time.monotonic() + longest_s
+        while time.monotonic() < until and not is_told.is_set():
             sum(range(1000))
 
     other = threading.Thread(target=work)
+    before = waited_s()
     child = os.fork()  # a second process on that core, since two threads of Python wait for each other instead
     if not child:
         work()
         os._exit(0)
     other.start()
-    time.sleep(0.25)
-    after = waited_s()
-    other.join()
-    os.waitpid(child, 0)
-    assert before is not None
+    try:
+        assert before is not None
+        until = time.monotonic() + longest_s
+        while (after := waited_s()) is not None and after - before <= 0.02 and time.monotonic() < until:
+            time.sleep(0.05)
+    finally:
+        is_told.set()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        other.join()
     assert after is not None
     assert after - before > 0.02

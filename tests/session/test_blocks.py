@@ -595,7 +595,7 @@ def test_where_noise_decides_how_long_it_goes_on_it_may_end_before(table: Table)
 
 
 def test_turns_of_several_rounds_are_told_by_their_first(table: Table) -> None:
-    """0.08 s a round of both: after one of them 4 of the least 5 are left, after four one."""
+    """0.08 s a round of both: after one of them two turns of three are left, which makes more than the least 5."""
     told: list[tuple[str, Left | None]] = []
     table.add("fp32", 0.04)
     table.add("bf16", 0.04)
@@ -606,7 +606,7 @@ def test_turns_of_several_rounds_are_told_by_their_first(table: Table) -> None:
     assert [step for step, _ in told[2::2]] == ["round 1/5", "round 2/5", "round 5/5"]
     lefts = [left for _, left in told[2::2]]
     assert lefts[0] is None
-    assert [left.seconds for left in lefts[1:] if left] == pytest.approx([4 * 0.08, 1 * 0.08])
+    assert [left.seconds for left in lefts[1:] if left] == pytest.approx([6 * 0.08, 3 * 0.08])
 
 
 def test_a_round_of_unknown_waiting_makes_all_unknown() -> None:

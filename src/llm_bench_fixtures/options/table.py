@@ -161,7 +161,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option(
         "max_time",
         parse_seconds,
-        "0.6",
+        "0.5",
         "SECONDS",
         "of rounds for one benchmark, on average: what one leaves is there for those after it",
     ),

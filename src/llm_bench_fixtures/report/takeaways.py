@@ -14,11 +14,12 @@ from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor
-from llm_bench_fixtures.results.prefill_decode import per_round, tpot_s
+from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
-from llm_bench_fixtures.results.speedup import Speedup, share_blocks, speedup_of, waiting_share
+from llm_bench_fixtures.results.speedup import Speedup, record_speedup, share_blocks, speedup_of, waiting_share
 
 HELD_UP = 0.2  # of a round's time, summed over threads
+LEAST_DECODE = 0.1  # of a round, that its decode takes where tokens come one by one
 LITTLE = HELD_UP / 2  # what the reference may wait beside it: a neighbour on the machine would hold up both
 
 
@@ -60,14 +61,20 @@ def _fast_tokens(seen: Evidence) -> Iterator[str]:
 
 def _decode_speedup(record: Record, reference: Record, confidence: float) -> Speedup | None:
     """By the time per token of each round and of the reference's round beside it; None where the two share no blocks,
-    fewer than three rounds have such a time, or all tokens of one came at once, as from a server."""
+    fewer than three rounds have such a time, the whole round isn't shown to be faster, or tokens came in a burst."""
     if record.workload != reference.workload or not share_blocks(record, reference):
         return None
-    own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
-    if not all((*own_s, *reference_s)):
+    whole = record_speedup(record, confidence)
+    if whole is None or not whole.is_faster or any(map(_is_burst, (record, reference))):
         return None
+    own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
     both = min(len(own_s), len(reference_s))  # one may have been settled earlier
     return speedup_of(reference_s[:both], own_s[:both], confidence)
+
+
+def _is_burst(record: Record) -> bool:
+    """Whether the tokens came nearly at once, as from a server or a proxy that keeps them back."""
+    return sum(per_round(record, decode_s)) < LEAST_DECODE * sum(record.rounds_s)
 
 
 def _contention(seen: Evidence) -> Iterator[str]:

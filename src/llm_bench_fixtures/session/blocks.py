@@ -38,6 +38,7 @@ ENOUGH_S = 0.6
 # while there is patience. With both cores taken, single rounds of 35 ms took 7 s.
 SPOILED_SHARE = 0.2
 LOOK_EVERY_S = 0.005
+MOST_REST_S = 20.0  # that a case waits for its servers: what still runs then may be other work
 
 Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
@@ -129,7 +130,9 @@ class _Blocks:
         if not self.blocks:
             return None
         done = self.rounds + rounds * (1 - self.turns_left / turns)
-        least_s = max((self.pace.rounds - done) * self.elapsed_s / done, 0.0)
+        blocks = 0 if not self.pace.max_noise else min(self.pace.rounds, ENOUGH_BLOCKS) - self.blocks
+        needed = max(self.pace.rounds, self.rounds + rounds * blocks)
+        least_s = max((needed - done) * self.elapsed_s / done, 0.0)
         if not self.pace.max_noise:
             return Left(least_s)
         return Left(max(least_s, self.pace.share_s - self.elapsed_s), is_most=True)
@@ -210,8 +213,8 @@ class _Blocks:
         before = free_cores() if are_others and entry.model.facts.is_beside else None
         yield
         if before is not None:
-            cores = min(before, self.pace.threads)
-            self.rested_s += self._await_cores(cores, LONGEST_SERVER_FALL_S, "waiting for the server to rest")
+            cores, longest_s = min(before, self.pace.threads), min(LONGEST_SERVER_FALL_S, MOST_REST_S - self.rested_s)
+            self.rested_s += self._await_cores(cores, longest_s, "waiting for the server to rest")
 
     def _await_cores(self, cores: int, longest_s: float, why: str) -> float:
         """Wait until so many are free, at most so long, and return the seconds that it took."""

@@ -27,6 +27,7 @@ PROBED_TEXTS = 4  # prose and code among them, which tokenizers cut differently
 NEW_TOKENS = 4
 MOST_SPECIAL = 4  # tokens that a server may put before a text to continue; a chat template may add any number
 LOG_PROB_TOLERANCE = 0.1  # nats between a token's likelihood when generated and in a prompt; bfloat16 moves it
+OF_A_LOG_PROB = 0.02  # of an unlikely token's, besides: two steps of bfloat16 between 16 and 32
 
 
 class Scoring(StrEnum):
@@ -206,7 +207,7 @@ async def _forces_tokens(
         found = await log_likelihoods(client, way, model, (*ids, other))
     except EndpointFailed:
         return False
-    return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE
+    return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE + OF_A_LOG_PROB * abs(forced)
 
 
 async def forced_log_likelihood(client: EndpointClient, model: str, ids: TokenIds) -> float | None:

@@ -144,6 +144,8 @@ def _unavailable_where_refused(kind: str) -> Iterator[None]:
         yield
     except NotImplementedError as error:
         operator = re.search(r"op='([\w.]+)'", str(error))
+        if operator is None and "torchao" not in str(error):
+            raise  # the model's own
         why = f"its tensors have no {operator[1]}" if operator else first_line(error)
         raise BackendUnavailable(f"torchao doesn't run {kind} models: {why}") from error
 
