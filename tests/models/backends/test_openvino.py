@@ -90,6 +90,13 @@ def test_float32_is_what_the_compiled_model_says(loaded: Mapping[str, Transforme
     assert model.facts.quantized_share is None
 
 
+def test_the_cache_is_in_what_is_computed_in(loaded: Mapping[str, TransformersModel]) -> None:
+    """Bug: of a cache in 8 bits, OpenVINO's default, some batches have logits that are no numbers."""
+    for variant, model in loaded.items():
+        chosen = graphs.chosen_by(model.module, is_float32=variant == "ov-fp32")
+        assert chosen.cache == chosen.floats
+
+
 def test_the_model_has_as_many_threads_as_torch(loaded: Mapping[str, TransformersModel]) -> None:
     for model in loaded.values():
         compiled = model.module.request.get_compiled_model()

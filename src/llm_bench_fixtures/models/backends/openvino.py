@@ -1,8 +1,8 @@
 """OpenVINO through Optimum: exported with its KV cache inside, as it is or with weights in 8 or 4 bits, on CPU.
 
-ov-fp32 is told to compute and to cache in float32. Of the quantized variants OpenVINO chooses by the processor what to
-compute and cache in; what it chose is asked of the compiled model, and stands in the label. Exports and quantized
-models are kept in the artifact store.
+ov-fp32 is told to compute in float32. Of the quantized variants OpenVINO chooses by the processor what to compute in;
+what it chose is asked of the compiled model, and stands in the label. The cache is in what is computed in. Exports and
+quantized models are kept in the artifact store.
 """
 
 from __future__ import annotations
