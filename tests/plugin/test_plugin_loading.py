@@ -224,17 +224,17 @@ def test_memory_that_runs_out_while_generating_is_an_error_of_that_test_only(ben
 
 
 @pytest.mark.parametrize(
-    ("backend", "quantization", "known"),
+    ("backend", "needs", "quantization", "known"),
     [
-        ("torch", "int8", "none"),
-        ("onnxruntime", "int4", "int8-dynamic, int8-static"),
-        ("bitsandbytes", "int2", "int8, nf4, fp4"),
+        ("torch", "torch", "int8", "none"),
+        ("onnxruntime", "optimum", "int4", "int8-dynamic, int8-static"),
+        ("bitsandbytes", "bitsandbytes", "int2", "int8, nf4, fp4"),
     ],
 )
 def test_a_quantization_that_its_backend_does_not_know_is_an_error_of_one_line(
-    own_suite: Bench, backend: str, quantization: str, known: str
+    own_suite: Bench, backend: str, needs: str, quantization: str, known: str
 ) -> None:
-    pytest.importorskip(backend)
+    pytest.importorskip(needs)
     own_suite.write(
         conftest=f"""
         from llm_bench_fixtures import Variant
