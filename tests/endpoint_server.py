@@ -42,6 +42,7 @@ class Manner:
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
     takes_full_prompts: bool = True  # as long as its context, so that no token can follow
     forces_tokens: bool = False
+    forced_differs: float = 0.0  # by which the likelihood of a token that it is made to generate is another one
     memorized: tuple[int, ...] = ()  # a text that it knows by heart
     refuses: Callable[[Body], int] = lambda _: 0  # the status, for a request that isn't streamed
     cached_tokens: int | None = 0
@@ -176,6 +177,7 @@ class Handler(BaseHTTPRequestHandler):
         new = body.get("allowed_token_ids", [likely])[0] if self.manner.forces_tokens else likely
         choice: Body = {"text": self.counting.tokenizer.decode([new]), "token_ids": [new]}
         *scores, of_new = self.counting.log_likelihoods([*ids, new])
+        of_new += self.manner.forced_differs if "allowed_token_ids" in body else 0.0
         if self.manner.scoring == "wrong":
             scores = [0.0 for _ in scores]
         if "echo" in body:

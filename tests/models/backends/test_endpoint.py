@@ -310,6 +310,16 @@ def test_where_a_token_is_not_generated_as_it_was_before_the_whole_window_is_ask
     assert model.token_log_likelihoods([FULL]) == [(*(LIKELY,) * (CONTEXT - 2), UNLIKELY)]
 
 
+def test_a_token_that_was_generated_may_be_less_exact_the_less_likely_it_is(serve: Serve, connect: Open) -> None:
+    """0.1 nats, and 0.01 of the unlikely token's 2."""
+    ids = (*range(CONTEXT - 1), 5)
+    near, far = (serve(takes_full_prompts=False, forces_tokens=True, forced_differs=by) for by in (0.11, 0.13))
+    [found] = connect(near).token_log_likelihoods([ids])
+    assert found[-1] == pytest.approx(UNLIKELY + 0.11)
+    with pytest.raises(WorkloadUnsupported, match="smaller --llm-window"):
+        connect(far).token_log_likelihoods([ids])
+
+
 @pytest.mark.parametrize("forces_tokens", [True, False])
 def test_a_passing_fault_while_an_extra_is_tried_costs_the_extra_only(
     forces_tokens: bool, serve: Serve, connect: Open

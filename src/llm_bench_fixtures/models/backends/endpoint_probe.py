@@ -27,7 +27,7 @@ PROBED_TEXTS = 4  # prose and code among them, which tokenizers cut differently
 NEW_TOKENS = 4
 MOST_SPECIAL = 4  # tokens that a server may put before a text to continue; a chat template may add any number
 LOG_PROB_TOLERANCE = 0.1  # nats between a token's likelihood when generated and in a prompt; bfloat16 moves it
-OF_A_LOG_PROB = 0.02  # of an unlikely token's, besides: two steps of bfloat16 between 16 and 32
+OF_A_LOG_PROB = 0.01  # of an unlikely token's, besides: bfloat16 has steps of 0.125 between 16 and 32
 
 
 class Scoring(StrEnum):
