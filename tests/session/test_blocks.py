@@ -483,6 +483,16 @@ def test_a_server_that_never_rests_is_not_waited_for_long(table: Table, monkeypa
     assert outcome.spent.rounds_s == pytest.approx(6.0)
 
 
+def test_a_case_waits_for_its_servers_so_long_and_no_longer(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rest is 1.2 s of the 1.5 that it spins, after each turn that doesn't follow its own: after some 45 of 60."""
+    waits = spinning(table, monkeypatch, cores=2)
+    table.add("fp32", 1.0)
+    table.add("endpoint", 1.0, is_beside=True, spins_s=1.5)
+    table.run(replace(FAST, rounds=60, share_s=1000.0, threads=2))
+    assert counts(table) == {"fp32": 60, "endpoint": 60}
+    assert sum(waits) == pytest.approx(blocks.MOST_REST_S, abs=2 * blocks.LOOK_EVERY_S)
+
+
 @pytest.mark.parametrize(
     ("cores", "names", "is_beside"),
     [

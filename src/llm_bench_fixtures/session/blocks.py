@@ -180,7 +180,7 @@ class _Blocks:
         return self.pace.share_s + self.pace.patience_s + self.rested_s
 
     def _unspoiled(self, name: str) -> int:
-        """How many of the variant's blocks are worth something: neither its round nor the reference's is spoiled."""
+        """How many of the variant's rounds are worth something: neither it nor the reference's beside it is spoiled."""
         measured = self.result(name)
         if isinstance(measured, Exception):
             return len(self.entries[name].rounds)

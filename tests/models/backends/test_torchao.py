@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -129,6 +130,13 @@ def test_code_that_torchaos_tensors_cant_run_is_a_skipped_row(
     for use in (lambda: model.generate(ids, torch.ones_like(ids), 2, CacheKind.DYNAMIC), lambda: check_causal(model)):
         with pytest.raises(BackendUnavailable, match=rf"^{reason}$"):
             use()
+
+
+def test_what_the_models_own_code_has_not_is_no_fault_of_torchaos(make_request: MakeRequest) -> None:
+    model = load_variant(make_request("ao-int8-weight")).model
+    model.module.forward = Mock(side_effect=NotImplementedError("no such attention"))
+    with pytest.raises(NotImplementedError, match=r"^no such attention$"):
+        model.logits(ids := torch.tensor([[11, 12]]), torch.ones_like(ids))
 
 
 def test_a_model_that_cannot_run_has_a_row_with_the_reason(tmp_path: Any) -> None:
