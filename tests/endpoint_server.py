@@ -35,11 +35,14 @@ class Manner:
     tells_ids: bool = True
     tells_timings: bool = False
     tells_usage: bool = True
+    tells_usage_at_once: bool = False  # with each event, where that is asked for
+    empty_events: int = 0  # before each of tokens, with a part of their text
     tokens_an_event: int = 1
     more_prompt_tokens: Callable[[str], int] = lambda _: 0
     models: tuple[str, ...] = ("counting",)
     ends_after: int | None = None  # tokens, where no length is asked for that it knows
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
+    is_sure: bool = False  # of what it generates
     takes_full_prompts: bool = True  # as long as its context, so that no token can follow
     forces_tokens: bool = False
     forced_differs: float = 0.0  # by which the likelihood of a token that it is made to generate is another one
@@ -175,8 +178,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         likely = self.counting.likeliest(ids)
         new = body.get("allowed_token_ids", [likely])[0] if self.manner.forces_tokens else likely
-        choice: Body = {"text": self.counting.tokenizer.decode([new]), "token_ids": [new]}
+        choice: Body = {"text": self.counting.tokenizer.decode([new])}
+        if self.manner.tells_ids and "return_token_ids" in body:
+            choice["token_ids"] = [new]
         *scores, of_new = self.counting.log_likelihoods([*ids, new])
+        of_new = -0.01 if self.manner.is_sure else of_new
         of_new += self.manner.forced_differs if "allowed_token_ids" in body else 0.0
         if self.manner.scoring == "wrong":
             scores = [0.0 for _ in scores]
@@ -204,6 +210,8 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(self.manner.seconds_a_token)
             if fault and start >= number // 2 and not self.breaks_off(fault):
                 return
+            for _ in range(self.manner.empty_events):
+                self.event({"choices": [self.choice(body, "a part")]})
             self.event(self.of_tokens(body, new, start))
         self.event({"choices": [self.choice(body, "", finish_reason="length")]})
         if self.manner.tells_usage:
@@ -221,6 +229,8 @@ class Handler(BaseHTTPRequestHandler):
         event: Body = {"choices": [choice]}
         if self.manner.tells_timings and "timings_per_token" in body:
             event["timings"] = {"predicted_n": start + len(part), "cache_n": self.manner.cached_tokens}
+        if self.manner.tells_usage_at_once and body["stream_options"].get("continuous_usage_stats"):
+            event["usage"] = {"completion_tokens": start + len(part)}
         return event
 
     def choice(self, body: Body, text: str, **more: Any) -> Body:
@@ -236,6 +246,7 @@ class Handler(BaseHTTPRequestHandler):
             "key in retry": lambda: self.answer({}, 429, {"Retry-After": "-" * 16 + key}),
             "key in type": lambda: self.raw(200, f"text/{key}", b""),
             "429": lambda: self.answer({"error": {"message": "too many requests"}}, 429, {"Retry-After": "3"}),
+            "400": lambda: self.answer({"error": {"message": "no such parameter"}}, 400),
             "500": lambda: self.answer({"error": f"broken with {said or 'no key'}"}, 500),
             "html": lambda: self.raw(200, "text/html", b"<html><title>Log in</title></html>"),
             "html error": lambda: self.raw(502, "text/html", b"<html>Bad gateway</html>"),

@@ -181,7 +181,7 @@ class Reply:
     """What became of one request. Times are `time.perf_counter`'s."""
 
     sent_s: float
-    """When it was handed to the connection."""
+    """When sending it began; connecting, too, is of its time to the first token."""
 
     first_token_s: float | None = None
     """When the first token was here. None: none came."""

@@ -23,7 +23,7 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import ct2_making as making
 from llm_bench_fixtures.models.backends import ctranslate2 as backend
-from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, Steps, kernels
+from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, kernels, open_generator
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -53,6 +53,13 @@ def test_the_loss_in_float32_is_that_of_torch(losses: Mapping[str, float], fp32_
 def test_the_loss_in_int8_is_another_one_within_5_percent(losses: Mapping[str, float]) -> None:
     assert losses["ct2-int8"] != losses["ct2-fp32"]
     assert losses["ct2-int8"] == pytest.approx(losses["ct2-fp32"], rel=0.05)
+
+
+def test_the_generator_has_as_many_threads_as_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr("ctranslate2.Generator", lambda folder, **how: asked.update(how))
+    open_generator(tmp_path, "float32")
+    assert (asked["inter_threads"], asked["intra_threads"]) == (1, torch.get_num_threads())
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -129,15 +136,6 @@ def test_padding_and_batches_change_no_answer(variant: str, loaded: Mapping[str,
     for mode in (ExecutionMode.LEFT_PADDING, ExecutionMode.RIGHT_PADDING, ExecutionMode.BATCH):
         assert found[mode].verdict in (EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE), found[mode].sentence
     assert found[ExecutionMode.CACHE].verdict is EquivalenceVerdict.NOT_SUPPORTED
-
-
-def test_a_token_is_told_of_once_all_rows_have_it() -> None:
-    """Rows that began earlier wait for the longest prompt's."""
-    told: list[str] = []
-    steps = Steps(2, lambda: told.append("token"))
-    for row, expected in [(0, 0), (0, 0), (1, 1), (0, 1), (1, 2), (1, 3)]:
-        assert steps(SimpleNamespace(batch_id=row)) is False
-        assert len(told) == expected
 
 
 @pytest.mark.parametrize("rows", [1, 4])

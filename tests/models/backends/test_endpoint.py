@@ -22,6 +22,7 @@ from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_endp
 from llm_bench_fixtures.models.backends.endpoint_http import read_key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_probe import PROBED_CHARACTERS, PROBED_TEXTS
+from llm_bench_fixtures.models.backends.endpoint_stream import StreamReader
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.model import ScoresTokens, TakesRequests
 from llm_bench_fixtures.models.variants import Variant
@@ -124,7 +125,9 @@ MANNERS = {
     "token ids with each event": {},
     "three tokens in an event": {"tokens_an_event": 3},
     "counts in place of ids": {"tells_ids": False, "tells_timings": True},
+    "usage with each event": {"tells_ids": False, "tokens_an_event": 3, "tells_usage_at_once": True},
     "usage at the end only": {"tells_ids": False, "tokens_an_event": 3},
+    "more events than tokens": {"tells_ids": False, "empty_events": 2},
     "nothing but OpenAI's": {"is_strict": True, "takes_ids": False},
     "chat only": {"has_completions": False},
 }
@@ -138,6 +141,24 @@ def test_each_token_is_counted_once_whatever_an_event_holds(manner: dict, serve:
     assert [len(row) for row in done.continuations] == [8, 8]
     if manner in ({}, MANNERS["three tokens in an event"]):
         assert done.continuations == (tuple(range(120, 128)), tuple(range(230, 238)))
+
+
+def test_where_only_the_end_tells_the_last_token_is_there_with_it() -> None:
+    """Bug: each event was a token, so that the eighth of many events was taken for the last of eight tokens."""
+    told: list[int] = []
+    reader = StreamReader(4, told.append)
+    for _ in range(6):
+        reader.take(b'{"choices": [{"text": "a"}]}')
+    assert told == [1, 2, 3]
+    reader.take(b'{"choices": [], "usage": {"completion_tokens": 4}}')
+    reader.take(b"[DONE]")
+    assert (reader.finish().tokens, told) == (4, [1, 2, 3, 4])
+
+
+def test_a_server_that_takes_no_form_has_its_reasons_told(serve: Serve, connect: Open) -> None:
+    """Bug: that of the first form alone, which says nothing of why the chat was refused."""
+    with pytest.raises(EndpointFailed, match=r"no such parameter"):
+        connect(serve(has_completions=False, fault=lambda body: "400"))
 
 
 def test_what_a_server_is_asked_depends_on_what_it_takes(serve: Serve, connect: Open) -> None:
@@ -169,6 +190,7 @@ def test_the_prompts_of_a_batch_are_requests_at_the_same_time(serve: Serve, conn
     [
         pytest.param({}, [], id="one that tells everything"),
         pytest.param({"tells_ids": False, "tells_timings": True}, ["no token ids"], id="no ids"),
+        pytest.param({"tells_ids": False, "tells_usage_at_once": True}, ["no token ids"], id="usage with each event"),
         pytest.param({"tells_ids": False}, ["doesn't tell which tokens", "no token ids"], id="usage at the end"),
         pytest.param({"cached_tokens": None}, ["isn't told"], id="no word of a cache"),
         pytest.param({"cached_tokens": 48}, ["takes 48 tokens of a repeated prompt"], id="a cache of prompts"),
@@ -268,6 +290,7 @@ def test_perplexity_is_that_of_the_prompts_likelihoods(scoring: str, serve: Serv
         pytest.param(
             {"scoring": "wrong"}, "-0.50 nats when it was generated, and 0.00 in a prompt", id="wrong numbers"
         ),
+        pytest.param({"scoring": "wrong", "is_sure": True}, "every token .* is as good as certain", id="zeros"),
         pytest.param({"takes_ids": False}, "takes no prompts in the tokens of --llm-model", id="no token ids"),
     ],
 )
@@ -276,6 +299,12 @@ def test_likelihoods_that_are_not_those_of_the_prompt_are_noticed(
 ) -> None:
     with pytest.raises(WorkloadUnsupported, match=reason):
         connect(serve(**manner)).token_log_likelihoods([(5, 6)])
+
+
+def test_a_server_of_openais_interface_alone_is_scored_by_echo(serve: Serve, connect: Open) -> None:
+    """Bug: the token that it generates was known by its id only, which is vLLM's and llama.cpp's to tell."""
+    model = connect(serve(scoring="echo", is_strict=True, tells_ids=False))
+    assert model.token_log_likelihoods([(5, 6, 9)]) == [(LIKELY, UNLIKELY)]
 
 
 def test_a_window_that_fills_the_context_is_scored_where_no_token_can_follow_it(serve: Serve, connect: Open) -> None:

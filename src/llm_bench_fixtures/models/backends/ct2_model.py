@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.models.counter import BatchCounter
 from llm_bench_fixtures.models.model import Model
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class Ct2Model(Model):
         on_token: Callable[[], None] | None = None,
     ) -> torch.Tensor:
         """As `Model.generate`; on_token is called from the thread that computes."""
-        steps = None if on_token is None else Steps(len(input_ids), on_token)
-        return _continued(input_ids, self._run(input_ids, attention_mask, new_tokens, callback=steps))
+        callback = None if on_token is None else _adding(BatchCounter(len(input_ids), on_token))
+        return _continued(input_ids, self._run(input_ids, attention_mask, new_tokens, callback=callback))
 
     def generate_with_logits(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
@@ -164,21 +165,14 @@ class Ct2Model(Model):
         self._generator = None
 
 
-class Steps:
-    """Counts each row's new tokens, and calls `on_token` each time that all rows have a further one."""
+def _adding(counter: BatchCounter) -> Callable[[Any], bool]:
+    """Takes each of CTranslate2's `GenerationStepResult`, and stops no row."""
 
-    def __init__(self, rows: int, on_token: Callable[[], None]) -> None:
-        self._counts = [0] * rows
-        self._told = 0
-        self._on_token = on_token
-
-    def __call__(self, step: Any) -> bool:
-        """step: CTranslate2's `GenerationStepResult`. Never stops the row."""
-        self._counts[step.batch_id] += 1
-        if min(self._counts) > self._told:
-            self._told += 1
-            self._on_token()
+    def take(step: Any) -> bool:
+        counter.add(step.batch_id)
         return False
+
+    return take
 
 
 def _continued(input_ids: torch.Tensor, results: list[Any]) -> torch.Tensor:

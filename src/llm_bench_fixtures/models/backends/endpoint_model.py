@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback, read_key
 from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore, forced_log_likelihood, log_likelihoods
 from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
+from llm_bench_fixtures.models.counter import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT
@@ -95,7 +97,7 @@ def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
         more = f" of {served.added_tokens} tokens" if served.added_tokens else ""
         yield f"prompts go through the server's chat template{more}"
     if not served.has_times:
-        yield "the server doesn't tell which tokens an event holds: times after the first are its events'"
+        yield "the server doesn't tell which tokens an event holds: times between the first and the last are events'"
     if not served.tells_ids:
         yield "the server tells no token ids: its texts are cut into tokens anew to be compared"
     if served.cached_tokens is None:
@@ -139,13 +141,16 @@ class EndpointModel(Model):
         import torch
 
         prompts = _unpadded(input_ids, attention_mask)
-        answers = self._runner.run(self._together(prompts, new_tokens, _Counter(len(prompts), new_tokens, on_token)))
+        counter = BatchCounter(len(prompts), on_token or (lambda: None))
+        answers = self._runner.run(self._together(prompts, new_tokens, counter))
         rows = [self._new_ids(answer, new_tokens) for answer in answers]
         return torch.cat([input_ids, torch.tensor(rows, dtype=input_ids.dtype)], dim=1)
 
-    async def _together(self, prompts: Sequence[TokenIds], new_tokens: int, counter: _Counter) -> Sequence[Answer]:
+    async def _together(self, prompts: Sequence[TokenIds], new_tokens: int, counter: BatchCounter) -> Sequence[Answer]:
         """The answers to prompts that are sent at the same time."""
-        return await _all(self._ask(prompt, new_tokens, counter.of_row(row)) for row, prompt in enumerate(prompts))
+        return await _all(
+            self._ask(prompt, new_tokens, partial(counter.reach, row)) for row, prompt in enumerate(prompts)
+        )
 
     async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
         """An answer of exactly that length."""
@@ -202,7 +207,7 @@ class EndpointModel(Model):
         client, model, context = self._client, self._served.model, self.facts.context_length
         fills = len(row) == context and self._served.forces_tokens
         try:
-            last = await forced_log_likelihood(client, model, row) if fills else None
+            last = await forced_log_likelihood(client, model, row, self.tokenizer) if fills else None
             if last is None:
                 return await log_likelihoods(client, scoring, model, row)
             return (*await log_likelihoods(client, scoring, model, row[:-1]), last)
@@ -248,25 +253,6 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Counter:
-    """Tells of each new token of a batch, once all rows have it."""
-
-    def __init__(self, rows: int, new_tokens: int, on_token: Callable[[], None] | None) -> None:
-        self._there = [0] * rows
-        self._new_tokens = new_tokens
-        self._told = 0
-        self._on_token = on_token or (lambda: None)
-
-    def of_row(self, row: int) -> Callable[[int], None]:
-        def take(tokens: int) -> None:
-            self._there[row] = tokens
-            while self._told < min(self._new_tokens, *self._there):
-                self._told += 1
-                self._on_token()
-
-        return take
 
 
 def _unpadded(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[TokenIds]:

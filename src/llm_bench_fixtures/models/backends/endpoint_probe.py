@@ -87,7 +87,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     prompt: str | TokenIds = _ids(tokenizer, texts[0]) if form.takes_ids else texts[0]
     again = [await converse(client, form, card.id, prompt, NEW_TOKENS) for _ in range(2)][-1]
     ids = _ids(tokenizer, texts[0])
-    chosen = await _generated(client, card.id, ids) if form.takes_ids else None
+    chosen = await _generated(client, card.id, ids, tokenizer) if form.takes_ids else None
     scoring, why_not = await _scoring(client, form, card.id, ids, chosen)
     return Served(
         model=card.id,
@@ -100,7 +100,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         cached_tokens=again.cached_tokens,
         scoring=scoring,
         no_scoring=why_not,
-        forces_tokens=await _forces_tokens(client, scoring, card.id, ids, chosen),
+        forces_tokens=await _forces_tokens(client, scoring, card.id, ids, chosen, tokenizer),
     )
 
 
@@ -123,16 +123,17 @@ async def _choose(client: EndpointClient, wanted: str) -> _Card:
 
 
 async def _form(client: EndpointClient, model: str, text: str) -> tuple[Form, Answer]:
-    """The first form that it takes, with its answer."""
-    refused = None
+    """The first form that it takes, with its answer. Raises EndpointFailed with what it said to the others."""
+    refused: dict[str, EndpointFailed] = {}  # by path, of the plainest form
     for form in FORMS:
         try:
             return form, await converse(client, form, model, text, NEW_TOKENS)
         except EndpointFailed as error:
             if error.status not in OTHER_FORM:
                 raise
-            refused = refused or error
-    raise refused or EndpointFailed(f"{client.url}: no form of request is known")
+            refused[form.path] = error
+    reasons = dict.fromkeys(map(str, refused.values()))
+    raise EndpointFailed("; ".join(reasons), max(error.status for error in refused.values()))
 
 
 async def _added_tokens(
@@ -183,14 +184,23 @@ async def _scoring(
         except EndpointFailed as error:
             reasons.append(f"{way}: {str(error).removeprefix(f'{client.url}/completions: ')}")
             continue
-        if abs(found[-1] - expected) <= LOG_PROB_TOLERANCE:
+        if abs(found[-1] - expected) > LOG_PROB_TOLERANCE:
+            seen = f"a token had {expected:.2f} nats when it was generated, and {found[-1]:.2f} in a prompt"
+        elif min(found) >= -LOG_PROB_TOLERANCE:
+            seen = "every token of a prompt is as good as certain"
+        else:
             return way, ""
-        reasons.append(f"{way}: a token had {expected:.2f} nats when it was generated, and {found[-1]:.2f} in a prompt")
+        reasons.append(f"{way}: {seen}")
     return None, f"the server gives no likelihoods of a prompt's tokens ({'; '.join(reasons)})"
 
 
 async def _forces_tokens(
-    client: EndpointClient, way: Scoring | None, model: str, ids: TokenIds, chosen: tuple[int, float] | None
+    client: EndpointClient,
+    way: Scoring | None,
+    model: str,
+    ids: TokenIds,
+    chosen: tuple[int, float] | None,
+    tokenizer: Tokenizer,
 ) -> bool:
     """Whether a token has the same likelihood when the server is made to generate it as in the prompt.
 
@@ -201,7 +211,7 @@ async def _forces_tokens(
     if way is None or other is None:
         return False
     try:
-        forced = await forced_log_likelihood(client, model, (*ids, other))
+        forced = await forced_log_likelihood(client, model, (*ids, other), tokenizer)
         if forced is None:
             return False
         found = await log_likelihoods(client, way, model, (*ids, other))
@@ -210,31 +220,43 @@ async def _forces_tokens(
     return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE + OF_A_LOG_PROB * abs(forced)
 
 
-async def forced_log_likelihood(client: EndpointClient, model: str, ids: TokenIds) -> float | None:
+async def forced_log_likelihood(
+    client: EndpointClient, model: str, ids: TokenIds, tokenizer: Tokenizer
+) -> float | None:
     """Of the last token, which the server is made to generate after the others; None where it doesn't do that.
 
     vLLM takes no prompt that fills its context, as a token has to follow each.
     """
-    told = await _generated(client, model, ids[:-1], allowed_token_ids=ids[-1:])
+    told = await _generated(client, model, ids[:-1], tokenizer, allowed_token_ids=ids[-1:])
     return told[1] if told is not None and told[0] == ids[-1] else None
 
 
-async def _generated(client: EndpointClient, model: str, ids: TokenIds, **more: TokenIds) -> tuple[int, float] | None:
+async def _generated(
+    client: EndpointClient, model: str, ids: TokenIds, tokenizer: Tokenizer, **more: TokenIds
+) -> tuple[int, float] | None:
     """The token that follows, and its log-likelihood; None where the server doesn't tell both."""
-    asked = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, "return_token_ids": True}
-    asked |= more
-    try:
-        choice = (await client.post("/completions", asked))["choices"][0]
-        found = choice["logprobs"]
-        if "content" in found:  # llama.cpp's
-            return int(found["content"][0]["id"]), float(found["content"][0]["logprob"])
-        return int(choice["token_ids"][0]), float(found["token_logprobs"][0])
-    except EndpointFailed as error:
-        if not error.status:
-            raise
-        return None
-    except (LookupError, TypeError, ValueError):
-        return None
+    asked = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, **more}
+    for extension in ({"return_token_ids": True}, {}):
+        try:
+            body = await client.post("/completions", {**asked, **extension})
+            return _read_generated(body["choices"][0], tokenizer)
+        except EndpointFailed as error:
+            if not error.status:
+                raise
+            if error.status not in OTHER_FORM:
+                return None
+        except (LookupError, TypeError, ValueError):
+            return None
+    return None
+
+
+def _read_generated(choice: Any, tokenizer: Tokenizer) -> tuple[int, float]:
+    """By its id where that is told, else by its text, as far as that is one token of ours."""
+    found = choice["logprobs"]
+    if "content" in found:  # llama.cpp's
+        return int(found["content"][0]["id"]), float(found["content"][0]["logprob"])
+    (token,) = choice.get("token_ids") or _ids(tokenizer, choice["text"])
+    return int(token), float(found["token_logprobs"][0])
 
 
 async def log_likelihoods(client: EndpointClient, way: Scoring, model: str, ids: TokenIds) -> tuple[float, ...]:

@@ -125,12 +125,16 @@ class Answer:
 class StreamReader:
     """Reads the events of one answer. `on_tokens` is called with the number of tokens that are there, as it grows.
 
-    hide: takes the key out of what a server says.
+    most: new tokens that were asked for. hide: takes the key out of what a server says.
     """
 
     def __init__(
-        self, on_tokens: Callable[[int], None] | None = None, hide: Callable[[str], str] = lambda text: text
+        self,
+        most: int,
+        on_tokens: Callable[[int], None] | None = None,
+        hide: Callable[[str], str] = lambda text: text,
     ) -> None:
+        self._most = most
         self._on_tokens = on_tokens
         self._hide = hide
         self._tokens = 0
@@ -166,7 +170,8 @@ class StreamReader:
         self._is_over |= choice.finish_reason is not None
         told = len(self._ids) or _told(event)
         if told is None and text:
-            self._has_times, told = False, self._tokens + 1  # until the end tells
+            # Until the end tells: the last token isn't there before it, however many events came.
+            self._has_times, told = False, min(self._tokens + 1, max(self._most - 1, 1))
         self._grow(told or 0)
 
     def _grow(self, tokens: int) -> None:
@@ -214,7 +219,7 @@ async def converse(
     on_tokens: Callable[[int], None] | None = None,
 ) -> Answer:
     """Send one request and read its answer to the end. Raises EndpointFailed."""
-    reader = StreamReader(on_tokens, client.key.hide)
+    reader = StreamReader(new_tokens, on_tokens, client.key.hide)
     await client.stream(form.path, form.body(model, prompt, new_tokens), reader.take)
     with client.in_words(form.path):
         answer = reader.finish()
