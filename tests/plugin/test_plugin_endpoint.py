@@ -82,6 +82,19 @@ def test_a_server_is_measured_beside_the_others(bench: Bench, monkeypatch: pytes
     assert KEY not in f"{result.stdout.str()}{result.stderr.str()}"
 
 
+def test_a_load_that_no_request_survives_fails_its_test_and_is_kept(bench: Bench) -> None:
+    """Bug: it passed."""
+    bench.write(test_own="def test_load(llm_load): llm_load(20)")
+    refuses = Manner(fault=lambda body: "500" if len(body["prompt"]) == 64 else "")
+    with CountingServer(refuses).running() as server:
+        options = (f"--llm-endpoint={server.url}", "--llm-variants=endpoint", "--llm-reference=endpoint")
+        result = bench.run(*options, "--llm-load-time=0.5")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r".*none of \d+ requests? was answered: .*500 Internal Server Error.*"])
+    [point] = bench.results()["loads"]
+    assert all(one["failure"] for one in point["requests"])
+
+
 def test_without_a_server_there_is_nothing_of_it(bench: Bench) -> None:
     bench.write(test_own=SUITE, test_only="def test_load(llm_load, llm_request_rate): pass")
     result = bench.run("--collect-only", "-q", "test_own.py")

@@ -112,6 +112,7 @@ class LlmLoad:
         """Load the server for --llm-load-time, each prompt unlike all others, and wait for the last answer.
 
         new_tokens: of each request, default --llm-new-tokens. Warns where this client was too slow for its plan.
+        Fails where no request was answered.
         """
         from llm_bench_fixtures.measure.open_loop import poisson_times
         from llm_bench_fixtures.report.load import invalid_sentence
@@ -138,6 +139,8 @@ class LlmLoad:
         self._session.save_at_times()
         if not point.is_valid:
             warn(f"{self._test}: {invalid_sentence(point)}")
+        with as_outcomes():
+            _check_answered(point)
         return point
 
     def _send(self, planned_s: Sequence[float], prompt_tokens: int, new_tokens: int, what: str) -> tuple[Request, ...]:
@@ -157,3 +160,13 @@ class LlmLoad:
         with self._session.progress.activity(Phase.GENERATING, f"{what} to {name}"), quiet_libraries():
             self._model.call(run_open_loop, (0.0,), (first,), new_tokens)  # what the server makes first
             return self._model.call(run_open_loop, planned_s, prompts, new_tokens)
+
+
+def _check_answered(point: LoadPoint) -> None:
+    """Raise EndpointFailed where no request was."""
+    from llm_bench_fixtures.errors import EndpointFailed
+    from llm_bench_fixtures.results.formatting import count
+
+    if point.requests and all(one.failure for one in point.requests):
+        reason = next(iter(point.failures))
+        raise EndpointFailed(f"none of {count(len(point.requests), 'request')} was answered; most: {reason}")
