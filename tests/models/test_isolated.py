@@ -135,6 +135,35 @@ def test_a_death_is_told_and_every_later_call_too(death: object, how: str, make_
     model.close()
 
 
+class TimeLimit(BaseException):
+    """As a plugin's: no Exception, so that no test catches it."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarm")
+def test_after_a_time_limit_the_next_call_has_it_loaded_again(
+    make_request: MakeRequest,
+) -> None:
+    """Bug: the variant whose turn it was when another's test ended failed all tests to come."""
+
+    def raise_it(*_: object) -> None:
+        raise TimeLimit
+
+    model = IsolatedModel(make_request("fp32"))
+    first = model.call(process_of)
+    before = signal.signal(signal.SIGALRM, raise_it)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(TimeLimit):
+            model.call(sleep, 5.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    second = model.call(process_of)
+    assert second not in (first, os.getpid())
+    assert model.call(process_of) == second
+    model.close()
+
+
 def test_what_the_load_raises_is_raised_here_and_leaves_no_process(make_request: MakeRequest, tmp_path: Path) -> None:
     request = make_request("fp32", source=ModelSource("nothing", tmp_path))
     children = len(psutil.Process().children())

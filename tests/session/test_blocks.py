@@ -306,6 +306,16 @@ def test_when_the_reference_fails_the_others_go_on_without_it(table: Table) -> N
     assert outcome["bf16"].reference_s == ()
 
 
+def test_what_was_measured_beside_a_reference_that_then_dies_is_kept_with_its_speedup(table: Table) -> None:
+    """Bug: four blocks were left out for the fifth. Nothing more can come of further ones."""
+    table.add("fp32", *NOISY, fails_at=4)
+    table.add("bf16", *NOISY[1:])
+    outcome = table.run(replace(FAST, max_noise=0.01))
+    assert isinstance(outcome.found["fp32"], WorkerDied)
+    assert len(outcome["bf16"].rounds) == len(outcome["bf16"].reference_s) == 4
+    assert table.turns.count("bf16") <= 5
+
+
 def test_a_reference_that_nobody_asked_for_ends_with_the_last_that_it_was_for(table: Table) -> None:
     """It went on by itself until its own interval was narrow, for figures that nobody reads."""
     table.add("fp32", *NOISY, asked=False)
@@ -323,6 +333,26 @@ def test_what_no_variant_has_is_not_caught(table: Table) -> None:
     table.add("fp32")
     with pytest.raises(KeyboardInterrupt):
         table.run(step=interrupt)
+
+
+@pytest.mark.parametrize(("turns", "kept"), [(4, {}), (8, {"fp32": 4, "bf16": 4})], ids=["too few", "enough"])
+def test_what_has_its_least_rounds_is_kept_where_a_case_is_cut_short(
+    turns: int, kept: dict[str, int], table: Table
+) -> None:
+    """By a test's time limit, after two blocks or four."""
+
+    def cut(*_: object) -> None:
+        if len(table.turns) == turns:
+            raise KeyboardInterrupt
+
+    table.add("fp32", *NOISY)
+    table.add("bf16", *NOISY[1:])
+    found: dict[str, Measured] = {}
+    pace = replace(FAST, max_noise=0.01)
+    with pytest.raises(KeyboardInterrupt):
+        measure_side_by_side(table.entries, "fp32", pace, cut, clock=table.clock, on_cut=found.update)
+    assert {name: len(measured.rounds) for name, measured in found.items()} == kept
+    assert all(len(measured.reference_rounds) == len(measured.rounds) for measured in found.values())
 
 
 def test_without_a_limit_of_noise_there_are_just_the_least_rounds(table: Table) -> None:
@@ -402,10 +432,10 @@ def busy(table: Table, monkeypatch: pytest.MonkeyPatch, cores: Sequence[int]) ->
 
 
 def test_a_turn_waits_while_other_work_keeps_too_many_cores_busy(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads need two cores. What was waited is no time of the rounds."""
+    """A round needs two cores. What was waited is no time of the rounds."""
     waits = busy(table, monkeypatch, [0, 1, 1, 2])
     table.add("fp32", 1.0)
-    outcome = table.run(replace(FAST, patience_s=10.0, threads=2))
+    outcome = table.run(replace(FAST, patience_s=10.0, cores=2))
     assert len(waits) == 3
     assert outcome.spent.rounds_s == pytest.approx(3.0)
     assert outcome.spent.waited_s == pytest.approx(3 * blocks.LOOK_EVERY_S)
@@ -446,7 +476,7 @@ def test_after_its_turn_a_server_on_this_machine_is_waited_for(table: Table, mon
     waits = spinning(table, monkeypatch, cores=2)
     table.add("fp32", 1.0)
     table.add("endpoint", 1.0, is_beside=True, spins_s=1.0)
-    outcome = table.run(replace(FAST, threads=2, patience_s=60.0))
+    outcome = table.run(replace(FAST, cores=2, patience_s=60.0))
     assert counts(table) == {"fp32": 3, "endpoint": 3}
     assert table.disturbed == []
     assert sum(waits) == pytest.approx(3.0, abs=4 * blocks.LOOK_EVERY_S)
@@ -458,7 +488,7 @@ def test_a_servers_rest_leaves_the_share_to_the_rounds(table: Table, monkeypatch
     spinning(table, monkeypatch, cores=2)
     table.add("fp32", 1.0)
     table.add("endpoint", *NOISY, is_beside=True, spins_s=1.0)
-    outcome = table.run(replace(FAST, max_noise=0.01, share_s=31.0, threads=2))
+    outcome = table.run(replace(FAST, max_noise=0.01, share_s=31.0, cores=2))
     assert counts(table) == {"fp32": 9, "endpoint": 9}
     assert outcome.spent.rounds_s == pytest.approx(31.5)
 
@@ -478,7 +508,7 @@ def test_a_server_that_never_rests_is_not_waited_for_long(table: Table, monkeypa
     waits = spinning(table, monkeypatch, cores=2)
     table.add("fp32", 1.0)
     table.add("endpoint", 1.0, is_beside=True, spins_s=1e9)
-    outcome = table.run(replace(FAST, warmup_rounds=2, threads=2))
+    outcome = table.run(replace(FAST, warmup_rounds=2, cores=2))
     assert sum(waits) == pytest.approx(LONGEST_SERVER_FALL_S, abs=2 * blocks.LOOK_EVERY_S)
     assert outcome.spent.rounds_s == pytest.approx(6.0)
 
@@ -488,7 +518,7 @@ def test_a_case_waits_for_its_servers_so_long_and_no_longer(table: Table, monkey
     waits = spinning(table, monkeypatch, cores=2)
     table.add("fp32", 1.0)
     table.add("endpoint", 1.0, is_beside=True, spins_s=1.5)
-    table.run(replace(FAST, rounds=60, share_s=1000.0, threads=2))
+    table.run(replace(FAST, rounds=60, share_s=1000.0, cores=2))
     assert counts(table) == {"fp32": 60, "endpoint": 60}
     assert sum(waits) == pytest.approx(blocks.MOST_REST_S, abs=2 * blocks.LOOK_EVERY_S)
 
@@ -508,7 +538,7 @@ def test_a_server_that_takes_no_core_of_others_is_not_waited_for(
     waits = spinning(table, monkeypatch, cores)
     for name in names:
         table.add(name, 1.0, is_beside=is_beside and name == "endpoint", spins_s=1.0 * (name == "endpoint"))
-    measure_side_by_side(table.entries, names[0], replace(FAST, threads=2), clock=table.clock)
+    measure_side_by_side(table.entries, names[0], replace(FAST, cores=2), clock=table.clock)
     assert counts(table) == dict.fromkeys(names, 3)
     assert waits == []
 
@@ -518,7 +548,7 @@ def test_what_was_busy_before_a_servers_turn_is_not_waited_for(table: Table, mon
     waits = spinning(table, monkeypatch, cores=1)
     table.add("fp32", 1.0)
     table.add("endpoint", 1.0, is_beside=True)
-    table.run(replace(FAST, threads=2))
+    table.run(replace(FAST, cores=2))
     assert waits == []
 
 

@@ -26,6 +26,10 @@ WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
 OTHER = replace(WORKLOAD, prompts=((4, 5),))
 
 
+class TimeLimit(BaseException):
+    """As a plugin's."""
+
+
 @dataclass
 class Fake:
     """A handle whose rounds take no time, and which notes the workloads of its timed rounds."""
@@ -37,6 +41,8 @@ class Fake:
     width: int = 0
     is_beside: bool = False
     dies: bool = False
+    limit: int | None = None
+    """The number of the turn that a test's time limit cuts short."""
     ran: list[Workload] = field(default_factory=list)
 
     @property
@@ -52,6 +58,8 @@ class Fake:
             raise WorkerDied(f"{self.id} died")
         if function is not take_turn:
             return "observation"
+        if len(self.ran) == self.limit:
+            raise TimeLimit
         self.ran.append(workload)
         return (Round(1.0, (), ()),) * how["rounds"]
 
@@ -91,10 +99,10 @@ class Bench:
         return {name: len(model.ran) for name, model in self.loader.models.items()}
 
 
-def make(*models: Fake) -> Bench:
+def make(*models: Fake, threads_warning: str = "") -> Bench:
     settings = SimpleNamespace(max_time=1.0, max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
-    setup = SimpleNamespace(settings=settings, progress=progress, threads=1)
+    setup = SimpleNamespace(settings=settings, progress=progress, busy_cores=1, threads_warning=threads_warning)
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32")
     return Bench(loader, made, progress)
@@ -192,6 +200,18 @@ def test_a_variants_failure_is_raised_in_its_own_test() -> None:
     assert len(bench.ask("int8").reference_rounds) == 2
 
 
+def test_a_time_limit_costs_the_test_and_not_what_others_have_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the next test began the whole case again. Here the limit falls into the last turn of the second block."""
+    coin = SimpleNamespace(sample=lambda names, count: sorted(names))
+    monkeypatch.setattr("random.Random", lambda: coin)
+    bench = make(Fake("fp32"), Fake("bf16"), Fake("int8", limit=1))
+    with pytest.raises(TimeLimit):
+        bench.ask("fp32", WORKLOAD, "bf16", "int8")
+    measured = bench.ask("bf16", WORKLOAD, "int8")
+    assert bench.ran() == {"fp32": 2, "bf16": 2, "int8": 1}
+    assert len(measured.reference_rounds) == 2
+
+
 def test_other_tokens_run_beside_the_references_own_workload() -> None:
     """A token's number means something else to each, so neither can run the other's."""
     bench = make(Fake("fp32"), Fake("bigram", runs_source=False))
@@ -209,6 +229,14 @@ def test_other_tokens_stand_alone_where_the_reference_has_run_nothing_of_the_cas
     assert bench.ran() == {"fp32": 0, "bigram": 2}
 
 
+def test_where_threads_wait_for_each_other_nobody_else_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: every case waited for more cores than there are, until its patience was spent."""
+    monkeypatch.setattr(blocks, "free_cores", lambda: 0)
+    bench = make(Fake("fp32"), threads_warning="99 threads wait for each other")
+    bench.ask("fp32")
+    assert bench.ran() == {"fp32": 2}
+
+
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three tests of 1 s each; the reference takes part in any case and adds none where nobody asks for it."""
     bench = make(Fake("fp32"), Fake("bf16"), Fake("int8"))
@@ -216,9 +244,9 @@ def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.Monkey
     paces: list[float] = []
     whole = blocks.measure_side_by_side
 
-    def noting(*args: Any) -> Any:
+    def noting(*args: Any, **named: Any) -> Any:
         paces.append(args[2].share_s)
-        return whole(*args)
+        return whole(*args, **named)
 
     monkeypatch.setattr("llm_bench_fixtures.session.measuring.measure_side_by_side", noting)
     bench.ask("fp32", WORKLOAD, "bf16", "int8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session import setup as module
@@ -26,3 +27,19 @@ def test_more_threads_than_cores_are_told(
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(module, "usable_cores", lambda: cores)
     assert Setup(parse_settings({"device": "cpu"}), Progress()).threads_warning == warning
+
+
+@pytest.mark.parametrize(("threads", "cores", "busy"), [(4, 8, 4), (4, 2, 2)])
+def test_a_round_keeps_as_many_cores_busy_as_there_are_threads_for(
+    threads: int, cores: int, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(module, "usable_cores", lambda: cores)
+    assert Setup(parse_settings({"device": "cpu"}), Progress()).busy_cores == busy
+
+
+def test_an_accelerators_round_keeps_the_core_busy_that_feeds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    setup = Setup(parse_settings({"device": "cpu"}), Progress())
+    setup.device = Device(DeviceKind.CUDA, "cuda:0", "an accelerator")
+    assert setup.busy_cores == 1

@@ -56,10 +56,15 @@ class IsolatedModel(ModelHandle):
 
     def __init__(self, request: LoadRequest) -> None:
         """Start the process and load the variant there. Raises what the load raises, or WorkerDied."""
-        import torch
-
         find_backend(request.variant.backend)  # for what this process keeps of it: its libraries, its loggers
         self.variant, self.source, self.device = request.variant, request.source, request.device
+        self._request = request
+        self._start()
+
+    def _start(self) -> None:
+        import torch
+
+        request = self._request
         assignment = Assignment(
             request.variant,
             request.source,
@@ -79,7 +84,12 @@ class IsolatedModel(ModelHandle):
             raise
 
     def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function with the model in its process. Function, arguments and result have to be picklable."""
+        """Call the function with the model in its process. Function, arguments and result have to be picklable.
+
+        Where a test's time limit has ended the process, which may have been another test's turn, it is loaded again.
+        """
+        if self._caller.was_cut_short:
+            self._start()
         result: T = self._caller.call(function, *args, **kwargs)
         return result
 

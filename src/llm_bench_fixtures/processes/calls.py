@@ -93,6 +93,8 @@ class Caller:
         """progress: shows and counts the process' activities."""
         self._process = process
         self._progress = progress
+        self.was_cut_short = False
+        """Whether a test's time limit ended the process in a call: what is neither an error nor Ctrl-C."""
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
@@ -124,6 +126,7 @@ class Caller:
 
     def _stop(self, error: BaseException) -> None:
         """End the process after Ctrl-C or a test's time limit: its late answer would be taken for the next call's."""
+        self.was_cut_short = not isinstance(error, (Exception, KeyboardInterrupt))
         what = ": ".join(filter(None, (type(error).__name__, first_line(error))))
         self._process.close(f"was stopped when a call to it was cut short ({what})")
 

@@ -51,15 +51,21 @@ def measure_side_by_side(
     step: Step = lambda *_: None,
     coin: random.Random | None = None,
     clock: Callable[[], float] = time.monotonic,
+    on_cut: Callable[[Mapping[str, Measured]], None] = lambda _: None,
 ) -> tuple[dict[str, Measured | Exception], Spent]:
     """By variant, what was measured, or what failed; a failure ends the turns of its variant only. And the time spent.
 
     entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
-    step: is called between turns.
+    step: is called between turns. on_cut: takes what has its least rounds where something else than a variant, as a
+    test's time limit, ends the case before its time; that is raised on.
     """
     run = _Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
-    run.warm_up()
-    run.run()
+    try:
+        run.warm_up()
+        run.run()
+    except BaseException:
+        on_cut(run.complete())
+        raise
     spent = Spent(run.elapsed_s, run.waited_s)
     return {name: run.result(name) for name, entry in entries.items() if entry.is_asked_for}, spent
 
@@ -160,7 +166,7 @@ class _Blocks:
         entry = self.entries[name]
         if len(entry.rounds) < self.pace.rounds or len(entry.turns) < min(self.pace.rounds, ENOUGH_BLOCKS):
             return True
-        if not self.pace.max_noise:
+        if not self.pace.max_noise or (self._has_lost_reference and self._base_of(entry)):
             return False
         if self._unspoiled(name) < self.pace.rounds and self.clock() - self.began_s < self._until_s:
             return True
@@ -188,7 +194,7 @@ class _Blocks:
         return sum(not any(map(self._is_spoiled, both)) for both in zip(measured.rounds, base, strict=True))
 
     def _is_spoiled(self, done: Round) -> bool:
-        return done.waited_s is not None and done.waited_s > SPOILED_SHARE * self.pace.threads * done.latency_s
+        return done.waited_s is not None and done.waited_s > SPOILED_SHARE * self.pace.cores * done.latency_s
 
     def _is_narrow(self, name: str) -> bool:
         measured = self.result(name)
@@ -203,7 +209,7 @@ class _Blocks:
     def _await_calm(self) -> None:
         """Wait while other work leaves too few cores free, as long as there is patience for it."""
         left_s = self.pace.patience_s - self.waited_s
-        self.waited_s += self._await_cores(self.pace.threads, left_s, "waiting for other work")
+        self.waited_s += self._await_cores(self.pace.cores, left_s, "waiting for other work")
 
     @contextmanager
     def _resting(self, entry: Entry) -> Iterator[None]:
@@ -213,7 +219,7 @@ class _Blocks:
         before = free_cores() if are_others and entry.model.facts.is_beside else None
         yield
         if before is not None:
-            cores, longest_s = min(before, self.pace.threads), min(LONGEST_SERVER_FALL_S, MOST_REST_S - self.rested_s)
+            cores, longest_s = min(before, self.pace.cores), min(LONGEST_SERVER_FALL_S, MOST_REST_S - self.rested_s)
             self.rested_s += self._await_cores(cores, longest_s, "waiting for the server to rest")
 
     def _await_cores(self, cores: int, longest_s: float, why: str) -> float:
@@ -245,15 +251,35 @@ class _Blocks:
         entry.last_s = turn[-1].latency_s
         return turn
 
+    def complete(self) -> dict[str, Measured]:
+        """What has its least rounds, of those that a test asks for."""
+        found = {name: self.result(name) for name, entry in self.entries.items() if entry.is_asked_for}
+        return {
+            name: measured
+            for name, measured in found.items()
+            if not isinstance(measured, Exception) and len(measured.rounds) >= self.pace.rounds
+        }
+
     def result(self, name: str) -> Measured | Exception:
-        entry, reference = self.entries[name], self.entries.get(self.reference)
+        entry = self.entries[name]
         if entry.failure is not None:
             return entry.failure
-        has_base = reference is not None and reference.failure is None and len(self.entries) > 1
-        base = reference.turns if reference is not None and has_base else {}
+        base = self._base_of(entry)
         both = [number for number in entry.turns if number in base] if base else list(entry.turns)
         return Measured(
             entry.observation,
             tuple(done for number in both for done in entry.turns[number]),
             tuple(done for number in both for done in base[number]) if base else (),
         )
+
+    @property
+    def _has_lost_reference(self) -> bool:
+        return self.reference in self.entries and self.entries[self.reference].failure is not None
+
+    def _base_of(self, entry: Entry) -> dict[int, tuple[Round, ...]]:
+        """The reference's turns that the variant's are paired with: of one that has died, if they are enough."""
+        if self.reference not in self.entries or len(self.entries) == 1:
+            return {}
+        base = self.entries[self.reference].turns
+        shared = sum(len(turn) for number, turn in base.items() if number in entry.turns)
+        return {} if self._has_lost_reference and shared < self.pace.rounds else base

@@ -28,7 +28,7 @@ class Pace:
     patience_s: float = 0.0
     """Seconds to wait, besides, while other work keeps cores busy, or to lose with rounds that it spoils."""
     probes: bool = False
-    threads: int = 1
+    cores: int = 1
     """That a round keeps busy."""
 
 

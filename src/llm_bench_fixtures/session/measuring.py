@@ -60,9 +60,14 @@ class SideBySide:
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as step:
-            found, spent = measure_side_by_side(entries, self._reference, self._pace(asked), step)
+            found, spent = measure_side_by_side(
+                entries, self._reference, self._pace(asked), step, on_cut=lambda kept: self._keep(case, entries, kept)
+            )
         self.budget.spend(asked, spent.rounds_s)
         self.budget.wait(spent.waited_s)
+        self._keep(case, entries, found)
+
+    def _keep(self, case: str, entries: Mapping[str, Entry], found: Mapping[str, Measured | Exception]) -> None:
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
 
@@ -73,9 +78,10 @@ class SideBySide:
             settings.warmup_rounds,
             settings.max_noise,
             self.budget.share_s(benchmarks),
-            self.budget.patience_s,
+            # Where threads wait for each other, nobody else is to be waited for.
+            0.0 if self._setup.threads_warning else self.budget.patience_s,
             settings.probe,
-            self._setup.threads,
+            self._setup.busy_cores,
         )
 
     def _entries(

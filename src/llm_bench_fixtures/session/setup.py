@@ -56,6 +56,11 @@ class Setup:
         return torch.get_num_threads()
 
     @property
+    def busy_cores(self) -> int:
+        """Cores that a round keeps busy: of an accelerator's the one that feeds it."""
+        return min(self.threads, usable_cores()) if self.device.kind is DeviceKind.CPU else 1
+
+    @property
     def threads_warning(self) -> str:
         """What is wrong with more threads than cores, which wait for each other; empty where there are enough."""
         threads, cores = self.threads, usable_cores()
