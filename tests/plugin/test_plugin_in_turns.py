@@ -273,13 +273,25 @@ def test_size(llm_benchmark, llm_prompts, llm_model, size):
 """
 
 
+COUNTS = """
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    from llm_bench_fixtures.plugin.stash import BENCHMARKS
+
+    print("benchmarks that share the time:", session.config.stash[BENCHMARKS])
+"""
+
+
 def test_the_last_failed_are_measured_beside_the_reference(toys: Bench) -> None:
-    toys.write(test_own=FAILS_ONCE)
+    """Bug: five tests that were not to come had their share of the time."""
+    toys.write(test_own=FAILS_ONCE, conftest=FILES["conftest"] + COUNTS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAILS", "1")
         cache = ("-p", "cacheprovider")
         run(toys, *cache).assert_outcomes(passed=5, failed=1)
-    run(toys, *cache, "--lf").assert_outcomes(passed=1)
+    result = run(toys, *cache, "--lf")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*benchmarks that share the time: 1"])
     (record,) = toys.records()
     assert (record["test"], len(record["reference_s"])) == ("test_own.py::test_size[half-8]", ROUNDS)
 

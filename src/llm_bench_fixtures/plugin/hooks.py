@@ -181,9 +181,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         keep_with_project(config)
         config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
-        config.stash[BENCHMARKS] = sum(map(is_benchmark, items))
         order = [variant.id for variant in selected_variants(config)]
         arrange(items, order, (lambda _: 0) if runs_in_turns(config) else None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count the benchmarks, which share the time, once all have been taken away that --lf or another plugin takes."""
+    session.config.stash[BENCHMARKS] = sum(map(is_benchmark, session.items))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
