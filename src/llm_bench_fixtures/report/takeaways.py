@@ -16,7 +16,15 @@ from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
-from llm_bench_fixtures.results.speedup import Speedup, record_speedup, share_blocks, speedup_of, waiting_share
+from llm_bench_fixtures.results.speedup import (
+    Speedup,
+    log_ratio,
+    record_speedup,
+    share_blocks,
+    speedup_from,
+    speedup_of,
+    waiting_share,
+)
 
 HELD_UP = 0.2  # of a round's time, summed over threads
 LEAST_DECODE = 0.1  # of a round, that its decode takes where tokens come one by one
@@ -52,7 +60,8 @@ def _fast_tokens(seen: Evidence) -> Iterator[str]:
     far = [(found.ratio, record) for record, found in pairs if found is not None and found.low >= MUCH]
     ratio, best = max(far, key=lambda one: one[0], default=(0.0, None))
     if best is not None:
-        own, other = (format_seconds(_value(seen.run, record, "tpot_s")) for record in (best, reference))
+        own_s = _value(seen.run, best, "tpot_s")
+        own, other = format_seconds(own_s), format_seconds(own_s * ratio)  # beside it, not in the reference's own row
         yield (
             f"{best.variant} takes {own} a token where {seen.run.reference} takes {other}: {_times(ratio)} as fast in "
             f"decode, {quality_in_short(seen.run, best.variant)}."
@@ -60,16 +69,36 @@ def _fast_tokens(seen: Evidence) -> Iterator[str]:
 
 
 def _decode_speedup(record: Record, reference: Record, confidence: float) -> Speedup | None:
-    """By the time per token of each round and of the reference's round beside it; None where the two share no blocks,
-    fewer than three rounds have such a time, the whole round isn't shown to be faster, or tokens came in a burst."""
-    if record.workload != reference.workload or not share_blocks(record, reference):
+    """By the time per token of each round and of the reference's round beside it; None without blocks, or where fewer
+    than three rounds have such a time, the whole round isn't shown to be faster, or tokens came in a burst."""
+    if record.workload != reference.workload:
         return None
     whole = record_speedup(record, confidence)
     if whole is None or not whole.is_faster or any(map(_is_burst, (record, reference))):
         return None
     own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
+    if not share_blocks(record, reference):
+        return _decode_speedup_of_another_group(record.reference_s, own_s, reference.rounds_s, reference_s, confidence)
     both = min(len(own_s), len(reference_s))  # one may have been settled earlier
     return speedup_of(reference_s[:both], own_s[:both], confidence)
+
+
+def _decode_speedup_of_another_group(
+    beside_s: Sequence[float],
+    own_s: Sequence[float],
+    reference_rounds_s: Sequence[float],
+    reference_s: Sequence[float],
+    confidence: float,
+) -> Speedup | None:
+    """Of the reference's rounds beside it only their latency is kept. A token has the share of it that it has in the
+    reference's own rounds.
+
+    beside_s: (R,), latencies. own_s: (R,), times per token. The reference's: (R',), in the blocks of its own record.
+    """
+    if (len(beside_s), len(reference_rounds_s)) != (len(own_s), len(reference_s)):
+        return None
+    ratio, share = log_ratio(beside_s, own_s), log_ratio(reference_rounds_s, reference_s)
+    return speedup_from(ratio.minus(share), confidence, len(own_s)) if ratio and share else None
 
 
 def _is_burst(record: Record) -> bool:
