@@ -13,6 +13,7 @@ from families import BY_NAME, IS_TRANSFORMERS_5
 from small_models import write_model
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends.checkpoint import with_reference
 from llm_bench_fixtures.models.checks import check_usable
@@ -23,6 +24,7 @@ from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.workloads import CacheKind
 
 MakeRequest = Callable[..., LoadRequest]
+PROMPTS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23))
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"}
 PACKED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
@@ -100,6 +102,8 @@ def test_what_bitsandbytes_has_saved_is_what_it_makes(name: str, make_request: M
     for fact in ("weight_bytes", "weight_bytes_read", "compute", "tolerance"):
         assert getattr(saved.facts, fact) == getattr(made.facts, fact)
     assert saved.facts.quantized_share == pytest.approx(made.facts.quantized_share, abs=1e-3)
+    found = check_equivalence(saved, PROMPTS, 6)
+    assert {one.verdict for one in found} <= {EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE}, found
 
 
 @pytest.mark.parametrize(

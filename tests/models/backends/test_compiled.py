@@ -96,6 +96,18 @@ def test_compiling_is_a_figure_of_its_own_and_is_done_once(
     assert again.facts.load_s == second.phase_s[Phase.LOADING]
 
 
+@needs_compiler
+@pytest.mark.slow("it compiles two graphs")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_embedded_model_gives_the_same_answers_compiled(precision: str, make_request: MakeRequest) -> None:
+    plain, model = (load_variant(make_request(name)).model for name in (precision, f"compile-{precision}"))
+    if precision == "fp32":  # bfloat16's are ties here and there
+        for rows in (PROMPTS, PROMPTS[:1]):
+            assert continuation(model, rows, CacheKind.DYNAMIC) == continuation(plain, rows, CacheKind.DYNAMIC)
+    verdicts = {found.verdict for found in check_equivalence(model, PROMPTS, NEW_TOKENS)}
+    assert verdicts <= {EquivalenceVerdict.EQUAL, EquivalenceVerdict.TIE}
+
+
 def test_a_model_without_a_static_cache_is_unavailable(make_request: MakeRequest, tmp_path: Path) -> None:
     with quiet_libraries():
         source = BY_NAME["falcon-alibi"].build(tmp_path)

@@ -14,18 +14,17 @@ pytest.importorskip("gguf")
 
 import torch
 from families import BY_NAME
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.artifacts import ArtifactStore, made_s_of
-from llm_bench_fixtures.models.backends import CATALOGUE, gguf_writing
+from llm_bench_fixtures.models.artifacts import made_s_of
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import llamacpp as backend
-from llm_bench_fixtures.models.backends.gguf_making import check_given, file_in, make
-from llm_bench_fixtures.models.backends.gguf_writing import LAYOUTS, check_convertible, write_gguf
-from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, open_model
+from llm_bench_fixtures.models.backends.gguf_making import file_in, make
+from llm_bench_fixtures.models.backends.gguf_writing import LAYOUTS
+from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, Room, open_model
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
@@ -37,8 +36,6 @@ MakeRequest = Callable[..., LoadRequest]
 VARIANTS = ("gguf-f32", "gguf-q8_0", "gguf-q4_k_m")
 FAMILIES = ("llama", "llama-tied", "qwen2", "qwen3")
 PROMPTS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23), (31,))
-NORM = "blk.1.attn_norm.weight"
-written = gguf_writing._tensors
 QUANTIZED = 4 * 12 * 256**2 + 4096 * 256  # of the embedded model: its layers' matrices, and the table that it ends with
 
 
@@ -220,6 +217,12 @@ def test_the_instruction_set_is_told_where_it_is_known(
     assert backend.instruction_set() == told
 
 
+def test_the_context_has_as_many_threads_as_torch(loaded: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cyllama.llama.llama_cpp.LlamaContext", lambda engine, parameters: parameters)
+    opened = loaded["gguf-f32"]._open_context(Room(1, 8, 8))
+    assert (opened.n_threads, opened.n_threads_batch) == (torch.get_num_threads(), torch.get_num_threads())
+
+
 def test_a_second_load_reuses_what_was_made(loaded: Mapping[str, Any], make_request: MakeRequest) -> None:
     progress = Progress()
     request = make_request("gguf-q4_k_m", progress=progress)
@@ -241,95 +244,10 @@ def test_a_file_that_the_user_names_is_run_in_place_of_a_conversion(
     assert generate(named, padded(PROMPTS)) == generate(loaded["gguf-q8_0"], padded(PROMPTS))
 
 
-@pytest.mark.parametrize(
-    ("variant", "family", "text"),
-    [
-        ("gguf-q8_0", "gpt2", "holds .*Q8_0.*; give F32, F16 or BF16"),
-        ("gguf-f32", "llama", "its table of tokens isn't one of 4096 x 64"),
-    ],
-    ids=["quantized already", "another model's"],
-)
-def test_a_named_file_that_does_not_fit_is_refused(
-    variant: str, family: str, text: str, make_request: MakeRequest, tmp_path: Path
-) -> None:
-    file = file_in(make(make_request(variant), None)[-1].folder)
-    with quiet_libraries():
-        source = None if family == "gpt2" else BY_NAME[family].build(tmp_path)
-    with pytest.raises(BackendUnavailable, match=text):
-        load_variant(make_request("gguf-q4_k_m", source, gguf=str(file)))
-
-
-def test_a_named_file_that_is_no_gguf_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
-    file = tmp_path / "model.gguf"
-    file.write_bytes(b"something else" * 99)
-    with pytest.raises(BackendUnavailable, match=r"model\.gguf: GGUF magic invalid"):
-        load_variant(make_request("gguf-f32", gguf=str(file)))
-
-
-def test_a_named_file_that_is_not_there_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
-    with pytest.raises(BackendUnavailable, match="there is no such file"):
-        load_variant(make_request("gguf-f32", gguf=str(tmp_path / "none.gguf")))
-
-
-@pytest.mark.parametrize(
-    ("config", "text"),
-    [
-        ({"model_type": "bloom"}, "models of type bloom aren't converted to GGUF here .*--llm-gguf"),
-        ({"model_type": "gpt2", "activation_function": "relu"}, "activation_function=relu"),
-        ({"model_type": "llama", "hidden_act": "gelu"}, "hidden_act=gelu"),
-        ({"model_type": "mistral", "sliding_window": 24}, "without their sliding window"),
-        ({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
-)
-def test_what_llama_cpp_would_compute_in_another_way_is_not_converted(config: dict[str, Any], text: str) -> None:
-    with pytest.raises(BackendUnavailable, match=text):
-        check_convertible(AutoConfig.for_model(**config))
-
-
-def test_rotary_embeddings_that_depend_on_the_length_are_not_converted(tmp_path: Path) -> None:
-    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
-    config = AutoConfig.for_model(**{**BY_NAME["llama"].config, "rope_scaling": scaling})
-    module = AutoModelForCausalLM.from_config(config)
-    with pytest.raises(BackendUnavailable, match="rotary embeddings of type yarn"):
-        write_gguf(module, tmp_path / "model.gguf")
-
-
 def test_every_family_with_a_layout_is_tried() -> None:
     """But Mistral, whose small folder has a window, and which is laid out as Llama is."""
     tried = {BY_NAME[name].config["model_type"] for name in FAMILIES} | {"gpt2", "mistral"}
     assert tried == set(LAYOUTS)
-
-
-def test_a_converted_file_that_does_not_run_is_not_kept(
-    make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Here one that lacks the second layer's norm."""
-    monkeypatch.setattr(gguf_writing, "_tensors", lambda *args: (one for one in written(*args) if one[0] != NORM))
-    request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
-    with pytest.raises(BackendUnavailable, match=r"^llama\.cpp doesn't run gpt2 models as converted: "):
-        load_variant(request)
-    assert not list(tmp_path.rglob("*.gguf"))
-
-
-def test_a_family_that_the_file_can_not_hold_is_unavailable(
-    make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Here for a config that lacks what every one of its type has."""
-    monkeypatch.setattr(gguf_writing, "_add_sizes", lambda writer, config: config.hidden_seize)
-    request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
-    with pytest.raises(BackendUnavailable, match=r"^gpt2 models can't be converted to GGUF: AttributeError"):
-        load_variant(request)
-
-
-def test_a_named_files_sizes_are_compared_with_the_language_models(
-    make_request: MakeRequest, loaded: Mapping[str, Any]
-) -> None:
-    """Of a model that sees, too, whose config has them in a part."""
-    request = make_request("gguf-f32")
-    (made,) = make(request, None)
-    sees = SimpleNamespace(get_text_config=request.source.load_config)
-    check_given(file_in(made.folder), sees)
 
 
 def test_an_accelerator_is_unavailable() -> None:

@@ -154,6 +154,18 @@ def test_a_quantized_model_took_its_export_too(loaded: Mapping[str, Transformers
         assert (loaded[variant].facts.conversion_s or 0) > export_s
 
 
+def test_a_large_model_is_not_quantized_by_itself(
+    loaded: Mapping[str, TransformersModel],
+    make_request: MakeRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Optimum's own export takes 8 bits for more than 10⁹ weights; here for more than 1000."""
+    monkeypatch.setattr("optimum.exporters.openvino.__main__._MAX_UNCOMPRESSED_SIZE", 1000)
+    facts = load_variant(replace(make_request("ov-fp32"), store=ArtifactStore(tmp_path))).facts
+    assert facts.weight_bytes == loaded["ov-fp32"].facts.weight_bytes
+
+
 def test_a_llama_gives_the_tokens_of_torch(make_request: MakeRequest, tmp_path: Path, prompts: Prompts) -> None:
     with quiet_libraries():
         source = BY_NAME["llama"].build(tmp_path)
