@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -271,6 +272,34 @@ def test_size(llm_benchmark, llm_prompts, llm_model, size):
     assert not (os.environ.get("FAILS") and size == 8 and llm_model.variant.id == "half")
     llm_benchmark(llm_prompts.exact(size))
 """
+
+
+LIMITS = """
+import signal
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    def end_it(*_):
+        pytest.fail("Timeout", pytrace=False)
+
+    if item.name == "test_size[toy-4]":
+        signal.signal(signal.SIGALRM, end_it)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarm")
+def test_a_time_limit_costs_its_own_test_and_no_other(toys: Bench) -> None:
+    """As pytest-timeout's. Bug: whose turn it was failed from then on, the reference among them."""
+    toys.write(test_own=SIZES, conftest=FILES["conftest"] + LIMITS)
+    run(toys).assert_outcomes(passed=5, failed=1)
+    ended, *others = toys.records()
+    assert (ended["test"], ended["status"]) == ("test_own.py::test_size[toy-4]", "error")
+    assert all(len(record["reference_s"]) == ROUNDS for record in others)
 
 
 COUNTS = """

@@ -355,6 +355,32 @@ def test_what_has_its_least_rounds_is_kept_where_a_case_is_cut_short(
     assert all(len(measured.reference_rounds) == len(measured.rounds) for measured in found.values())
 
 
+def test_the_rounds_of_one_turn_are_not_the_least_rounds(table: Table) -> None:
+    """Bug: four rounds of a first turn were kept, without the reference's, or with those of one block."""
+
+    def cut(*_: object) -> None:
+        if len(table.turns) == 3:
+            raise KeyboardInterrupt
+
+    table.add("fp32", 0.01)
+    table.add("bf16", 0.01)
+    found: dict[str, Measured] = {}
+    with pytest.raises(KeyboardInterrupt):
+        measure_side_by_side(
+            table.entries, "fp32", replace(FAST, max_noise=0.01), cut, clock=table.clock, on_cut=found.update
+        )
+    assert max(len(entry.rounds) for entry in table.entries.values()) > FAST.rounds
+    assert found == {}
+
+
+def test_rounds_whose_own_threads_wait_for_each_other_are_not_spoiled(table: Table) -> None:
+    """Bug: with more threads than cores each was run again, as long as there was time."""
+    table.add("fp32", SPOILED_S)
+    table.add("bf16", SPOILED_S)
+    table.run(replace(FAST, max_noise=0.01, share_s=5000.0, cores=0))
+    assert counts(table) == {"fp32": ENOUGH_ROUNDS, "bf16": ENOUGH_ROUNDS}
+
+
 def test_without_a_limit_of_noise_there_are_just_the_least_rounds(table: Table) -> None:
     table.add("fp32", *NOISY)
     table.add("bf16")

@@ -29,8 +29,8 @@ def test_more_threads_than_cores_are_told(
     assert Setup(parse_settings({"device": "cpu"}), Progress()).threads_warning == warning
 
 
-@pytest.mark.parametrize(("threads", "cores", "busy"), [(4, 8, 4), (4, 2, 2)])
-def test_a_round_keeps_as_many_cores_busy_as_there_are_threads_for(
+@pytest.mark.parametrize(("threads", "cores", "busy"), [(4, 8, 4), (4, 4, 4), (4, 2, 0)])
+def test_a_round_keeps_as_many_cores_busy_as_it_has_threads_unless_these_wait_for_each_other(
     threads: int, cores: int, busy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

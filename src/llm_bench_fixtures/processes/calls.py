@@ -122,6 +122,7 @@ class Caller:
 
     def close(self) -> None:
         """End the process."""
+        self.was_cut_short = False
         self._process.close()
 
     def _stop(self, error: BaseException) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.turns import take_turn
@@ -34,11 +34,14 @@ MOST_OF_A_TURN = 4
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
-# Of a round's latency: one each of whose threads waited longer for a core, on average, says little, and another is run
+# Of a round's latency: one on whose cores threads waited longer, on average, says little, and another is run
 # while there is patience. With both cores taken, single rounds of 35 ms took 7 s.
 SPOILED_SHARE = 0.2
 LOOK_EVERY_S = 0.005
 MOST_REST_S = 20.0  # that a case waits for its servers: what still runs then may be other work
+
+Turns: TypeAlias = "dict[int, tuple[Round, ...]]"
+"""By the number of the block, the rounds."""
 
 Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
@@ -164,9 +167,11 @@ class _Blocks:
 
     def _wants_more(self, name: str) -> bool:
         entry = self.entries[name]
-        if len(entry.rounds) < self.pace.rounds or len(entry.turns) < min(self.pace.rounds, ENOUGH_BLOCKS):
+        if self._is_settled_by_death(entry):
+            return False
+        if not self._has_least(entry.turns):
             return True
-        if not self.pace.max_noise or (self._has_lost_reference and self._base_of(entry)):
+        if not self.pace.max_noise:
             return False
         if self._unspoiled(name) < self.pace.rounds and self.clock() - self.began_s < self._until_s:
             return True
@@ -194,7 +199,8 @@ class _Blocks:
         return sum(not any(map(self._is_spoiled, both)) for both in zip(measured.rounds, base, strict=True))
 
     def _is_spoiled(self, done: Round) -> bool:
-        return done.waited_s is not None and done.waited_s > SPOILED_SHARE * self.pace.cores * done.latency_s
+        cores = self.pace.cores
+        return cores > 0 and done.waited_s is not None and done.waited_s > SPOILED_SHARE * cores * done.latency_s
 
     def _is_narrow(self, name: str) -> bool:
         measured = self.result(name)
@@ -253,33 +259,49 @@ class _Blocks:
 
     def complete(self) -> dict[str, Measured]:
         """What has its least rounds, of those that a test asks for."""
-        found = {name: self.result(name) for name, entry in self.entries.items() if entry.is_asked_for}
         return {
             name: measured
-            for name, measured in found.items()
-            if not isinstance(measured, Exception) and len(measured.rounds) >= self.pace.rounds
+            for name, entry in self.entries.items()
+            if entry.is_asked_for and self._has_least(self._counted(entry))
+            if not isinstance(measured := self.result(name), Exception)
         }
 
     def result(self, name: str) -> Measured | Exception:
         entry = self.entries[name]
         if entry.failure is not None:
             return entry.failure
-        base = self._base_of(entry)
-        both = [number for number in entry.turns if number in base] if base else list(entry.turns)
+        counted, base = self._counted(entry), self._base_of(entry) or {}
         return Measured(
             entry.observation,
-            tuple(done for number in both for done in entry.turns[number]),
-            tuple(done for number in both for done in base[number]) if base else (),
+            tuple(done for turn in counted.values() for done in turn),
+            tuple(done for number in counted for done in base.get(number, ())),
         )
 
-    @property
-    def _has_lost_reference(self) -> bool:
-        return self.reference in self.entries and self.entries[self.reference].failure is not None
+    def _counted(self, entry: Entry) -> Turns:
+        """The variant's turns; where they are paired, those in which the reference had its own."""
+        base = self._base_of(entry)
+        return entry.turns if base is None else _shared(entry.turns, base)
 
-    def _base_of(self, entry: Entry) -> dict[int, tuple[Round, ...]]:
-        """The reference's turns that the variant's are paired with: of one that has died, if they are enough."""
-        if self.reference not in self.entries or len(self.entries) == 1:
-            return {}
-        base = self.entries[self.reference].turns
-        shared = sum(len(turn) for number, turn in base.items() if number in entry.turns)
-        return {} if self._has_lost_reference and shared < self.pace.rounds else base
+    def _base_of(self, entry: Entry) -> Turns | None:
+        """The reference's turns that the variant's are paired with: of one that has died, if they are enough. None
+        without a reference, or where it is alone."""
+        reference = self.entries.get(self.reference)
+        if reference is None or len(self.entries) == 1:
+            return None
+        is_too_few = reference.failure is not None and not self._has_least(_shared(entry.turns, reference.turns))
+        return None if is_too_few else reference.turns
+
+    def _has_least(self, turns: Turns) -> bool:
+        """As many rounds and blocks as are run in any case."""
+        blocks = min(self.pace.rounds, ENOUGH_BLOCKS)
+        return len(turns) >= blocks and sum(map(len, turns.values())) >= self.pace.rounds
+
+    def _is_settled_by_death(self, entry: Entry) -> bool:
+        """Whether further turns would be beside no reference, where there are enough that were."""
+        is_dead = self.reference in self.entries and self.entries[self.reference].failure is not None
+        return is_dead and self._base_of(entry) is not None
+
+
+def _shared(turns: Turns, base: Turns) -> Turns:
+    """Those of the blocks that both have."""
+    return {number: turn for number, turn in turns.items() if number in base}

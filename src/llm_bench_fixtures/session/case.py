@@ -29,7 +29,7 @@ class Pace:
     """Seconds to wait, besides, while other work keeps cores busy, or to lose with rounds that it spoils."""
     probes: bool = False
     cores: int = 1
-    """That a round keeps busy."""
+    """That a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
 
 
 @dataclass

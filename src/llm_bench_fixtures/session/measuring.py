@@ -78,8 +78,7 @@ class SideBySide:
             settings.warmup_rounds,
             settings.max_noise,
             self.budget.share_s(benchmarks),
-            # Where threads wait for each other, nobody else is to be waited for.
-            0.0 if self._setup.threads_warning else self.budget.patience_s,
+            self.budget.patience_s,
             settings.probe,
             self._setup.busy_cores,
         )
@@ -91,7 +90,10 @@ class SideBySide:
         if model.variant.id == self._reference:
             self._of_reference[case] = workload
         entries = {model.variant.id: Entry(model, workload)}
+        waiting = {place[1] for place, figures in self._waiting.items() if figures and place[0] == case}
         for variant in others:
+            if variant.id in waiting:  # since a time limit cut the case short
+                continue
             partner = self._partner(variant)
             if partner is not None and _same_tokens(partner, model) and _is_supported(partner, workload):
                 entries[variant.id] = Entry(partner, workload)

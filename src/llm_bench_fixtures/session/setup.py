@@ -57,8 +57,10 @@ class Setup:
 
     @property
     def busy_cores(self) -> int:
-        """Cores that a round keeps busy: of an accelerator's the one that feeds it."""
-        return min(self.threads, usable_cores()) if self.device.kind is DeviceKind.CPU else 1
+        """Cores that a round keeps busy: of an accelerator's the one that feeds it. 0 where there are too few."""
+        if self.device.kind is not DeviceKind.CPU:
+            return 1
+        return 0 if self.threads_warning else self.threads
 
     @property
     def threads_warning(self) -> str:
