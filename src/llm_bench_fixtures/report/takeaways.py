@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.report.beyond_limit import MUCH
 from llm_bench_fixtures.report.cells import describe_prompts
@@ -69,8 +69,9 @@ def _fast_tokens(seen: Evidence) -> Iterator[str]:
 
 
 def _decode_speedup(record: Record, reference: Record, confidence: float) -> Speedup | None:
-    """By the time per token of each round and of the reference's round beside it; None without blocks, or where fewer
-    than three rounds have such a time, the whole round isn't shown to be faster, or tokens came in a burst."""
+    """By the time per token of each round and of the reference's round beside it, as far as that is known; None without
+    blocks, or where fewer than three rounds have such a time, the whole round isn't shown to be faster, or tokens came
+    in a burst."""
     if record.workload != reference.workload:
         return None
     whole = record_speedup(record, confidence)
@@ -95,10 +96,11 @@ def _decode_speedup_of_another_group(
 
     beside_s: (R,), latencies. own_s: (R,), times per token. The reference's: (R',), in the blocks of its own record.
     """
-    if (len(beside_s), len(reference_rounds_s)) != (len(own_s), len(reference_s)):
-        return None
     ratio, share = log_ratio(beside_s, own_s), log_ratio(reference_rounds_s, reference_s)
-    return speedup_from(ratio.minus(share), confidence, len(own_s)) if ratio and share else None
+    if ratio is None or share is None:
+        return None
+    found = replace(ratio.minus(share), process_variance=ratio.process_variance)  # the reference's process is the same
+    return speedup_from(found, confidence, len(own_s))
 
 
 def _is_burst(record: Record) -> bool:
