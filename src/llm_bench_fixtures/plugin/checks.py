@@ -167,6 +167,6 @@ def _check_answered(point: LoadPoint) -> None:
     from llm_bench_fixtures.errors import EndpointFailed
     from llm_bench_fixtures.results.formatting import count
 
-    if point.requests and all(one.failure for one in point.requests):
+    if all(one.failure for one in point.requests):
         reason = next(iter(point.failures))
         raise EndpointFailed(f"none of {count(len(point.requests), 'request')} was answered; most: {reason}")

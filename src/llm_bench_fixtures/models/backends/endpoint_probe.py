@@ -175,7 +175,7 @@ async def _scoring(
     if not form.takes_ids:
         return None, "the server takes no prompts in the tokens of --llm-model, which are to be scored"
     if chosen is None:
-        return None, "the server gives no likelihood of what it generates, by which those of a prompt could be checked"
+        return None, "the server doesn't tell a token that it generates with its likelihood, to check a prompt's by"
     token, expected = chosen
     reasons = []
     for way in Scoring:
@@ -184,7 +184,7 @@ async def _scoring(
         except EndpointFailed as error:
             reasons.append(f"{way}: {str(error).removeprefix(f'{client.url}/completions: ')}")
             continue
-        if abs(found[-1] - expected) > LOG_PROB_TOLERANCE:
+        if not abs(found[-1] - expected) <= LOG_PROB_TOLERANCE:  # which no NaN is
             seen = f"a token had {expected:.2f} nats when it was generated, and {found[-1]:.2f} in a prompt"
         elif min(found) >= -LOG_PROB_TOLERANCE:
             seen = "every token of a prompt is as good as certain"
