@@ -42,13 +42,13 @@ def open_model(folder: Path, *, is_float32: bool) -> Any:
     """Optimum's generation model over the graph in the folder, with as many threads as torch uses.
 
     is_float32: compute in float32; else in what OpenVINO chooses by the processor. The cache is in the same, not in the
-    8 bits that OpenVINO takes by default: with those, version 2026.4 gives about one batch in a hundred of a GPT-2 or a
-    Llama, padded or not, logits that are no numbers.
+    8 bits that OpenVINO takes by default: with those, version 2026.4 gives now and then a batch of a GPT-2 or a Llama,
+    padded or not, logits that are no numbers.
     """
     import torch
     from optimum.intel.openvino import OVModelForCausalLM
 
-    floats = "f32" if is_float32 else float_type()
+    floats = "f32" if is_float32 else _float_type()
     settings = {
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
@@ -59,7 +59,7 @@ def open_model(folder: Path, *, is_float32: bool) -> Any:
     return OVModelForCausalLM.from_pretrained(folder, ov_config=settings)
 
 
-def float_type() -> str:
+def _float_type() -> str:
     """What OpenVINO computes in on this processor where nothing is asked for, as it names it."""
     import openvino
 
