@@ -72,3 +72,16 @@ def test_probe_round_and_sleep_come_in_this_order(
     turn = take_turn(tiny_fp32, workload, rounds=2, probes=True)
     assert [done.probe_s for done in turn] == [(0.5, 0.25)] * 2
     assert order == ["probe", "read", "round", "read"] * 2 + ["asleep"]
+
+
+def test_a_turn_begins_on_a_core_before_anything_runs(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[object] = []
+    monkeypatch.setattr(turns, "begin_on", order.append)
+    monkeypatch.setattr(turns, "warm", lambda *_: order.append("warmed"))
+    monkeypatch.setattr(turns, "run_round", lambda *_: order.append("round") or run_round(tiny_fp32, workload))
+    take_turn(tiny_fp32, workload, core=3, warms=True)
+    take_turn(tiny_fp32, workload, core=4)
+    take_turn(tiny_fp32, workload)
+    assert order == [3, "warmed", "round", 4, "round", "round"]

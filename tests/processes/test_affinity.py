@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.processes.affinity import can_pin, choose_cores, choose_lanes, pin_thread, usable_cores
+from llm_bench_fixtures.processes import affinity
+from llm_bench_fixtures.processes.affinity import (
+    are_alike,
+    begin_on,
+    can_pin,
+    choose_cores,
+    choose_lanes,
+    pin_thread,
+    usable_cores,
+)
 
 
 @pytest.mark.skipif(not can_pin(), reason="threads can't be pinned here")
@@ -80,3 +89,130 @@ def test_a_container_may_have_fewer_cores_than_it_sees(
     (tmp_path / "cpu.max").write_text(limit)
     assert usable_cores(tmp_path / "cpu.max") == cores
     assert usable_cores(tmp_path / "nowhere") == 4
+
+
+@pytest.fixture
+def set_to(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+    """What the calling thread, which may run on cores 1, 2 and 5, is told in turn."""
+    told: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5}, raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: told.append(set(cores)), raising=False)
+    return told
+
+
+@pytest.mark.parametrize(("number", "core"), [(0, 1), (1, 2), (2, 5), (3, 1)])
+def test_a_thread_begins_on_a_core_and_is_free_at_once(
+    number: int, core: int, set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(affinity, "are_alike", lambda _: True)
+    begin_on(number)
+    assert set_to == [{core}, {1, 2, 5}]
+
+
+def test_where_cores_differ_a_thread_stays(set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affinity, "are_alike", lambda _: False)
+    begin_on(0)
+    assert set_to == []
+
+
+def test_a_thread_with_one_core_stays(set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be one that OpenMP has bound, or taskset."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2}, raising=False)
+    begin_on(0)
+    assert set_to == []
+
+
+def test_where_threads_cannot_be_moved_it_stays(set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_setaffinity")
+    begin_on(0)
+    assert set_to == []
+
+
+@pytest.mark.skipif(not can_pin() or len(os.sched_getaffinity(0)) < 2, reason="needs two cores to choose from")
+@pytest.mark.parametrize("number", [0, 1])
+def test_it_really_moves(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked at while it may not run elsewhere."""
+    before, move, seen = os.sched_getaffinity(0), os.sched_setaffinity, []
+
+    def noting(thread: int, cores: set[int]) -> None:
+        move(thread, cores)
+        seen.append((len(cores), core_of_this_thread()))
+
+    monkeypatch.setattr(affinity, "are_alike", lambda _: True)
+    monkeypatch.setattr(os, "sched_setaffinity", noting)
+    begin_on(number)
+    assert seen[0] == (1, sorted(before)[number])
+    assert os.sched_getaffinity(0) == before
+
+
+def core_of_this_thread() -> int:
+    """The 39th field of proc(5); the second is in parentheses."""
+    return int(Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36])
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_cores_that_a_container_has_lost_meanwhile_end_nothing(
+    refused: int, set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a thread that was moved isn't left bound."""
+
+    def refusing(_: int, cores: set[int]) -> None:
+        set_to.append(set(cores))
+        if len(set_to) == refused:
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(affinity, "are_alike", lambda _: True)
+    monkeypatch.setattr(os, "sched_setaffinity", refusing)
+    begin_on(0)
+    assert set_to == [{1}, {1, 2, 5}]
+
+
+def machine(root: Path, *cores: dict[str, str]) -> Path:
+    """As sysfs shows it: by core, the folders and files below it."""
+    for number, told in enumerate(cores):
+        for name, text in told.items():
+            path = root / f"cpu{number}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ({}, {}, True),
+        ({"node0/x": ""}, {"node0/x": ""}, True),
+        ({"node0/x": ""}, {"node1/x": ""}, False),
+        ({"cpu_capacity": "1024"}, {"cpu_capacity": "446"}, False),
+        ({"cpufreq/cpuinfo_max_freq": "5000000"}, {"cpufreq/cpuinfo_max_freq": "3800000"}, False),
+        ({"cpufreq/cpuinfo_max_freq": "5000000"}, {"cpufreq/cpuinfo_max_freq": "5000000"}, True),
+        ({"cache/index3/shared_cpu_list": "0-1"}, {"cache/index3/shared_cpu_list": "0-1"}, True),
+        ({"cache/index3/shared_cpu_list": "0"}, {"cache/index3/shared_cpu_list": "1"}, False),
+        ({"topology/thread_siblings_list": "0\n"}, {"topology/thread_siblings_list": "1\n"}, True),
+        ({"topology/thread_siblings_list": "0-1\n"}, {"topology/thread_siblings_list": "0-1\n"}, False),
+        ({"topology/thread_siblings_list": "0,8\n"}, {"topology/thread_siblings_list": "1,9\n"}, False),
+    ],
+    ids=[
+        "untold",
+        "one node",
+        "two nodes",
+        "large and small",
+        "fast and slow",
+        "one clock",
+        "one cache",
+        "two caches",
+        "one thread each",
+        "two threads of one core",
+        "two threads each",
+    ],
+)
+def test_cores_are_alike_unless_linux_tells_a_difference(
+    one: dict[str, str], other: dict[str, str], alike: bool, tmp_path: Path
+) -> None:
+    assert are_alike((0, 1), machine(tmp_path, one, other)) is alike
+
+
+def test_cores_that_cannot_be_looked_at_are_not_alike(tmp_path: Path) -> None:
+    for core in ("cpu0", "cpu1"):
+        (tmp_path / core / "cpu_capacity").mkdir(parents=True)  # reading it raises
+    assert not are_alike((0, 1), tmp_path)

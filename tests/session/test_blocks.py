@@ -87,10 +87,11 @@ class FakeModel:
     """After a turn, on one core."""
     rounds: int = 0
     probes: list[bool] = field(default_factory=list)
+    cores: list[int | None] = field(default_factory=list)
 
     @property
     def facts(self) -> SimpleNamespace:
-        return SimpleNamespace(is_beside=self.is_beside)
+        return SimpleNamespace(is_beside=self.is_beside, is_remote=self.is_beside)
 
     def call(self, function: object, workload: Workload, **how: Any) -> object:
         if function is observe:
@@ -102,6 +103,7 @@ class FakeModel:
             raise WorkerDied(f"{self.name} died")
         self.table.log.append(self.name)
         self.probes.append(how["probes"])
+        self.cores.append(how["core"])
         if self.table.clock() < self.table.spun_until_s:
             self.table.disturbed.append(self.name)
         turn = tuple(self.round() for _ in range(how["rounds"]))
@@ -275,6 +277,29 @@ def test_probes_are_asked_for(probes: bool, table: Table) -> None:
     table.add("fp32")
     table.run(replace(FAST, probes=probes))
     assert cast(FakeModel, table.entries["fp32"].model).probes == [probes] * 3
+
+
+def test_all_of_a_block_begin_on_one_core_and_the_next_block_on_the_next(table: Table) -> None:
+    for name in ("fp32", "bf16", "int8"):
+        table.add(name, fails_at=1 if name == "int8" else None)
+    table.run()
+    cores = {name: cast(FakeModel, entry.model).cores for name, entry in table.entries.items()}
+    first = cores["fp32"][0]
+    assert first is not None
+    assert cores == {"fp32": [first, first + 1, first + 2], "bf16": [first, first + 1, first + 2], "int8": [first]}
+
+
+def test_of_a_server_nothing_is_moved(table: Table) -> None:
+    table.add("fp32")
+    table.add("endpoint", is_beside=True)
+    table.run()
+    assert cast(FakeModel, table.entries["endpoint"].model).cores == [None] * 3
+
+
+def test_alone_a_variant_runs_where_it_is(table: Table) -> None:
+    table.add("fp32")
+    table.run()
+    assert cast(FakeModel, table.entries["fp32"].model).cores == [None] * 3
 
 
 def test_a_variant_that_fails_ends_its_own_turns_only(table: Table) -> None:

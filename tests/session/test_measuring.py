@@ -40,6 +40,7 @@ class Fake:
     context_length: int = 100
     width: int = 0
     is_beside: bool = False
+    is_remote: bool = False
     dies: bool = False
     limit: int | None = None
     """The number of the turn that a test's time limit cuts short."""
@@ -204,7 +205,7 @@ def test_a_variants_failure_is_raised_in_its_own_test() -> None:
 
 def test_a_time_limit_costs_the_test_and_not_what_others_have_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: the next test began the whole case again. Here the limit falls into the last turn of the second block."""
-    coin = SimpleNamespace(sample=lambda names, count: sorted(names))
+    coin = SimpleNamespace(sample=lambda names, count: sorted(names), randrange=lambda most: 0)
     monkeypatch.setattr("random.Random", lambda: coin)
     bench = make(Fake("fp32"), Fake("bf16"), Fake("int8", limit=1))
     with pytest.raises(TimeLimit):

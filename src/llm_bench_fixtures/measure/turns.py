@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.probe import run_probe
 from llm_bench_fixtures.measure.timing import batches_of, run_round
+from llm_bench_fixtures.processes.affinity import begin_on
 from llm_bench_fixtures.processes.calm import fall_asleep, waited_s
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -29,12 +30,21 @@ def warm(model: Model, workload: Workload) -> None:
 
 
 def take_turn(
-    model: Model, workload: Workload, *, rounds: int = 1, warms: bool = False, probes: bool = False
+    model: Model,
+    workload: Workload,
+    *,
+    rounds: int = 1,
+    core: int | None = None,
+    warms: bool = False,
+    probes: bool = False,
 ) -> tuple[Round, ...]:
     """Run so many rounds, and return once no other thread of this process runs any more.
 
-    warms: whether to begin with `warm`. probes: time the fixed probe before each, which empties the caches anyway.
+    core: begin on the one of this number (`begin_on`). warms: whether to begin with `warm`. probes: time the fixed
+    probe before each, which empties the caches anyway.
     """
+    if core is not None:
+        begin_on(core)
     if warms:
         warm(model, workload)
     done = tuple(_watched_round(model, workload, probes) for _ in range(rounds))

@@ -1,15 +1,18 @@
 """CPU affinity: what is compared runs on the same cores.
 
-The cores of a shared machine differ by tens of percent in the time that they give a process, and that changes from hour
-to hour. A side that happened to run on the better core would seem faster.
+The cores of a shared machine differ in what they give a process, by tens of percent where others use them, and that
+changes from hour to hour. A side that happened to run on the better core would seem faster. So the sides of a pair are
+bound to cores. The variants of a run, whose threads are as free as a server's, only begin on the same one.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
+CORES = Path("/sys/devices/system/cpu")
 TASKS = Path("/proc/self/task")
 _MOVED: set[int] = set()  # threads that `pin_thread` has moved: not those that the environment has bound
 
@@ -68,6 +71,47 @@ def pin_thread(_: object, cores: tuple[int, ...]) -> tuple[int, ...]:
                 _MOVED.add(thread)
     os.sched_setaffinity(0, cores)
     return before
+
+
+def begin_on(number: int) -> None:
+    """Move the calling thread to one of the cores that it may run on, from where the system may move it on at once.
+
+    number: the same one is the same core. The thread mostly stays there for seconds, as it would have stayed where the
+    system happened to put it. Does nothing where it has one core only, where its cores aren't alike, or if threads
+    can't be moved.
+    """
+    if not can_pin():
+        return
+    free = tuple(sorted(os.sched_getaffinity(0)))
+    if len(free) == 1 or not are_alike(free):
+        return
+    with suppress(OSError):  # a container's cores have changed meanwhile
+        try:
+            os.sched_setaffinity(0, {free[number % len(free)]})
+        finally:
+            os.sched_setaffinity(0, free)
+
+
+@cache
+def are_alike(cores: tuple[int, ...], root: Path = CORES) -> bool:
+    """Whether a thread may as well run on any of them, as far as Linux tells.
+
+    They share a node of memory (NUMA) and a last cache, have the same size and highest clock, and none has two threads
+    (SMT): beside another of its process a thread would share a core that has been free.
+    """
+    try:
+        return len({_kind(root / f"cpu{core}") for core in cores}) == 1
+    except OSError:  # one that can't be read
+        return False
+
+
+def _kind(core: Path) -> tuple[str, ...]:
+    """The same for cores that are alike."""
+    told = ["cpu_capacity", "cpufreq/cpuinfo_max_freq", "cache/index3/shared_cpu_list"]
+    texts = [(core / name).read_text() for name in told if (core / name).exists()]
+    siblings = core / "topology" / "thread_siblings_list"
+    alone = not siblings.exists() or siblings.read_text().strip().isdecimal()
+    return (*sorted(node.name for node in core.glob("node*")), *texts, "" if alone else core.name)
 
 
 def _threads() -> list[int]:

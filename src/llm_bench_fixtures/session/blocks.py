@@ -5,11 +5,12 @@ Between two variants that take turns, all that comes and goes on a shared machin
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -81,6 +82,8 @@ class _Blocks:
     step: Step
     coin: random.Random
     clock: Callable[[], float]
+    first_core: int = field(init=False)
+    """That the first block begins on."""
     blocks: int = 0
     rounds: int = 0
     """Of each variant that is still measured, in the blocks so far."""
@@ -94,8 +97,12 @@ class _Blocks:
     """Of the block that is run."""
     doing: str = ""
 
+    def __post_init__(self) -> None:
+        self.first_core = self.coin.randrange(os.cpu_count() or 1)
+
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, and run the rest that aren't timed."""
+        self.began_s = self.clock()
         for name, entry in self.entries.items():
             self.doing = "warming up"
             self.step(self.doing, name, None)
@@ -252,8 +259,13 @@ class _Blocks:
         return min(max(int(TURN_S / mean_s), 1), MOST_OF_A_TURN) if mean_s else 1
 
     def _turn(self, entry: Entry, rounds: int) -> tuple[Round, ...]:
-        warms = len(self.entries) > 1 and entry.last_s < WARMED_BELOW_S and not self.pace.probes
-        turn = entry.model.call(take_turn, entry.workload, rounds=rounds, warms=warms, probes=self.pace.probes)
+        are_others = len(self.entries) > 1
+        warms = are_others and entry.last_s < WARMED_BELOW_S and not self.pace.probes
+        # A process would stay for seconds where it happens to be, and cores differ. Here a server has its client only.
+        core = self.first_core + self.blocks if are_others and not entry.model.facts.is_remote else None
+        turn = entry.model.call(
+            take_turn, entry.workload, rounds=rounds, core=core, warms=warms, probes=self.pace.probes
+        )
         entry.last_s = turn[-1].latency_s
         return turn
 
