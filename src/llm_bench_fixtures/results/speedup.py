@@ -19,7 +19,9 @@ LEAST_ROUNDS = 3
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 WAITED_SHARE = 0.02  # of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
-PROCESS_DEVIATION = 0.01  # of log latencies: standard deviation between processes of identical work
+# Of a process's log latencies on a workload, from run to run: processes of identical work differ, and a machine's drift
+# moves one kind of work more than another.
+PROCESS_DEVIATION = 0.0125
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class LogRatio:
     freedom: float
     """Degrees of freedom of Student's t, which needn't be whole."""
     process_variance: float = 0.0
-    """Of what processes of identical work differ by, which no number of rounds in these processes shows."""
+    """Of what each process differs by from run to run, which no number of rounds in one run shows."""
 
     def margin(self, confidence: float) -> float:
         """Half the width of the two-sided interval."""
