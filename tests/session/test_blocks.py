@@ -375,7 +375,9 @@ def test_what_has_its_least_rounds_is_kept_where_a_case_is_cut_short(
     found: dict[str, Measured] = {}
     pace = replace(FAST, max_noise=0.01)
     with pytest.raises(KeyboardInterrupt):
-        measure_side_by_side(table.entries, "fp32", pace, cut, clock=table.clock, on_cut=found.update)
+        measure_side_by_side(
+            table.entries, "fp32", pace, cut, clock=table.clock, on_cut=lambda kept, _: found.update(kept)
+        )
     assert {name: len(measured.rounds) for name, measured in found.items()} == kept
     assert all(len(measured.reference_rounds) == len(measured.rounds) for measured in found.values())
 
@@ -390,12 +392,30 @@ def test_the_rounds_of_one_turn_are_not_the_least_rounds(table: Table) -> None:
     table.add("fp32", 0.01)
     table.add("bf16", 0.01)
     found: dict[str, Measured] = {}
+    pace = replace(FAST, max_noise=0.01)
     with pytest.raises(KeyboardInterrupt):
         measure_side_by_side(
-            table.entries, "fp32", replace(FAST, max_noise=0.01), cut, clock=table.clock, on_cut=found.update
+            table.entries, "fp32", pace, cut, clock=table.clock, on_cut=lambda kept, _: found.update(kept)
         )
     assert max(len(entry.rounds) for entry in table.entries.values()) > FAST.rounds
     assert found == {}
+
+
+@pytest.mark.parametrize(("turns", "spent_s"), [(0, 0.0), (3, 3.0)], ids=["before the first", "among them"])
+def test_the_time_of_a_case_that_is_cut_short_is_told(turns: int, spent_s: float, table: Table) -> None:
+    def cut(doing: str, *_: object) -> None:
+        if doing.startswith("round") and len(table.turns) == turns:
+            raise KeyboardInterrupt
+
+    table.clock.advance(1000.0)
+    table.add("fp32")
+    table.add("bf16")
+    told: list[Spent] = []
+    with pytest.raises(KeyboardInterrupt):
+        measure_side_by_side(
+            table.entries, "fp32", FAST, cut, clock=table.clock, on_cut=lambda _, spent: told.append(spent)
+        )
+    assert [(spent.rounds_s, spent.waited_s) for spent in told] == [(spent_s, 0.0)]
 
 
 def test_rounds_whose_own_threads_wait_for_each_other_are_not_spoiled(table: Table) -> None:
@@ -501,6 +521,38 @@ def test_patience_is_one_for_the_whole_case(table: Table, monkeypatch: pytest.Mo
     assert counts(table) == {"fp32": 3, "bf16": 3}
     assert outcome.spent.waited_s == pytest.approx(0.1, abs=2 * blocks.LOOK_EVERY_S)
     assert outcome.spent.rounds_s == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(
+    ("free", "found_calm"), [([], True), ([0] * 24, True), ([0] * 1000, False)], ids=["at once", "later", "never"]
+)
+def test_a_case_tells_whether_other_work_left_it_alone(
+    free: list[int], found_calm: bool, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks each 5 ms, so that 0.1 s of patience are twenty looks; then once before each turn."""
+    busy(table, monkeypatch, free)
+    table.add("fp32", 1.0)
+    table.add("bf16", 1.0)
+    assert table.run(replace(FAST, patience_s=0.1)).spent.found_calm == found_calm
+
+
+def test_a_case_whose_turns_are_all_spoiled_was_not_left_alone(table: Table) -> None:
+    table.add("fp32", SPOILED_S)
+    table.add("bf16", SPOILED_S)
+    assert not table.run(PATIENT).spent.found_calm
+
+
+def test_what_was_waited_before_the_first_block_is_not_lost_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: spoiled rounds were run again for as long as the patience, though all of it had been waited. Of 200 s for
+    the share, blocks of 51 s leave room for three and begin a fourth at most."""
+    busy(table, monkeypatch, [0] * 100_000)
+    table.add("fp32", 1.0)
+    table.add("bf16", *(SPOILED_S * scale for scale in NOISY))
+    outcome = table.run(replace(PATIENT, share_s=200.0))
+    assert outcome.spent.waited_s == pytest.approx(100.0, abs=2 * blocks.LOOK_EVERY_S)
+    assert counts(table)["bf16"] <= 4
 
 
 def test_without_patience_nothing_waits(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

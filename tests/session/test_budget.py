@@ -53,8 +53,8 @@ def test_no_time_at_all_is_no_time_for_any() -> None:
 
 
 def test_a_share_of_the_rounds_time_may_be_waited() -> None:
-    """Ten benchmarks of 2 s may lose their 20 s together once more."""
-    dealt = budget(10)
+    """Ten benchmarks of 1 s may lose twice their 10 s together."""
+    dealt = budget(10, each_s=1.0)
     assert dealt.patience_s == pytest.approx(20.0)
     dealt.wait(4.0)
     assert dealt.patience_s == pytest.approx(16.0)
@@ -62,3 +62,12 @@ def test_a_share_of_the_rounds_time_may_be_waited() -> None:
 
 def test_one_case_does_not_use_up_the_patience_of_a_long_run() -> None:
     assert budget(1000).patience_s == MOST_PATIENCE_S
+
+
+def test_patience_in_vain_halves_what_is_left_of_it() -> None:
+    """Of 200 s the cases lose 30, 30 and 27.5: (200 - 30) / 2 is 85, (85 - 30) / 2 is 27.5, and nothing is left."""
+    dealt, lost = budget(100, each_s=1.0), []
+    while dealt.patience_s:
+        lost.append(dealt.patience_s)
+        dealt.wait(dealt.patience_s, found_calm=False)
+    assert lost == pytest.approx([30.0, 30.0, 27.5])

@@ -14,7 +14,7 @@ from llm_bench_fixtures.measure.turns import take_turn
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
-from llm_bench_fixtures.session import blocks
+from llm_bench_fixtures.session import blocks, budget
 from llm_bench_fixtures.session.case import Measured
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
@@ -100,8 +100,8 @@ class Bench:
         return {name: len(model.ran) for name, model in self.loader.models.items()}
 
 
-def make(*models: Fake, busy_cores: int = 1) -> Bench:
-    settings = SimpleNamespace(max_time=1.0, max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
+def make(*models: Fake, busy_cores: int = 1, max_time: float = 1.0) -> Bench:
+    settings = SimpleNamespace(max_time=max_time, max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
     setup = SimpleNamespace(settings=settings, progress=progress, busy_cores=busy_cores)
     loader = FakeLoader(*models)
@@ -231,6 +231,19 @@ def test_other_tokens_stand_alone_where_the_reference_has_run_nothing_of_the_cas
     bench = make(Fake("fp32"), Fake("bigram", runs_source=False))
     assert bench.ask("bigram", OTHER).reference_rounds == ()
     assert bench.ran() == {"fp32": 0, "bigram": 2}
+
+
+def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No core is ever free. Of 0.2 s a case loses 0.05 at most, and half of the rest: 0.075 s are left after the first
+    and 0.0125 after the second; without the halving 0.1, of which the third would lose 0.05."""
+    monkeypatch.setattr(blocks, "free_cores", lambda: 0)
+    monkeypatch.setattr(budget, "MOST_PATIENCE_S", 0.05)
+    bench = make(Fake("fp32"), max_time=0.001)
+    bench.side_by_side.budget.expect(100)
+    for case in ("first", "second"):
+        assert bench.side_by_side.budget.patience_s == pytest.approx(0.05)
+        bench.ask("fp32", case=case)
+    assert 0 < bench.side_by_side.budget.patience_s <= 0.0125
 
 
 def test_where_threads_wait_for_each_other_nobody_else_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,23 +55,22 @@ def measure_side_by_side(
     step: Step = lambda *_: None,
     coin: random.Random | None = None,
     clock: Callable[[], float] = time.monotonic,
-    on_cut: Callable[[Mapping[str, Measured]], None] = lambda _: None,
+    on_cut: Callable[[Mapping[str, Measured], Spent], None] = lambda *_: None,
 ) -> tuple[dict[str, Measured | Exception], Spent]:
     """By variant, what was measured, or what failed; a failure ends the turns of its variant only. And the time spent.
 
     entries: by variant. reference: the id of the variant that the others are compared with, if it is among them.
-    step: is called between turns. on_cut: takes what has its least rounds where something else than a variant, as a
-    test's time limit, ends the case before its time; that is raised on.
+    step: is called between turns. on_cut: takes what has its least rounds, and the time spent, where something else
+    than a variant, as a test's time limit, ends the case before its time; that is raised on.
     """
     run = _Blocks(dict(entries), reference, pace, step, coin or random.Random(), clock)  # noqa: S311  # no secret
     try:
         run.warm_up()
         run.run()
     except BaseException:
-        on_cut(run.complete())
+        on_cut(run.complete(), run.spent)
         raise
-    spent = Spent(run.elapsed_s, run.waited_s)
-    return {name: run.result(name) for name, entry in entries.items() if entry.is_asked_for}, spent
+    return {name: run.result(name) for name, entry in entries.items() if entry.is_asked_for}, run.spent
 
 
 @dataclass
@@ -93,6 +92,8 @@ class _Blocks:
     rested_s: float = 0.0
     """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
     began_s: float = 0.0
+    found_calm: bool = False
+    """Whether any turn so far had the cores that it needs, and no round of it was spoiled."""
     turns_left: int = 0
     """Of the block that is run."""
     doing: str = ""
@@ -123,13 +124,19 @@ class _Blocks:
             for name in self.coin.sample(names, len(names)):
                 self.step(self.doing, name, self._left(rounds, len(names)))
                 entry = self.entries[name]
-                self._await_calm()
+                is_calm = self._await_calm()
                 with self._resting(entry), self._failing(entry):
                     entry.turns[self.blocks] = turn = self._turn(entry, rounds)
-                    self._lose(sum(done.latency_s for done in turn if self._is_spoiled(done)))
+                    spoiled = [done.latency_s for done in turn if self._is_spoiled(done)]
+                    self._lose(sum(spoiled))
+                    self.found_calm |= is_calm and not spoiled
                 self.turns_left -= 1
             self.blocks += 1
             self.rounds += rounds
+
+    @property
+    def spent(self) -> Spent:
+        return Spent(self.elapsed_s, self.waited_s, self.found_calm)
 
     @property
     def _round(self) -> str:
@@ -195,7 +202,8 @@ class _Blocks:
     @property
     def _until_s(self) -> float:
         """Seconds after the first block's start until which spoiled rounds are run once more."""
-        return self.pace.share_s + self.pace.patience_s + self.rested_s
+        patience_s = max(self.pace.patience_s - self.waited_before_s, 0.0)
+        return self.pace.share_s + patience_s + self.rested_s
 
     def _unspoiled(self, name: str) -> int:
         """How many of the variant's rounds are worth something: neither it nor the reference's beside it is spoiled."""
@@ -219,10 +227,12 @@ class _Blocks:
         found = interval([done.latency_s for done in measured.rounds])
         return found is not None and found.relative_half_width <= self.pace.max_noise
 
-    def _await_calm(self) -> None:
-        """Wait while other work leaves too few cores free, as long as there is patience for it."""
+    def _await_calm(self) -> bool:
+        """Wait while other work leaves too few cores free, as long as there is patience for it; whether it ended."""
         left_s = self.pace.patience_s - self.waited_s
-        self.waited_s += self._await_cores(self.pace.cores, left_s, "waiting for other work")
+        waited_s, is_calm = self._await_cores(self.pace.cores, left_s, "waiting for other work")
+        self.waited_s += waited_s
+        return is_calm
 
     @contextmanager
     def _resting(self, entry: Entry) -> Iterator[None]:
@@ -233,15 +243,15 @@ class _Blocks:
         yield
         if before is not None:
             cores, longest_s = min(before, self.pace.cores), min(LONGEST_SERVER_FALL_S, MOST_REST_S - self.rested_s)
-            self.rested_s += self._await_cores(cores, longest_s, "waiting for the server to rest")
+            self.rested_s += self._await_cores(cores, longest_s, "waiting for the server to rest")[0]
 
-    def _await_cores(self, cores: int, longest_s: float, why: str) -> float:
-        """Wait until so many are free, at most so long, and return the seconds that it took."""
+    def _await_cores(self, cores: int, longest_s: float, why: str) -> tuple[float, bool]:
+        """Wait until so many are free, at most so long; the seconds that it took, and whether they are."""
         began_s = self.clock()
-        while (free := free_cores()) is not None and free < cores and self.clock() - began_s < longest_s:
+        while not (are_free := _are_free(cores)) and self.clock() - began_s < longest_s:
             self.step(self.doing, why, None)
             time.sleep(LOOK_EVERY_S)
-        return self.clock() - began_s
+        return self.clock() - began_s, are_free
 
     @contextmanager
     def _failing(self, entry: Entry) -> Iterator[None]:
@@ -312,6 +322,12 @@ class _Blocks:
         """Whether further turns would be beside no reference, where there are enough that were."""
         is_dead = self.reference in self.entries and self.entries[self.reference].failure is not None
         return is_dead and self._base_of(entry) is not None
+
+
+def _are_free(cores: int) -> bool:
+    """Whether so many are; also where the system doesn't tell."""
+    free = free_cores()
+    return free is None or free >= cores
 
 
 def _shared(turns: Turns, base: Turns) -> Turns:

@@ -90,6 +90,8 @@ class Spent:
     rounds_s: float
     waited_s: float
     """For other work to end, or lost with rounds that it spoiled."""
+    found_calm: bool = True
+    """Whether other work left any turn alone."""
 
 
 def _waited(rounds: tuple[Round, ...]) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.session.blocks import measure_side_by_side
 from llm_bench_fixtures.session.budget import TimeBudget
-from llm_bench_fixtures.session.case import Entry, Measured, Pace
+from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
@@ -60,14 +61,15 @@ class SideBySide:
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as step:
-            found, spent = measure_side_by_side(
-                entries, self._reference, self._pace(asked), step, on_cut=lambda kept: self._keep(case, entries, kept)
-            )
-        self.budget.spend(asked, spent.rounds_s)
-        self.budget.wait(spent.waited_s)
-        self._keep(case, entries, found)
+            keep = functools.partial(self._keep, case, entries)
+            keep(*measure_side_by_side(entries, self._reference, self._pace(asked), step, on_cut=keep))
 
-    def _keep(self, case: str, entries: Mapping[str, Entry], found: Mapping[str, Measured | Exception]) -> None:
+    def _keep(
+        self, case: str, entries: Mapping[str, Entry], found: Mapping[str, Measured | Exception], spent: Spent
+    ) -> None:
+        """What was measured, for the tests that will ask for it, and the time that it took."""
+        self.budget.spend(len(found), spent.rounds_s)
+        self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
 
