@@ -56,7 +56,7 @@ def test_a_share_of_the_rounds_time_may_be_waited() -> None:
     """Ten benchmarks of 1 s may lose twice their 10 s together."""
     dealt = budget(10, each_s=1.0)
     assert dealt.patience_s == pytest.approx(20.0)
-    dealt.wait(4.0)
+    dealt.wait(4.0, found_calm=True)
     assert dealt.patience_s == pytest.approx(16.0)
 
 

@@ -91,9 +91,11 @@ class _Blocks:
     """Of it, before the first block."""
     rested_s: float = 0.0
     """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
-    began_s: float = 0.0
-    found_calm: bool = False
-    """Whether any turn so far had the cores that it needs, and no round of it was spoiled."""
+    began_s: float | None = None
+    """The first block; none before it."""
+    calm_turns: int = 0
+    """That had the cores that they need, and no round of which was spoiled."""
+    disturbed_turns: int = 0
     turns_left: int = 0
     """Of the block that is run."""
     doing: str = ""
@@ -103,7 +105,6 @@ class _Blocks:
 
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, and run the rest that aren't timed."""
-        self.began_s = self.clock()
         for name, entry in self.entries.items():
             self.doing = "warming up"
             self.step(self.doing, name, None)
@@ -129,14 +130,15 @@ class _Blocks:
                     entry.turns[self.blocks] = turn = self._turn(entry, rounds)
                     spoiled = [done.latency_s for done in turn if self._is_spoiled(done)]
                     self._lose(sum(spoiled))
-                    self.found_calm |= is_calm and not spoiled
+                    self.calm_turns += is_calm and not spoiled
+                    self.disturbed_turns += not is_calm or bool(spoiled)
                 self.turns_left -= 1
             self.blocks += 1
             self.rounds += rounds
 
     @property
     def spent(self) -> Spent:
-        return Spent(self.elapsed_s, self.waited_s, self.found_calm)
+        return Spent(self.elapsed_s, self.waited_s, self.calm_turns > 0 or not self.disturbed_turns)
 
     @property
     def _round(self) -> str:
@@ -167,6 +169,8 @@ class _Blocks:
     @property
     def elapsed_s(self) -> float:
         """Since the first block began, without what was lost to other work and to the rest of servers."""
+        if self.began_s is None:
+            return 0.0
         return self.clock() - self.began_s - (self.waited_s - self.waited_before_s) - self.rested_s
 
     def _open(self) -> list[str]:
@@ -187,7 +191,7 @@ class _Blocks:
             return True
         if not self.pace.max_noise:
             return False
-        if self._unspoiled(name) < self.pace.rounds and self.clock() - self.began_s < self._until_s:
+        if self._unspoiled(name) < self.pace.rounds and self._is_patient:
             return True
         if self.elapsed_s >= self.pace.share_s:
             return False
@@ -200,10 +204,9 @@ class _Blocks:
         return len(entry.turns) >= ENOUGH_BLOCKS and (len(entry.rounds) >= ENOUGH_ROUNDS or spent_s >= ENOUGH_S)
 
     @property
-    def _until_s(self) -> float:
-        """Seconds after the first block's start until which spoiled rounds are run once more."""
-        patience_s = max(self.pace.patience_s - self.waited_before_s, 0.0)
-        return self.pace.share_s + patience_s + self.rested_s
+    def _is_patient(self) -> bool:
+        """Whether spoiled rounds are still run once more."""
+        return self.elapsed_s + self.waited_s < self.pace.share_s + max(self.pace.patience_s, self.waited_before_s)
 
     def _unspoiled(self, name: str) -> int:
         """How many of the variant's rounds are worth something: neither it nor the reference's beside it is spoiled."""
@@ -230,9 +233,11 @@ class _Blocks:
     def _await_calm(self) -> bool:
         """Wait while other work leaves too few cores free, as long as there is patience for it; whether it ended."""
         left_s = self.pace.patience_s - self.waited_s
-        waited_s, is_calm = self._await_cores(self.pace.cores, left_s, "waiting for other work")
-        self.waited_s += waited_s
-        return is_calm
+        began_s = self.clock()
+        try:
+            return self._await_cores(self.pace.cores, left_s, "waiting for other work")
+        finally:
+            self.waited_s += self.clock() - began_s
 
     @contextmanager
     def _resting(self, entry: Entry) -> Iterator[None]:
@@ -243,15 +248,19 @@ class _Blocks:
         yield
         if before is not None:
             cores, longest_s = min(before, self.pace.cores), min(LONGEST_SERVER_FALL_S, MOST_REST_S - self.rested_s)
-            self.rested_s += self._await_cores(cores, longest_s, "waiting for the server to rest")[0]
+            began_s = self.clock()
+            try:
+                self._await_cores(cores, longest_s, "waiting for the server to rest")
+            finally:
+                self.rested_s += self.clock() - began_s
 
-    def _await_cores(self, cores: int, longest_s: float, why: str) -> tuple[float, bool]:
-        """Wait until so many are free, at most so long; the seconds that it took, and whether they are."""
+    def _await_cores(self, cores: int, longest_s: float, why: str) -> bool:
+        """Wait until so many are free, at most so long; whether they are."""
         began_s = self.clock()
         while not (are_free := _are_free(cores)) and self.clock() - began_s < longest_s:
             self.step(self.doing, why, None)
             time.sleep(LOOK_EVERY_S)
-        return self.clock() - began_s, are_free
+        return are_free
 
     @contextmanager
     def _failing(self, entry: Entry) -> Iterator[None]:

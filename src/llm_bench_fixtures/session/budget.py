@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PATIENCE = 2.0  # seconds that may be lost to other work for each second of rounds
+PATIENCE = 2.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE_S = 30.0  # of one case
 KEPT_IN_VAIN = 0.5  # of the patience that is left, where a case found no calm at all: other work may never end
 
@@ -32,7 +32,7 @@ class TimeBudget:
         """Seconds that a case may lose to other work, besides its share."""
         return min(self._patience_s, MOST_PATIENCE_S)
 
-    def wait(self, seconds: float, *, found_calm: bool = True) -> None:
+    def wait(self, seconds: float, *, found_calm: bool) -> None:
         """Note that a case has lost so much, and whether other work left any of its turns alone."""
         self._patience_s = max(self._patience_s - seconds, 0.0) * (1.0 if found_calm else KEPT_IN_VAIN)
 

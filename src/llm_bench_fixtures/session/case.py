@@ -85,13 +85,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of a case's blocks."""
+    """What a case took of the run's time, and what that was worth."""
 
     rounds_s: float
+    """From the first block on, without what is told below."""
     waited_s: float
     """For other work to end, or lost with rounds that it spoiled."""
-    found_calm: bool = True
-    """Whether other work left any turn alone."""
+    found_calm: bool
+    """Whether other work left any turn alone; also where there was none to disturb."""
 
 
 def _waited(rounds: tuple[Round, ...]) -> tuple[float, ...]:

@@ -61,14 +61,23 @@ class SideBySide:
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as step:
-            keep = functools.partial(self._keep, case, entries)
+            keep = functools.partial(self._keep, case, model.variant.id, entries)
             keep(*measure_side_by_side(entries, self._reference, self._pace(asked), step, on_cut=keep))
 
     def _keep(
-        self, case: str, entries: Mapping[str, Entry], found: Mapping[str, Measured | Exception], spent: Spent
+        self,
+        case: str,
+        asking: str,
+        entries: Mapping[str, Entry],
+        found: Mapping[str, Measured | Exception],
+        spent: Spent,
     ) -> None:
-        """What was measured, for the tests that will ask for it, and the time that it took."""
-        self.budget.spend(len(found), spent.rounds_s)
+        """What was measured, for the tests that will ask for it, and the time that it took.
+
+        asking: the variant whose test it is. That one is over, also where it was cut short; what else isn't in `found`
+        is measured again.
+        """
+        self.budget.spend(len({asking, *found}), spent.rounds_s)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
