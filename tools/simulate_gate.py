@@ -3,7 +3,7 @@
 python tools/simulate_gate.py --comparisons 600
 
 Each comparison has two runs of 11 variants with 24 tests each, of some rounds. The logarithm of a round's ratio
-scatters by 3 %, and that of a test from run to run by what the gate takes two processes to. Given a process
+scatters by 3 %, and that of a test by 1.8 % from run to run, as two processes do on a single workload. Given a process
 deviation, each variant of each run is off by so much in all of its tests alike, besides.
 """
 
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from llm_bench_fixtures.gate.speedups import SpeedupChange, SpeedupChanges, speedup_changes
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status, TimedRecord
-from llm_bench_fixtures.results.speedup import PROCESS_DEVIATION
 
 VARIANTS, TESTS = 11, 24
 SLOWER = (1.05, 1.075, 1.10, 1.15, 1.20, 1.25, 1.30)
@@ -30,8 +29,7 @@ Floats = NDArray[np.float64]
 def run_of(random: np.random.Generator, rounds: int, deviation: float, slower: Floats) -> Iterator[TimedRecord]:
     """A run whose reference takes a second in each round. slower: (VARIANTS, TESTS), factors of the others' times."""
     logs = 0.03 * random.standard_normal((VARIANTS, TESTS, rounds))
-    logs += math.sqrt(2) * PROCESS_DEVIATION * random.standard_normal((VARIANTS, TESTS, 1))
-    logs += deviation * random.standard_normal((VARIANTS, 1, 1))
+    logs += 0.018 * random.standard_normal((VARIANTS, TESTS, 1)) + deviation * random.standard_normal((VARIANTS, 1, 1))
     times_s: Floats = slower[:, :, None] * np.exp(logs)
     for variant, test in np.ndindex(VARIANTS, TESTS):
         yield TimedRecord(

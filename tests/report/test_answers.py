@@ -27,6 +27,8 @@ from llm_bench_fixtures.report.picks import Reader
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, VariantResult
 
+pytestmark = pytest.mark.usefixtures("processes_differ_by_one_percent")
+
 LOOSE = parse_quality_limit("ppl_ratio:1.02")
 
 

@@ -25,6 +25,8 @@ from llm_bench_fixtures.report.sections import build_document, facts
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 
+pytestmark = pytest.mark.usefixtures("processes_differ_by_one_percent")
+
 
 def document_of(run: Run) -> Document:
     return build_document(findings_of(run, registry()))

@@ -19,7 +19,7 @@ LEAST_ROUNDS = 3
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 WAITED_SHARE = 0.02  # of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
-# Of a process's log latencies on a workload, from run to run: processes of identical work differ, and a machine's drift
+# Of a process' log latencies on a workload, from run to run: processes of identical work differ, and a machine's drift
 # moves one kind of work more than another.
 PROCESS_DEVIATION = 0.0125
 
