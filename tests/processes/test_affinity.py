@@ -154,7 +154,7 @@ def core_of_this_thread() -> int:
 def test_cores_that_a_container_has_lost_meanwhile_end_nothing(
     refused: int, set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a thread that was moved isn't left bound."""
+    """A thread that can't be moved is free all the same; one that can't be freed has been told to be."""
 
     def refusing(_: int, cores: set[int]) -> None:
         set_to.append(set(cores))
@@ -188,6 +188,12 @@ def machine(root: Path, *cores: dict[str, str]) -> Path:
         ({"cpufreq/cpuinfo_max_freq": "5000000"}, {"cpufreq/cpuinfo_max_freq": "5000000"}, True),
         ({"cache/index3/shared_cpu_list": "0-1"}, {"cache/index3/shared_cpu_list": "0-1"}, True),
         ({"cache/index3/shared_cpu_list": "0"}, {"cache/index3/shared_cpu_list": "1"}, False),
+        ({"cache/index2/shared_cpu_list": "0"}, {"cache/index2/shared_cpu_list": "1"}, False),
+        (
+            {"cache/index2/shared_cpu_list": "0", "cache/index3/shared_cpu_list": "0-1"},
+            {"cache/index2/shared_cpu_list": "1", "cache/index3/shared_cpu_list": "0-1"},
+            True,
+        ),
         ({"topology/thread_siblings_list": "0\n"}, {"topology/thread_siblings_list": "1\n"}, True),
         ({"topology/thread_siblings_list": "0-1\n"}, {"topology/thread_siblings_list": "0-1\n"}, False),
         ({"topology/thread_siblings_list": "0,8\n"}, {"topology/thread_siblings_list": "1,9\n"}, False),
@@ -201,6 +207,8 @@ def machine(root: Path, *cores: dict[str, str]) -> Path:
         "one clock",
         "one cache",
         "two caches",
+        "two caches, of two levels",
+        "one cache, of three levels",
         "one thread each",
         "two threads of one core",
         "two threads each",

@@ -76,9 +76,9 @@ def pin_thread(_: object, cores: tuple[int, ...]) -> tuple[int, ...]:
 def begin_on(number: int) -> None:
     """Move the calling thread to one of the cores that it may run on, from where the system may move it on at once.
 
-    number: the same one is the same core. The thread mostly stays there for seconds, as it would have stayed where the
-    system happened to put it. Does nothing where it has one core only, where its cores aren't alike, or if threads
-    can't be moved.
+    number: the same one is the same core, for threads that may run on the same ones. The thread mostly stays there for
+    seconds, as it would have stayed where the system happened to put it. Does nothing where it has one core only, where
+    its cores aren't alike, or if threads can't be moved.
     """
     if not can_pin():
         return
@@ -107,8 +107,9 @@ def are_alike(cores: tuple[int, ...], root: Path = CORES) -> bool:
 
 def _kind(core: Path) -> tuple[str, ...]:
     """The same for cores that are alike."""
-    told = ["cpu_capacity", "cpufreq/cpuinfo_max_freq", "cache/index3/shared_cpu_list"]
-    texts = [(core / name).read_text() for name in told if (core / name).exists()]
+    told = [core / "cpu_capacity", core / "cpufreq" / "cpuinfo_max_freq"]
+    last_cache = sorted(core.glob("cache/index*/shared_cpu_list"))[-1:]
+    texts = [file.read_text() for file in (*told, *last_cache) if file.exists()]
     siblings = core / "topology" / "thread_siblings_list"
     alone = not siblings.exists() or siblings.read_text().strip().isdecimal()
     return (*sorted(node.name for node in core.glob("node*")), *texts, "" if alone else core.name)
