@@ -9,7 +9,8 @@ turns. The runs share exported models: if --cache-dir does not exist, a run that
     python tools/measure_repeatability.py figures FOLDER [FOLDER ...] [--by KIND] [--gate [--rules RULES]]
 Prints the figures as Markdown, in a column for the quiet runs of a folder and one for its noisy ones, with targets. The
 speed-ups of runs that store none are the quotients of the median latencies. --by breaks the differences down: variant,
-scenario or test. --gate judges every run by every other one as `llm-bench gate` does, and counts the false alarms.
+scenario or test; with "run" it tells for each run how far all speed-ups of each variant were off together. --gate
+judges every run by every other one as `llm-bench gate` does, and counts the false alarms.
 """
 
 from __future__ import annotations

@@ -197,6 +197,21 @@ def held(runs: Sequence[SuiteRun]) -> Iterator[tuple[Speed, bool]]:
                 yield speed, speed.interval.low <= value <= speed.interval.high
 
 
+def mean_shifts(runs: Sequence[SuiteRun]) -> list[dict[str, float]]:
+    """By run and variant, how far its speed-ups are from their means over the runs, on average, as a logarithm.
+
+    Of the tests of all runs alone.
+    """
+    tests = set.intersection(*(set(run.speeds) for run in runs))
+    means = {test: pooled(runs, test) or 0.0 for test in tests}
+    shifts = (((run.speeds[test], run.speeds[test].log_ratio - means[test]) for test in sorted(tests)) for run in runs)
+    return [{name: statistics.fmean(found) for name, found in grouped(each, _variant).items()} for each in shifts]
+
+
+def _variant(speed: Speed) -> str:
+    return speed.variant
+
+
 def expected_held(others: int) -> float:
     """The share of exact intervals that would hold the mean of so many other runs, which has an error of its own."""
     return 2 * NORMAL.cdf(NORMAL.inv_cdf((1 + CONFIDENCE) / 2) / math.sqrt(1 + 1 / others)) - 1

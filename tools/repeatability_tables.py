@@ -159,11 +159,14 @@ def main_table(every: Sequence[Series]) -> Table:
     return Table(tuple(header), tuple(rows), frozenset(range(1, len(header))))
 
 
-BREAKDOWNS = ("variant", "scenario", "test")
+BY_RUN = "run"
+BREAKDOWNS = ("variant", "scenario", "test", BY_RUN)
 
 
 def breakdown(series: Series, by: str) -> Table:
-    """A row for each variant, scenario or test, the one whose speed-ups differ most first."""
+    """A row for each variant, scenario or test, that whose speed-ups differ most first; or for each run (`shifts`)."""
+    if by == BY_RUN:
+        return shifts(series)
 
     def key(speed: Speed) -> str:
         return str(getattr(speed, by))
@@ -174,6 +177,17 @@ def breakdown(series: Series, by: str) -> Table:
     rows = [(name, *map(percent, quantiles(differences[name])), share(held.get(name, []))) for name in ordered]
     header = (by, "differ, median", "90th percentile", "intervals that hold the pooled value")
     return Table(header, tuple(rows), frozenset({1, 2, 3}))
+
+
+def shifts(series: Series) -> Table:
+    """A row for each run: how far each variant's speed-ups are from their means over the runs, on average."""
+    found = repeatability.mean_shifts(series.runs)
+    variants = sorted(found[0])
+    rows = [
+        (run.name, *(f"{math.expm1(each[variant]) * 100:+.2f} %" for variant in variants))
+        for run, each in zip(series.runs, found, strict=True)
+    ]
+    return Table((BY_RUN, *variants), tuple(rows), frozenset(range(1, len(variants) + 1)))
 
 
 def gate_lines(series: Series, rules: Rules) -> Iterator[str]:

@@ -58,6 +58,17 @@ def test_three_runs_are_three_pairs() -> None:
     assert sorted(differences) == pytest.approx([math.log(2), math.log(2), math.log(4)])
 
 
+def test_what_a_run_shifts_is_the_mean_over_a_variants_tests() -> None:
+    """Logarithms 1 and 3 against 2 and 6: means 1.5 and 4.5, so 0.5 and 1.5 below, on average 1."""
+    low, high = (
+        in_blocks(
+            *(block_record("bf16", math.exp(one), 0.1, 1e9, scenario=f"s{index}") for index, one in enumerate(logs))
+        )
+        for logs in ((1.0, 3.0), (2.0, 6.0))
+    )
+    assert repeatability.mean_shifts([low, high]) == [{"bf16": pytest.approx(-1.0)}, {"bf16": pytest.approx(1.0)}]
+
+
 def test_a_test_that_one_run_lacks_is_in_no_pair() -> None:
     other = in_blocks(block_record("bnb-nf4", 0.5, 0.4, 0.6))
     assert list(repeatability.log_differences([*bf16_runs(2.0), other])) == []
