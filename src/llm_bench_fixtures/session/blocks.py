@@ -93,9 +93,8 @@ class _Blocks:
     """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
     began_s: float | None = None
     """The first block; none before it."""
-    calm_turns: int = 0
-    """That had the cores that they need, and no round of which was spoiled."""
-    disturbed_turns: int = 0
+    were_calm: list[bool] = field(default_factory=list)
+    """Whether each turn so far had the cores that it needs, and no round of it was spoiled."""
     turns_left: int = 0
     """Of the block that is run."""
     doing: str = ""
@@ -130,15 +129,14 @@ class _Blocks:
                     entry.turns[self.blocks] = turn = self._turn(entry, rounds)
                     spoiled = [done.latency_s for done in turn if self._is_spoiled(done)]
                     self._lose(sum(spoiled))
-                    self.calm_turns += is_calm and not spoiled
-                    self.disturbed_turns += not is_calm or bool(spoiled)
+                    self.were_calm.append(is_calm and not spoiled)
                 self.turns_left -= 1
             self.blocks += 1
             self.rounds += rounds
 
     @property
     def spent(self) -> Spent:
-        return Spent(self.elapsed_s, self.waited_s, self.calm_turns > 0 or not self.disturbed_turns)
+        return Spent(self.elapsed_s, self.waited_s, any(self.were_calm) or not self.were_calm)
 
     @property
     def _round(self) -> str:
