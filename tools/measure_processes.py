@@ -296,7 +296,7 @@ def measure_cores(arguments: list[str]) -> None:
         for model in models:
             model.call(take_turn, workload)
         for block in range(blocks):
-            for number in random.sample(range(len(models)), len(models)):  # no secret
+            for number in random.sample(range(len(models)), len(models)):
                 core = block if number < processes else None
                 turn = models[number].call(take_turn, workload, rounds=ROUNDS_OF_A_TURN, core=core, warms=True)
                 turns[number].append([done.steps_s for done in turn])

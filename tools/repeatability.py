@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
+from operator import attrgetter
 from typing import Any, cast
 
 from llm_bench_fixtures.gate.decision import Decision, decide_run
@@ -203,13 +204,12 @@ def mean_shifts(runs: Sequence[SuiteRun]) -> list[dict[str, float]]:
     Of the tests of all runs alone.
     """
     tests = set.intersection(*(set(run.speeds) for run in runs))
-    means = {test: pooled(runs, test) or 0.0 for test in tests}
+    means = {test: statistics.fmean(run.speeds[test].log_ratio for run in runs) for test in tests}
     shifts = (((run.speeds[test], run.speeds[test].log_ratio - means[test]) for test in sorted(tests)) for run in runs)
-    return [{name: statistics.fmean(found) for name, found in grouped(each, _variant).items()} for each in shifts]
-
-
-def _variant(speed: Speed) -> str:
-    return speed.variant
+    return [
+        {name: statistics.fmean(found) for name, found in grouped(each, attrgetter("variant")).items()}
+        for each in shifts
+    ]
 
 
 def expected_held(others: int) -> float:
