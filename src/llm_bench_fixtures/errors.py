@@ -173,10 +173,7 @@ class UnwritableFile(LlmBenchError, OSError):
 
 
 class NotOurResults(UnreadableResults):
-    """A file of pytest-benchmark's in which this package measured nothing."""
-
-    def __init__(self, path: object) -> None:
-        super().__init__(f"{path} has no benchmarks that llm-bench-fixtures measured")
+    """A whole file in which this package measured nothing: another program's, or other tests' of pytest-benchmark."""
 
 
 class StorageNotFound(LlmBenchError, FileNotFoundError):

@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 # Control and format characters move the cursor, change colours, set a terminal's title or turn text around; the
@@ -101,6 +101,11 @@ def well_formed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [one if isinstance(one, float) else well_formed(one) for one in value]
     return value
+
+
+def first_few(lines: Sequence[str], most: int = 3) -> list[str]:
+    """The first lines, and one that counts the others."""
+    return [*lines[:most], *([f"... and {len(lines) - most} more"] if len(lines) > most else [])]
 
 
 def in_encoding(text: str, encoding: str | None) -> str:

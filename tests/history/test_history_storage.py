@@ -9,8 +9,7 @@ import pytest
 from run_factory import make_provenance, make_record, make_run
 from saved_factory import store
 
-from llm_bench_fixtures.errors import AmbiguousRun, InvalidSetting, RunNotFound, StorageNotFound
-from llm_bench_fixtures.history.headings import Unreadable
+from llm_bench_fixtures.errors import AmbiguousRun, InvalidSetting, RunNotFound, StorageNotFound, UnreadableResults
 from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files, select_run
 from llm_bench_fixtures.results.storage import write_run
 
@@ -231,15 +230,38 @@ def test_an_empty_name_is_no_name(storage: Path, monkeypatch: pytest.MonkeyPatch
         select_run(storage, "")
 
 
-def test_a_damaged_file_stops_nothing_and_is_told_of(storage: Path) -> None:
-    """It is left as it is."""
-    damaged = storage / "server" / "0009_cut.json"
-    damaged.write_text('{"benchmarks": [', encoding="utf-8")
-    told: list[Unreadable] = []
-    assert select_run(storage, "latest", told.append).stem == "0001_there"
-    assert [item.path for item in told] == [damaged]
-    assert str(damaged) in told[0].reason
-    assert damaged.read_text(encoding="utf-8") == '{"benchmarks": ['
+@pytest.mark.parametrize("text", ["latest", "main", "abcdddd"])
+def test_the_newest_run_is_not_an_older_one_where_a_newer_file_can_not_be_read(storage: Path, text: str) -> None:
+    """Bug: a gate judged the run before the one that was cut short, and passed."""
+    for number in range(3, 8):
+        (storage / "server" / f"{number:04}_cut.json").write_text('{"benchmarks": [', encoding="utf-8")
+    with pytest.raises(UnreadableResults) as raised:
+        select_run(storage, text)
+    assert "0003_cut.json can't be read as JSON" in str(raised.value)
+    assert "... and 2 more" in str(raised.value)
+    assert select_run(storage, "server/1").stem == "0001_there"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("server/0000_cut.json", '{"benchmarks": ['),
+        ("server/0009_other.json", '{"benchmarks": []}'),
+        ("x/y.json", "[]"),
+    ],
+    ids=["older", "other tests", "another program's"],
+)
+def test_a_file_that_is_no_newer_run_of_ours_stops_nothing(storage: Path, name: str, content: str) -> None:
+    (storage / name).parent.mkdir(exist_ok=True)
+    (storage / name).write_text(content, encoding="utf-8")
+    assert select_run(storage, "latest").stem == "0001_there"
+
+
+def test_a_run_is_compared_with_another_of_its_branch(storage: Path) -> None:
+    """Bug: on main, `report latest --against main` ended with an error, and `compare main latest` compared nothing."""
+    latest = select_run(storage, "latest")
+    assert select_run(storage, "main", latest).stem == "0002_before"
+    assert select_run(storage, "server/1", latest) == latest
 
 
 def test_a_name_cannot_leave_the_storage(storage: Path) -> None:

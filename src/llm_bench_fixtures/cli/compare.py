@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     check_files(arguments.summary)
-    base, head = (read_saved_run(select_run(storage, text)) for text in (arguments.base, arguments.head))
-    show_report(comparison_report(compare_runs(base, head, Rules(arguments.rules), registry())), arguments.summary)
+    head = select_run(storage, arguments.head)
+    base = select_run(storage, arguments.base, head)
+    comparison = compare_runs(read_saved_run(base), read_saved_run(head), Rules(arguments.rules), registry())
+    show_report(comparison_report(comparison), arguments.summary)
     return ExitStatus.PASSED

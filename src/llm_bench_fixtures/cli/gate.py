@@ -24,8 +24,8 @@ from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
 from llm_bench_fixtures.report.comparison import gate_report
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.text import first_few
 
-MOST_PASSED_OVER = 3
 HELP = "judge a saved run by another one"
 
 
@@ -50,5 +50,5 @@ def run(arguments: argparse.Namespace) -> int:
 def _decide(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, working_folder(), head)
-    say(f"Not a baseline: {reason}" for reason in baseline.passed_over[:MOST_PASSED_OVER])
+    say(first_few([f"Not a baseline: {reason}" for reason in baseline.passed_over]))
     return decide_run(head, baseline, Rules(arguments.rules), registry(), arguments.missing)

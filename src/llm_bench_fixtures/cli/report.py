@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     paths = [select_run(storage, text) for text in arguments.runs]
-    against = select_run(storage, arguments.against) if arguments.against else None
+    against = select_run(storage, arguments.against, paths[0]) if arguments.against else None
     _check(paths, against)
     _check_output(arguments.output, (*paths, *([against] if against else [])))
     progress = Progress(ConsoleProgress())

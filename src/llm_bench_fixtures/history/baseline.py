@@ -82,7 +82,7 @@ def find_baseline(
     """
     kind, name = _split(wanted)
     if name and not kind:
-        return _named(select_run(storage, name), judged)
+        return _named(select_run(storage, name, Path(judged.source) if judged is not None else None), judged)
     if storage is None:
         return Baseline(None, "no run is saved")
     origin = Origin(branch=name) if kind == BRANCH else Origin(commits=_ancestors(root, name) if kind else ())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from llm_bench_fixtures.errors import UnreadableResults
+from llm_bench_fixtures.errors import NotOurResults, UnreadableResults
 from llm_bench_fixtures.history.saved import Blessing, SavedRun, read_run_of
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import HasStatus, RunState, Status
@@ -65,6 +65,8 @@ class Unreadable:
 
     path: Path
     reason: str
+    may_be_ours: bool = True
+    """False for a whole file in which this package measured nothing."""
 
 
 PassOver = Callable[[Unreadable], None]
@@ -95,7 +97,7 @@ def headings(paths: Iterable[Path], pass_over: PassOver) -> Iterator[Heading]:
         try:
             yield read_heading(path)
         except UnreadableResults as error:
-            pass_over(Unreadable(path, str(error)))
+            pass_over(Unreadable(path, str(error), may_be_ours=not isinstance(error, NotOurResults)))
 
 
 def oldest_first(found: Iterable[Heading]) -> list[Heading]:

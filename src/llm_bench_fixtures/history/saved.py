@@ -158,7 +158,7 @@ def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> SavedRun[Reco
         _check_kind(data, path)  # where that is the reason, it says more than which field is missing
         raise
     if stored.llm_bench is None:
-        raise NotOurResults(path)
+        raise _without_benchmarks(path)
     check_version(stored.llm_bench.version, path)
     measured = (benchmark.extra_info.llm_bench for benchmark in stored.benchmarks)
     records = (*(one for one in measured if one is not None), *stored.llm_bench.records)
@@ -174,9 +174,13 @@ def _check_kind(data: bytes, path: Path) -> None:
     if head.schema is not None or head.benchmarks is None:
         check_schema(data, path)
     elif head.llm_bench is None:
-        raise NotOurResults(path)
+        raise _without_benchmarks(path)
     else:
         check_version(head.llm_bench.version, path)
+
+
+def _without_benchmarks(path: Path) -> NotOurResults:
+    return NotOurResults(f"{path} has no benchmarks that llm-bench-fixtures measured")
 
 
 def to_stored(output_json: dict[str, Any], run: Run) -> None:

@@ -10,11 +10,18 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.errors import AmbiguousRun, InvalidSetting, RunNotFound, StorageNotFound, indented
-from llm_bench_fixtures.history.headings import Heading, PassOver, headings, oldest_first
+from llm_bench_fixtures.errors import (
+    AmbiguousRun,
+    InvalidSetting,
+    RunNotFound,
+    StorageNotFound,
+    UnreadableResults,
+    indented,
+)
+from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first
 from llm_bench_fixtures.options.parsers import parse_path
 from llm_bench_fixtures.results.storage import RESULTS_FILE
-from llm_bench_fixtures.text import encodable
+from llm_bench_fixtures.text import encodable, first_few
 
 FOLDER = ".benchmarks"
 LATEST = "latest"
@@ -71,11 +78,11 @@ def _order(path: Path) -> tuple[str, int, str]:
     return path.parent.as_posix(), int(numbered[1]) if numbered else -1, path.name
 
 
-def select_run(storage: Path | None, text: str, pass_over: PassOver = lambda _: None) -> Path:
+def select_run(storage: Path | None, text: str, other_than: Path | None = None) -> Path:
     """The file of the run that `text` names as RUN_HELP says. storage: None where only a file can be named.
 
-    pass_over: called with each file that can't be read, where files have to be read. Raises RunNotFound, AmbiguousRun,
-    and InvalidSetting for an empty name.
+    other_than: the run to compare with, which isn't what is meant by `latest`, a branch or a commit. Raises
+    RunNotFound, AmbiguousRun, UnreadableResults where a newer file can't be read, and InvalidSetting for an empty name.
     """
     if not text:
         raise InvalidSetting("the name of a run can't be empty")
@@ -85,7 +92,7 @@ def select_run(storage: Path | None, text: str, pass_over: PassOver = lambda _: 
     if storage is None:
         raise RunNotFound(f"no run {text!r}: it is no file, and there is no folder of saved runs to look in")
     files = run_files(storage)
-    found = _find(files, text, pass_over)
+    found = _find(files, text, other_than)
     if len(found) > 1:
         raise AmbiguousRun(text, storage, _names(found, storage))
     if found:
@@ -115,7 +122,7 @@ def _is_number(text: str) -> bool:
     return bool(re.fullmatch(r"\d+", text, re.ASCII)) and not COMMIT.fullmatch(text)
 
 
-def _find(files: Sequence[Path], text: str, pass_over: PassOver) -> list[Path]:
+def _find(files: Sequence[Path], text: str, other_than: Path | None) -> list[Path]:
     """The runs of that number or file; else those of that name, branch and commit; else those with it in their name."""
     of_number = _numbered(files, text)
     if of_number is not None:
@@ -124,7 +131,7 @@ def _find(files: Sequence[Path], text: str, pass_over: PassOver) -> list[Path]:
     if of_file:
         return of_file
     named = [path for path in files if text == NUMBERED.sub("", path.stem, count=1)]
-    found = [*named, *_newest(files, text, pass_over)]
+    found = [*named, *_newest(files, text, other_than)]
     return list(dict.fromkeys(found)) or _containing(files, text)
 
 
@@ -142,14 +149,38 @@ def _numbered(files: Iterable[Path], text: str) -> list[Path] | None:
     return None if not found and COMMIT.fullmatch(text) else found
 
 
-def _newest(files: Iterable[Path], text: str, pass_over: PassOver) -> list[Path]:
-    """The newest run of all, or of the branch, and that of each commit whose id begins so."""
-    runs = oldest_first(headings(files, pass_over))
+def _newest(files: Iterable[Path], text: str, other_than: Path | None) -> list[Path]:
+    """The newest run of all, or of the branch, and that of each commit whose id begins so.
+
+    Raises UnreadableResults where a newer file can't be read: it may be the one that is meant.
+    """
+    unreadable: list[Unreadable] = []
+    others = (path for path in files if other_than is None or path.resolve() != other_than.resolve())
+    runs = oldest_first(headings(others, unreadable.append))
     found = [run.path for run in runs if text in (LATEST, run.provenance.branch)][-1:]
     if COMMIT.fullmatch(text):
         of_commit = [run for run in runs if run.provenance.commit.lower().startswith(text.lower())]
         found += {run.provenance.commit: run.path for run in of_commit}.values()
+    if found or text == LATEST:
+        _refuse_newer(text, found, [one for one in unreadable if one.may_be_ours])
     return found
+
+
+def _refuse_newer(text: str, found: Sequence[Path], unreadable: Iterable[Unreadable]) -> None:
+    newer = [one.reason for one in unreadable if not any(_is_older(one.path, path) for path in found)]
+    if newer:
+        raise UnreadableResults(
+            f"which run {text!r} is can't be told, because what is newer can't be read:\n"
+            f"{indented(first_few(newer))}\nName a run by its file or number, or remove what is damaged."
+        )
+
+
+def _is_older(path: Path, run: Path) -> bool:
+    """Whether a file was saved before a run, as far as files show it: by their numbers within a machine's folder."""
+    first, second = _order(path), _order(run)
+    if first[0] == second[0] and min(first[1], second[1]) >= 0:
+        return first < second
+    return path.stat().st_mtime < run.stat().st_mtime
 
 
 def _containing(files: Sequence[Path], text: str) -> list[Path]:

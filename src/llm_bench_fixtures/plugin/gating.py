@@ -214,10 +214,10 @@ def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
 def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
     """The lines of the gate in the terminal summary. On GitHub's runners, annotations follow."""
     from llm_bench_fixtures.report.comparison import gate_lines, gate_report, github_annotations
-    from llm_bench_fixtures.text import harmless
+    from llm_bench_fixtures.text import first_few, harmless
 
     decision = config.stash[DECISION]
     yield from gate_lines(gate_report(decision), width)
-    yield from harmless(f"Not a baseline: {reason}" for reason in config.stash[BASELINE].passed_over[:3])
+    yield from harmless(first_few([f"Not a baseline: {reason}" for reason in config.stash[BASELINE].passed_over]))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         yield from github_annotations(decision)

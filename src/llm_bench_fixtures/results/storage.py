@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from llm_bench_fixtures.errors import DamagedResults, UnreadableResults
+from llm_bench_fixtures.errors import DamagedResults, NotOurResults, UnreadableResults
 from llm_bench_fixtures.results.plausible import faults_of_metrics, faults_of_record, faults_of_run, faults_of_size
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
@@ -112,7 +112,7 @@ def check_schema(data: bytes, path: str | Path) -> None:
     except DamagedResults:  # a list, say
         found = Schema()
     if found.schema != SCHEMA:
-        raise UnreadableResults(f"{path} is not a results file of llm-bench-fixtures")
+        raise NotOurResults(f"{path} is not a results file of llm-bench-fixtures")
     check_version(found.version, path)
 
 
