@@ -59,7 +59,7 @@ def with_template(source: ModelSource, template: str) -> Any:
 def test_a_template_that_makes_no_prompt_is_named(
     template: str, message: str, tiny_source: ModelSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat, "RENDER_S", 1.0)
+    monkeypatch.setattr(chat, "RENDER_S", 1.0 if template == NO_END else chat.RENDER_S)
     load = partial(with_template, tiny_source, template)
     with pytest.raises(InvalidSetting) as caught:
         chat_prompts("x", load(), load, on_cpu=True)

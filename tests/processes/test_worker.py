@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from llm_bench_fixtures.errors import NoAnswer, WorkerDied
 from llm_bench_fixtures.processes.channels import PipeChannel
+from llm_bench_fixtures.processes.work_limit import WorkLimit
 from llm_bench_fixtures.processes.worker import FAREWELL_S, WorkerProcess, how_it_ended
 
 UNNAMED = next(number for number in range(1, 128) if number not in list(signal.Signals))
@@ -67,6 +68,19 @@ def scene() -> Iterator[Scene]:
     yield Scene(process, WorkerProcess("the worker", process, ours), theirs)
     ours.close()
     theirs.close()
+
+
+class LooksLater(WorkLimit):
+    """Over after so many looks, each of which does something."""
+
+    def __init__(self, until_over: int, meanwhile: Callable[[], object] = lambda: None) -> None:
+        super().__init__(0.0, lambda: 0.0)
+        self.looks, self._until_over, self._meanwhile = 0, until_over, meanwhile
+
+    def is_over(self) -> bool:
+        self.looks += 1
+        self._meanwhile()
+        return self.looks == self._until_over
 
 
 def test_messages_come_and_go(scene: Scene) -> None:
@@ -145,6 +159,15 @@ def test_silence_is_no_death(scene: Scene) -> None:
         scene.worker.receive(time.monotonic() + 0.01)
 
 
+def test_an_answer_is_awaited_until_the_work_that_a_process_may_do_is_done(scene: Scene) -> None:
+    limit = LooksLater(until_over=2)
+    with pytest.raises(NoAnswer):
+        scene.worker.receive_within(limit)
+    limit = LooksLater(until_over=3, meanwhile=lambda: scene.theirs.send("an answer"))
+    assert scene.worker.receive_within(limit) == "an answer"
+    assert limit.looks == 1
+
+
 def refuse_connection() -> None:
     raise ConnectionRefusedError("nobody listens")
 
@@ -177,8 +200,9 @@ def test_one_that_does_not_end_is_killed_and_awaited(scene: Scene) -> None:
     assert (scene.process.exit_code, scene.process.waits) == (-SIGKILL, [FAREWELL_S, None])
 
 
-def test_the_memory_of_one_that_has_ended_is_none(scene: Scene) -> None:
+def test_one_that_has_ended_has_neither_memory_nor_processor_time(scene: Scene) -> None:
     scene.process.pid = os.getpid()
     assert scene.worker.resident_bytes > 1 << 20
+    assert 0 < scene.worker.cpu_s <= sum(os.times()[:4])
     scene.process.pid = 2**22 + 1  # more than Linux gives by default
-    assert scene.worker.resident_bytes == 0
+    assert (scene.worker.resident_bytes, scene.worker.cpu_s) == (0, 0)

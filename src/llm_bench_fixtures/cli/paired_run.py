@@ -85,7 +85,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(parse_seconds),
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help=f"a process that is silent for so long is taken to hang. Default: {TIMEOUT_S:g}",
+        help="a process that is silent for so long is taken to hang; its waiting for a free core isn't counted. "
+        f"Default: {TIMEOUT_S:g}",
     )
 
 

@@ -8,7 +8,6 @@ own, with an end to its time and its memory, and only once: around a mark, in wh
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
 
 MARK = "what-the-user-says"
-RENDER_S = 10.0
+RENDER_S = 10.0  # of its process' work
 MOST_RENDERED_BYTES = 1 << 30  # of memory, beyond what the process has before
 MOST_CHARACTERS = 1_000_000
 TODAY = datetime(2024, 7, 26, tzinfo=UTC)  # for templates that tell the date: the same prompts on every day
@@ -117,7 +116,7 @@ def _rendered(name: str, load: Callable[[], Tokenizer], *, on_cpu: bool) -> str:
     process = start_function(f"{_whose(name)}: the process that rendered it", _render, (load,), on_cpu=on_cpu)
     try:
         process.receive()  # it has loaded the tokenizer
-        answer = process.receive(time.monotonic() + RENDER_S)
+        answer = process.receive_within(process.limit(RENDER_S))
     except NoAnswer:
         process.kill()
         raise InvalidSetting(f"{_whose(name)} was not rendered after {RENDER_S:.0f} s; it may have no end") from None

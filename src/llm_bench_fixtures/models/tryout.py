@@ -7,7 +7,6 @@ memory and time are bounded, and only then here.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from llm_bench_fixtures.errors import CandidateFailed, LlmBenchError, NoAnswer, WorkerDied, reason_of
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
     from llm_bench_fixtures.processes.worker import WorkerProcess
 
-LONGEST_S = 180.0  # the tokenizer of 256,000 tokens that has to be converted takes a minute on a slow machine
+LONGEST_S = 180.0  # of its process' work: to convert a tokenizer of 256,000 tokens takes a minute on a slow machine
 LEAST_BYTES, MOST_BYTES = 2 * 10**9, 16 * 10**9  # that it may take; a trillion weights' modules take 1 GB
 FREE_SHARE = 0.5  # of the free memory, between these
 IMPORTS = ("llm_bench_fixtures.models.tryout", "transformers.modeling_utils", "transformers.models.auto.modeling_auto")
@@ -60,11 +59,11 @@ def try_out(source: ModelSource, check: Check) -> Footprint:
 
 def _outcome(process: WorkerProcess[None, Answer], budget_bytes: int) -> Footprint:
     said, part = process.receive(), "files"  # once it has imported all that it needs
-    until = time.monotonic() + LONGEST_S
+    limit = process.limit(LONGEST_S)
     while isinstance(said, str):
         part = said
         try:
-            said = process.receive(until)
+            said = process.receive_within(limit)
         except WorkerDied as died:
             most = f"{budget_bytes / 1e9:.1f} GB"
             raise CandidateFailed(f"the process that read its {part}, in at most {most}, {died.how}") from None

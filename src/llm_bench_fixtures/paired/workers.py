@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +44,6 @@ class Worker:
         self.label = label
         self.test = ""
         self._timeout_s = command.timeout_s
-        self._last_said = time.monotonic()
         self._log = folder / "output.txt"
         variables = {
             **command.variables,
@@ -64,6 +62,7 @@ class Worker:
                 )
             except OSError as error:
                 raise SideFailed(label, f"{side.python} can't be started: {error}") from error
+        self._limit = self._process.limit(self._timeout_s)
 
     def greet(self, *, observes: bool, cores: tuple[int, ...]) -> None:
         """Check that the worker speaks this version of the protocol, and let it begin. Raises SideFailed otherwise."""
@@ -85,7 +84,7 @@ class Worker:
         self.send(Begin(observes, cores))
 
     def send(self, message: Message) -> None:
-        self._last_said = time.monotonic()
+        self._limit = self._process.limit(self._timeout_s)
         try:
             self._process.send(message)
         except WorkerDied as died:
@@ -97,14 +96,14 @@ class Worker:
         Raises SideFailed, also if it doesn't come within the time limit after the last message of either side.
         """
         try:
-            message = self._process.receive(self._last_said + self._timeout_s)
+            message = self._process.receive_within(self._limit)
         except NoAnswer:
             raise self._failure(f"no answer for {self._timeout_s:.0f} s (--timeout)") from None
         except WorkerDied as died:
             raise self._failure(died.how) from None
         except MalformedMessage as error:
             raise self._failure(str(error)) from error
-        self._last_said = time.monotonic()
+        self._limit = self._process.limit(self._timeout_s)
         if not isinstance(message, kinds):
             raise self._failure(f"unexpected {message}")
         return message

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, WorkerDied
+from llm_bench_fixtures.processes.work_limit import WorkLimit
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
@@ -57,6 +58,19 @@ class WorkerProcess(Generic[S, R]):
                 self._wait_unless_stopped()
             return self._channel.receive(until)
 
+    def limit(self, seconds: float) -> WorkLimit:
+        """A limit for the work that the process does from now on."""
+        return WorkLimit(seconds, lambda: self.cpu_s)
+
+    def receive_within(self, limit: WorkLimit) -> R:
+        """The next message. Raises WorkerDied, NoAnswer once the limit is over, and what reading it raises."""
+        while True:
+            try:
+                return self.receive(limit.next_look)
+            except NoAnswer:
+                if limit.is_over():
+                    raise
+
     def _wait_unless_stopped(self) -> None:
         """Return once there is something to receive. Raises WorkerDied."""
         stopped_at = None
@@ -92,6 +106,17 @@ class WorkerProcess(Generic[S, R]):
             return int(psutil.Process(self._process.pid).memory_info().rss)
         except psutil.Error:
             return 0
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds that it has used, with those of its children that have ended; 0 if it has ended itself."""
+        import psutil
+
+        try:
+            used = psutil.Process(self._process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(used.user + used.system + used.children_user + used.children_system)
 
     @property
     def is_stopped(self) -> bool:

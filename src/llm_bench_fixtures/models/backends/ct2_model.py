@@ -31,7 +31,7 @@ import contextlib, ctranslate2
 with contextlib.suppress(RuntimeError):
     ctranslate2.Generator("", device="cpu")
 """
-PROBE_S = 60.0  # at most
+PROBE_S = 600.0  # at most; it takes a second where cores are free
 
 
 @functools.cache

@@ -1,0 +1,39 @@
+"""Time limits that count what a process computes: one that waits for a core on a busy machine isn't slow itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+IDLE_SHARE = 0.01  # of a core; a process that is given less than that for its whole limit waits for something else
+LOOKS = 10  # as many in a limit's time at most
+
+
+class WorkLimit:
+    """The end of a process' time: once it has computed for `limit_s`, or has stood still for `limit_s`.
+
+    It computes for at least `limit_s` by the clock too, so that many threads have as long as one. A process that reads
+    what never comes stands still.
+    """
+
+    def __init__(
+        self, limit_s: float, used_s: Callable[[], float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """used_s: processor seconds that the process has used so far."""
+        self._limit_s = limit_s
+        self._used_s = used_s
+        self._clock = clock
+        self._most_s = used_s() + limit_s
+        self._moved_s, self._moved_at = used_s(), clock()
+        self.next_look = clock() + limit_s
+
+    def is_over(self) -> bool:
+        """Look at the process; where it may go on, `next_look` is the next time on the clock."""
+        used_s, now = self._used_s(), self._clock()
+        if used_s >= self._most_s:
+            return True
+        if abs(used_s - self._moved_s) >= IDLE_SHARE * self._limit_s:  # less where the system forgets a dead child's
+            self._moved_s, self._moved_at = used_s, now
+        idle_until = self._moved_at + self._limit_s
+        self.next_look = min(now + max(self._most_s - used_s, self._limit_s / LOOKS), idle_until)
+        return now >= idle_until

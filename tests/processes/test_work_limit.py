@@ -1,0 +1,52 @@
+"""When a process' time is over, by a clock and an account of processor time that are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from llm_bench_fixtures.processes.work_limit import IDLE_SHARE, WorkLimit
+
+LIMIT_S = 10.0
+
+
+def ends_at(used_s: Callable[[float], float]) -> float:
+    """When it is over, looked at as often as it asks. used_s: processor seconds used so far, by the time."""
+    now = 0.0
+    limit = WorkLimit(LIMIT_S, lambda: used_s(now), lambda: now)
+    now = limit.next_look
+    while not limit.is_over():
+        assert limit.next_look > now
+        now = limit.next_look
+    return now
+
+
+@pytest.mark.parametrize(
+    ("used_s", "over_s"),
+    [
+        (lambda now: now, 10.0),
+        (lambda now: 8 * now, 10.0),
+        (lambda now: now / 4, 40.0),
+        (lambda now: now / 10, 100.0),
+        (lambda now: 5.0, 10.0),
+        (lambda now: min(now, 4.0), 20.0),
+        (lambda now: now * IDLE_SHARE / 2, 10.0),
+        (lambda now: now if now < 9 else now - 8, 18.0),
+    ],
+    ids=[
+        "one thread on a core of its own",
+        "eight threads",
+        "a quarter of a core",
+        "a machine ten times slower",
+        "it reads what never comes",
+        "it works and then waits",
+        "it looks now and then whether something has come",
+        "a child's time is forgotten",
+    ],
+)
+def test_waiting_for_a_core_does_not_count_and_waiting_for_anything_else_does(
+    used_s: Callable[[float], float], over_s: float
+) -> None:
+    """Bug: a chat template was refused beside ten busy processes, which left its process a tenth of the core."""
+    assert over_s <= ends_at(used_s) <= over_s + LIMIT_S / 10 + 1e-9
