@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from llm_bench_fixtures.text import harmless_text
+from llm_bench_fixtures.text import harmless_text, without_middle
+
+LONGEST_LINE = 400  # characters
 
 
 def first_line(text: object) -> str:
@@ -17,6 +19,18 @@ def reason_of(error: BaseException) -> str:
     text = first_line(error)
     speaks = isinstance(error, (LlmBenchError, OSError, ValueError)) and text
     return text if speaks else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def last_line(error: BaseException) -> str:
+    """What a traceback ends with: the error's type and the first line of what it says, of bounded length."""
+    said = next(filter(None, map(str.strip, str(error).splitlines())), "")
+    return without_middle(harmless_text(f"{type(error).__name__}: {said}".removesuffix(": ")), LONGEST_LINE)
+
+
+def named(error: BaseException) -> str:
+    """An error's type and all that it says."""
+    text = str(error).strip()
+    return text if isinstance(error, WorkerFailed) else f"{type(error).__name__}: {text}"
 
 
 class LlmBenchError(Exception):
@@ -116,7 +130,11 @@ class WorkerDied(LlmBenchError):
 
 
 class WorkerFailed(LlmBenchError):
-    """Something failed in a variant's own process; holds its traceback."""
+    """Something failed in a variant's own process. Says its type, the first line of its message, and where its
+    traceback is."""
+
+    traceback = ""
+    """The whole, its chain of causes and all lines of its message, up to a bound."""
 
 
 class MeasuredBefore(LlmBenchError):
@@ -202,7 +220,14 @@ def indented(names: Sequence[str], most: int = 12) -> str:
 
 
 class ChannelClosed(LlmBenchError):
-    """The other end of a conversation between processes is gone."""
+    """The other end of a conversation between processes is gone.
+
+    last_words: what it said of that, where it could.
+    """
+
+    def __init__(self, text: str, last_words: str = "") -> None:
+        super().__init__(text)
+        self.last_words = last_words
 
 
 class NoAnswer(LlmBenchError, TimeoutError):

@@ -92,6 +92,14 @@ def _is_readable(character: str) -> bool:
     return character not in TURNING and unicodedata.category(character) not in UNPRINTABLE - {"Cf"}
 
 
+def without_middle(text: str, most: int) -> str:
+    """The text, of which the middle is left out where it has more characters than so many."""
+    if len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
 def well_formed(value: Any) -> Any:
     """The value, of dicts, lists and plain values, with every text in it made encodable."""
     if isinstance(value, str):

@@ -140,6 +140,15 @@ def test_a_variant_that_cannot_be_loaded_is_an_error_in_each_of_its_tests(done: 
     assert done.variants["breaks"]["status"] == "error"
 
 
+def test_the_traceback_of_a_process_is_in_a_file_that_its_reason_names(done: Done) -> None:
+    """Bug: the reason was "WorkerFailed: Traceback (most recent call last):"."""
+    reason = done.variants["breaks"]["reason"]
+    assert reason.startswith("LookupError: its file is torn (traceback: ")
+    file = done.folder / reason.partition("(traceback: ")[2].removesuffix(")")
+    assert "    raise LookupError(" in file.read_text(encoding="utf-8")
+    assert list(file.parent.iterdir()) == [file]
+
+
 def test_a_variant_that_is_not_installed_is_a_skip(done: Done) -> None:
     missing = [record for name, record in done.records.items() if "[missing" in name]
     assert len(missing) == 9

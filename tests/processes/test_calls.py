@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from llm_bench_fixtures.errors import IncompleteWeights, WorkerDied, WorkerFailed
-from llm_bench_fixtures.processes.calls import Caller, answer_calls
+from llm_bench_fixtures.errors import IncompleteWeights, WorkerDied, WorkerFailed, named
+from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, Caller, answer_calls
 from llm_bench_fixtures.processes.channels import PipeChannel
 from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay, tell_share
@@ -51,6 +51,7 @@ class Scene:
     progress: Progress
     display: Shown
     thread: threading.Thread
+    tracebacks: list[str]
 
 
 Open = Callable[..., Scene]
@@ -66,7 +67,14 @@ def hold_there() -> Iterator[Open]:
         thread = threading.Thread(target=answer_calls, args=(theirs, hold), kwargs=options)
         display = Shown()
         progress = Progress(display, show_after_s=0.0)
-        scene = Scene(Caller(WorkerProcess("it", Thread(thread), ours), progress), progress, display, thread)
+        tracebacks: list[str] = []
+
+        def keep(traceback: str) -> str:
+            tracebacks.append(traceback)
+            return " (kept)"
+
+        caller = Caller(WorkerProcess("it", Thread(thread), ours), progress, keep)
+        scene = Scene(caller, progress, display, thread, tracebacks)
         scenes.append(scene)
         thread.start()
         return scene
@@ -116,10 +124,23 @@ def test_an_error_of_ours_comes_back_as_itself(holding: Scene) -> None:
         holding.caller.call(fail_in_our_words)
 
 
-def test_another_error_comes_back_with_its_traceback_and_ends_nothing(holding: Scene) -> None:
-    with pytest.raises(WorkerFailed, match=r"(?s)in fail.*ZeroDivisionError: on purpose"):
-        holding.caller.call(fail, "on purpose")
+def test_another_error_comes_back_as_its_last_line_and_ends_nothing(holding: Scene) -> None:
+    """Bug: tables showed "WorkerFailed: Traceback (most recent call last):"."""
+    with pytest.raises(WorkerFailed, match=r"^ZeroDivisionError: on� purpose \(kept\)$") as failed:
+        holding.caller.call(fail, "\non\x1b purpose\nand more")
+    assert named(failed.value) == str(failed.value)
+    (whole,) = holding.tracebacks
+    assert whole == failed.value.traceback
+    assert "in fail\n" in whole
+    assert whole.endswith("and more")
     assert holding.caller.call(len) == 3
+
+
+def test_an_endless_message_is_bounded(holding: Scene) -> None:
+    with pytest.raises(WorkerFailed) as failed:
+        holding.caller.call(fail, "x" * 10**6)
+    assert len(str(failed.value)) < 500
+    assert len(failed.value.traceback) <= LONGEST_TRACEBACK
 
 
 class ComesApart:

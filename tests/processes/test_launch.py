@@ -117,6 +117,18 @@ def test_a_function_finds_this_environment_and_does_not_hear_ctrl_c(monkeypatch:
     assert not psutil.pid_exists(pid)
 
 
+def fail_at_once(_: Channel[Any, Any]) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_function_that_raises_says_so_with_its_last_words() -> None:
+    """Bug: "ended with status 1" was all that was told where a limit of processes let it start no thread."""
+    process = start_function("it", fail_at_once, (), on_cpu=True)
+    with pytest.raises(WorkerDied, match=r"^it failed: RuntimeError: can't start new thread$"):
+        process.receive()
+    process.close()
+
+
 def wait_for_ever(channel: Channel[Any, Any]) -> None:
     channel.send(os.getpid())
     while True:

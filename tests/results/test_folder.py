@@ -13,6 +13,8 @@ from llm_bench_fixtures.results.folder import (
     MARKER,
     OWN_FILES,
     PICTURES,
+    TRACEBACKS,
+    Tracebacks,
     claim,
     forget_earlier,
     release,
@@ -88,12 +90,29 @@ def test_what_lies_beside_an_earlier_report_is_not_removed_with_it(tmp_path: Pat
     assert files(tmp_path) == {f"{EARLIER}/plots/mine.png", f"{EARLIER}/mine"}
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "src/main.py", "plots/mine.png"])
+@pytest.mark.parametrize("name", ["notes.txt", "src/main.py", "plots/mine.png", "errors/mine.txt"])
 def test_what_holds_something_else_is_refused_and_left_as_it_was(tmp_path: Path, name: str) -> None:
     fill(tmp_path, "results.json", name)
     with pytest.raises(UnwritableFile, match=f"it holds {name.split('/')[0]}.*Name a new or an empty folder"):
         claim(tmp_path)
     assert files(tmp_path) == {"results.json", name}
+
+
+def test_a_traceback_is_kept_once_and_no_more_of_them_than_are_known_as_ours(tmp_path: Path) -> None:
+    tracebacks = Tracebacks(tmp_path)
+    assert tracebacks.keep("Traceback\x1b\nError: one") == f" (traceback: {tmp_path / 'errors/1.txt'})"
+    assert tracebacks.keep("two") == f" (traceback: {tmp_path / 'errors/2.txt'})"
+    assert tracebacks.keep("Traceback\x1b\nError: one").endswith("errors/1.txt)")
+    assert (tmp_path / "errors" / "1.txt").read_text(encoding="utf-8") == "Traceback�\nError: one\n"
+    kept = [tracebacks.keep(f"{number}") for number in range(50)]
+    assert files(tmp_path) == set(TRACEBACKS)
+    assert kept[-1] == ""
+
+
+@pytest.mark.parametrize("folder", [None, "not there"])
+def test_without_a_report_no_traceback_is_kept(tmp_path: Path, folder: str | None) -> None:
+    assert Tracebacks(tmp_path / folder if folder else None).keep("one") == ""
+    assert not files(tmp_path)
 
 
 def test_a_mark_of_the_users_own_lets_us_in(tmp_path: Path) -> None:

@@ -54,11 +54,15 @@ class Assignment:
 class IsolatedModel(ModelHandle):
     """The handle to a model in another process."""
 
-    def __init__(self, request: LoadRequest) -> None:
-        """Start the process and load the variant there. Raises what the load raises, or WorkerDied."""
+    def __init__(self, request: LoadRequest, keep_traceback: Callable[[str], str] = lambda _: "") -> None:
+        """Start the process and load the variant there. Raises what the load raises, or WorkerDied.
+
+        keep_traceback: as in `Caller`.
+        """
         find_backend(request.variant.backend)  # for what this process keeps of it: its libraries, its loggers
         self.variant, self.source, self.device = request.variant, request.source, request.device
         self._request = request
+        self._keep_traceback = keep_traceback
         self._start()
 
     def _start(self) -> None:
@@ -75,7 +79,8 @@ class IsolatedModel(ModelHandle):
         )
         name = f"{self.variant.id}: the process that it ran in"
         on_cpu = request.device.kind is DeviceKind.CPU
-        self._caller = Caller(start_function(name, _serve, (assignment,), on_cpu=on_cpu), request.progress)
+        process = start_function(name, _serve, (assignment,), on_cpu=on_cpu)
+        self._caller = Caller(process, request.progress, self._keep_traceback)
         try:
             with request.progress.activity(Phase.LOADING, f"starting {self.variant.id}"):
                 self.facts = self._caller.result()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.errors import named
 from llm_bench_fixtures.options.table import GONE, PAIR_SOCKET, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hookspecs
 from llm_bench_fixtures.plugin.beside_benchmark import (  # noqa: F401  # pytest finds hooks by their names, too
@@ -249,7 +250,7 @@ def _reason(call: pytest.CallInfo[None]) -> str:
     error = call.excinfo.value
     if isinstance(error, (pytest.skip.Exception, pytest.fail.Exception)):
         return str(error.msg)
-    return f"{type(error).__name__}: {str(error).strip()}"
+    return named(error)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -17,15 +17,18 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, WorkerFailed, first_line
+from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, WorkerFailed, first_line, last_line
 from llm_bench_fixtures.progress import TICK_S, Phase, Progress
+from llm_bench_fixtures.text import without_middle
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
     from llm_bench_fixtures.processes.worker import WorkerProcess
+
+LONGEST_TRACEBACK = 200_000  # characters
 
 
 @dataclass(frozen=True)
@@ -68,18 +71,22 @@ class Raised:
 
     kind: type[LlmBenchError]
     message: str
+    traceback: str = ""
 
     @classmethod
     def of(cls, error: Exception) -> Self:
         """One of ours as it is, another with its traceback."""
         if isinstance(error, LlmBenchError):
             return cls(type(error), str(error))
-        return cls(WorkerFailed, "".join(traceback.format_exception(error)).strip())
+        whole = "".join(traceback.format_exception(error)).strip()
+        return cls(WorkerFailed, last_line(error), without_middle(whole, LONGEST_TRACEBACK))
 
     def rebuilt(self) -> LlmBenchError:
         """The error with the message that it had; its constructor would compose another message."""
         error = self.kind.__new__(self.kind)
         error.args = (self.message,)
+        if isinstance(error, WorkerFailed):
+            error.traceback = self.traceback
         return error
 
 
@@ -89,10 +96,17 @@ Answer: TypeAlias = Began | Told | Ended | Returned | Raised
 class Caller:
     """Has a process call functions."""
 
-    def __init__(self, process: WorkerProcess[Call, Answer], progress: Progress) -> None:
-        """progress: shows and counts the process' activities."""
+    def __init__(
+        self,
+        process: WorkerProcess[Call, Answer],
+        progress: Progress,
+        keep_traceback: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        """progress: shows and counts the process' activities. keep_traceback: is given that of what fails there, and
+        returns the end of a sentence on where it is."""
         self._process = process
         self._progress = progress
+        self._keep_traceback = keep_traceback
         self.was_cut_short = False
         """Whether a test's time limit ended the process in a call: what is neither an error nor Ctrl-C."""
 
@@ -117,6 +131,8 @@ class Caller:
             self._stop(error)
             raise
         if isinstance(answer, Raised):
+            if answer.traceback:
+                answer = replace(answer, message=answer.message + self._keep_traceback(answer.traceback))
             raise answer.rebuilt()
         return answer.result
 

@@ -85,15 +85,15 @@ class PipeChannel(Channel[S, R]):
             raise
         except (EOFError, OSError) as error:
             raise _closed() from error
-        if content == FAREWELL:
-            raise _closed()
+        if content.startswith(FAREWELL):
+            raise _closed(content.removeprefix(FAREWELL).decode())
         message: R = pickle.loads(content)  # noqa: S301  # of this program's own process
         return message
 
-    def close(self) -> None:
-        """Say farewell too: a process that was forked meanwhile may hold the pipe open."""
+    def close(self, last_words: str = "") -> None:
+        """Say farewell too: a process that was forked meanwhile may hold the pipe open. last_words: why."""
         with contextlib.suppress(OSError):
-            self._connection.send_bytes(FAREWELL)
+            self._connection.send_bytes(FAREWELL + last_words.encode(errors="replace"))
         self._connection.close()
 
 
@@ -147,8 +147,8 @@ class LineChannel(Channel[S, R]):
         return chunk
 
 
-def _closed() -> ChannelClosed:
-    return ChannelClosed("the other end is gone")
+def _closed(last_words: str = "") -> ChannelClosed:
+    return ChannelClosed("the other end is gone", last_words)
 
 
 def _no_answer() -> NoAnswer:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from llm_bench_fixtures.errors import last_line
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.worker import WorkerProcess
@@ -94,11 +95,16 @@ def _call(
 ) -> None:
     """In the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other side ends this one
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    sys.path[:] = paths
-    os.environ.clear()
-    os.environ.update(environment)
-    function(PipeChannel(connection), *arguments)
+    channel: PipeChannel[Any, Any] = PipeChannel(connection)
+    try:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        sys.path[:] = paths
+        os.environ.clear()
+        os.environ.update(environment)
+        function(channel, *arguments)
+    except Exception as error:
+        channel.close(last_line(error))
+        sys.exit(1)
 
 
 def _end_with_parent() -> None:

@@ -135,8 +135,10 @@ class WorkerProcess(Generic[S, R]):
             raise WorkerDied(self._name, self._stopped)
         try:
             yield
-        except ChannelClosed:
-            raise WorkerDied(self._name, how_it_ended(self._process.wait(FAREWELL_S))) from None
+        except ChannelClosed as closed:
+            exit_code = self._process.wait(FAREWELL_S)
+            how = f"failed: {closed.last_words}" if closed.last_words else how_it_ended(exit_code)
+            raise WorkerDied(self._name, how) from None
         except NoAnswer:
             raise
         except (EOFError, OSError):  # a tensor in a message is fetched from its sender, which may have died since

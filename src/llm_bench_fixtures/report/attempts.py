@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
-from llm_bench_fixtures.results.folder import EARLIER, claim, forget_earlier, set_aside
+from llm_bench_fixtures.results.folder import EARLIER, TRACEBACKS, bring_back, claim, forget_earlier, set_aside
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.writing import unwritable
 
@@ -54,11 +54,8 @@ class Attempts:
 
 def begin(folder: Path, *, has_results: bool) -> None:
     """Claim the folder and set the report aside that is in it. has_results: its results.json is one that was read, and
-    stays. Raises UnwritableFile."""
+    stays, with the tracebacks that it names. Raises UnwritableFile."""
     claim(folder)
     set_aside(folder)
     if has_results:
-        try:
-            (folder / EARLIER / RESULTS_FILE).replace(folder / RESULTS_FILE)
-        except OSError as error:
-            raise unwritable(folder / RESULTS_FILE, error) from error
+        bring_back(folder, (RESULTS_FILE, *TRACEBACKS))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.results.storage import RESULTS_FILE, is_results
+from llm_bench_fixtures.text import harmless_text
 from llm_bench_fixtures.writing import check_folder, unwritable, write_whole
 
 TABLE_FILE = "results.csv"
@@ -19,6 +20,8 @@ PLOTS = "plots"
 # In PLOTS, without the ending; those too that this version may not draw, but another one may have drawn.
 PICTURES = ("tradeoff", "memory", "phases", "roofline", "precision", "quantization", "batch", "prompt_length")
 ENDINGS = (".png", ".svg")
+ERRORS = "errors"  # the folder of whole tracebacks
+TRACEBACKS = tuple(f"{ERRORS}/{number}.txt" for number in range(1, 31))
 EARLIER = "earlier"  # the folder in which the report before waits until a new one is whole
 OWN_FILES = (
     RESULTS_FILE,
@@ -27,7 +30,9 @@ OWN_FILES = (
     LATEX_FILE,
     PAGE_FILE,
     *(f"{PLOTS}/{name}{ending}" for name in PICTURES for ending in ENDINGS),
+    *TRACEBACKS,
 )
+FOLDERS = (PLOTS, ERRORS)
 MARKER = ".llm-bench-report"
 MARK = "llm-bench-fixtures writes its reports into this folder, and replaces the report that is in it.\n"
 # What may lie in a folder that counts as empty: notes to programs, and the rests of files whose writing was killed.
@@ -75,6 +80,38 @@ def set_aside(folder: Path) -> None:
         raise unwritable(folder, error) from error
 
 
+def bring_back(folder: Path, names: Iterable[str]) -> None:
+    """Move those of the files back that were set aside. Raises UnwritableFile."""
+    for name in names:
+        try:
+            if (folder / EARLIER / name).is_file():
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / EARLIER / name).replace(folder / name)
+        except OSError as error:
+            raise unwritable(folder / name, error) from error
+
+
+class Tracebacks:
+    """Keeps whole tracebacks among the files of a report that is being made."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """folder: the claimed one of the report; None where no report is written."""
+        self._folder = folder
+        self._kept: dict[str, Path] = {}
+
+    def keep(self, traceback: str) -> str:
+        """Write it, once; returns where it is, as the end of a sentence, and nothing where it couldn't be kept."""
+        if self._folder is None or not self._folder.is_dir():
+            return ""
+        if traceback not in self._kept and len(self._kept) < len(TRACEBACKS):
+            path = self._folder / TRACEBACKS[len(self._kept)]
+            with suppress(UnwritableFile):
+                write_whole(path, harmless_text(traceback) + "\n", follows=False)
+                self._kept[traceback] = path
+        path_of_it = self._kept.get(traceback)
+        return f" (traceback: {path_of_it})" if path_of_it else ""
+
+
 def remove_pictures(plots: Path) -> None:
     """Remove our pictures from the folder of plots, and no others."""
     for name in PICTURES:
@@ -92,10 +129,11 @@ def _check_is_ours(folder: Path) -> None:
     """Raise UnwritableFile for what isn't ours, and for links where our files are to be."""
     if not folder.exists():
         return
-    for name in (MARKER, PLOTS, EARLIER, f"{EARLIER}/{PLOTS}", *OWN_FILES):
-        _check_kind(folder / name, is_folder=name.endswith((PLOTS, EARLIER)))
+    folders = (*FOLDERS, EARLIER, *(f"{EARLIER}/{name}" for name in FOLDERS))
+    for name in (MARKER, *folders, *OWN_FILES):
+        _check_kind(folder / name, is_folder=name in folders)
     content = () if (folder / MARKER).exists() else tuple(_content(folder))
-    foreign = [name for name in content if name not in (*OWN_FILES, PLOTS)]
+    foreign = [name for name in content if name not in (*OWN_FILES, *FOLDERS)]
     # a version that set no marks left a report: results of ours, and nothing but files by our names
     if foreign or (content and not is_results(folder / RESULTS_FILE)):
         raise UnwritableFile(
@@ -112,10 +150,10 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
 
 
 def _content(folder: Path) -> Iterator[str]:
-    """What lies in the folder and in that of the plots, by its name within the folder."""
+    """What lies in the folder and in its own subfolders, by its name within the folder."""
     found = sorted(path.name for path in folder.iterdir())
-    if PLOTS in found:
-        found += [f"{PLOTS}/{path.name}" for path in (folder / PLOTS).iterdir()]
+    for inner in filter(found.__contains__, FOLDERS):
+        found += [f"{inner}/{path.name}" for path in (folder / inner).iterdir()]
     return (name for name in found if not OF_NO_ACCOUNT.fullmatch(name))
 
 
@@ -123,6 +161,6 @@ def _remove_report(folder: Path) -> None:
     """Remove the files of a report; the folder, too, unless there is more in it."""
     for name in OWN_FILES:
         (folder / name).unlink(missing_ok=True)
-    for emptied in (folder / PLOTS, folder):
+    for emptied in (*(folder / name for name in FOLDERS), folder):
         with suppress(OSError):
             emptied.rmdir()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, NotCausal
+from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, named
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
@@ -86,12 +86,16 @@ def is_served(variant: Variant) -> bool:
 
 
 class VariantLoader:
-    """score: gives the quality of a loaded model over a corpus, from as many sources as there are."""
+    """score: gives the quality of a loaded model over a corpus, from as many sources as there are. keep_traceback: as
+    in `IsolatedModel`."""
 
-    def __init__(self, setup: Setup, results: RunBuilder, score: Scorer) -> None:
+    def __init__(
+        self, setup: Setup, results: RunBuilder, score: Scorer, keep_traceback: Callable[[str], str] = lambda _: ""
+    ) -> None:
         self._setup = setup
         self._results = results
         self._score = score
+        self._keep_traceback = keep_traceback
         self.lineup: Lineup | None = None
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
@@ -178,7 +182,7 @@ class VariantLoader:
             self._failed[variant.id] = error
             raise
         except Exception as error:
-            self._results.add_variant(replace(result, reason=f"{type(error).__name__}: {error}"))
+            self._results.add_variant(replace(result, reason=named(error)))
             self._setup.device.release_cached_memory()
             self._failed[variant.id] = error
             raise
@@ -203,10 +207,10 @@ class VariantLoader:
     def _load_apart(self, request: LoadRequest) -> IsolatedModel:
         """Load in a process that has made no artifact, because calibrating one generates and leaves memory behind."""
         before_s = self._making_s
-        model = IsolatedModel(request)
+        model = IsolatedModel(request, self._keep_traceback)
         if self._making_s > before_s:
             model.close()
-            model = IsolatedModel(request)
+            model = IsolatedModel(request, self._keep_traceback)
         return model
 
     @property

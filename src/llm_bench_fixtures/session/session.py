@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.results.folder import Tracebacks
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.loader import Scorer, VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
@@ -49,7 +50,8 @@ class BenchSession:
         self.setup = Setup(settings, progress)
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)
-        self.loader = VariantLoader(self.setup, self.results, score)
+        tracebacks = Tracebacks(settings.report if keeps_report else None)
+        self.loader = VariantLoader(self.setup, self.results, score, tracebacks.keep)
         self.measuring = SideBySide(self.setup, self.loader, reference)
         self.keeps_report = keeps_report
         self._ask_commit = commit
