@@ -353,13 +353,14 @@ def test_a_model_without_forward_is_not_seen_to_do_anything() -> None:
 
 @pytest.fixture
 def compiling(tiny_fp32: TransformersModel) -> Iterator[TransformersModel]:
-    """As on an accelerator: `generate` compiles the decode steps of a static cache; here without making code."""
+    """As the compile variants: `generate` compiles the decode steps of a static cache; here without making code."""
     config = CompileConfig(backend="eager")
     config._compile_all_devices = True
+    settings = tiny_fp32.module.generation_config
+    settings.compile_config, settings.disable_compile = config, False
     module = tiny_fp32.module
-    module.generation_config.compile_config = config
     yield tiny_fp32
-    module.generation_config.compile_config = None
+    settings.compile_config, settings.disable_compile = None, True
     module.__dict__.pop("_compiled_call", None)
     torch.compiler.reset()
 

@@ -153,12 +153,17 @@ def _calling(on_token: Callable[[], None]) -> Any:
 
 
 def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
-    """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search."""
+    """Replace the model's published generation settings (sampling, penalties, lengths) by plain greedy search.
+
+    By default transformers compiles decode steps with a static cache on accelerators, so that the cache alone would not
+    be what differs.
+    """
     from transformers import GenerationConfig
 
     module.generation_config = GenerationConfig(
         do_sample=False,
         num_beams=1,
+        disable_compile=True,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
-from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
+from transformers import CompileConfig, GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
@@ -180,6 +180,21 @@ def test_a_module_that_is_put_in_place_generates_greedily_too(tiny_fp32: Transfo
     sampling.generation_config = GenerationConfig(do_sample=True, temperature=9.0, repetition_penalty=3.0, num_beams=2)
     own = replace(tiny_fp32, module=sampling)
     assert generate(own, prompts.exact(12), 6) == generate(tiny_fp32, prompts.exact(12), 6)
+
+
+def test_a_static_cache_compiles_nothing(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
+    """Bug: on CUDA transformers compiles the decode steps of a static cache, so the cache was not all that differed.
+
+    Its test of the device is passed here as its own option does.
+    """
+    config = CompileConfig(backend="eager")
+    config._compile_all_devices = True
+    module = copy.copy(tiny_fp32.module)
+    row = torch.tensor([prompts.exact(4)])
+    own = replace(tiny_fp32, module=module)
+    module.generation_config.compile_config = config
+    own.generate(row, torch.ones_like(row), 3, CacheKind.STATIC)
+    assert "_compiled_call" not in vars(module)
 
 
 def test_under_autocast_there_is_no_static_cache(make_request: MakeRequest) -> None:

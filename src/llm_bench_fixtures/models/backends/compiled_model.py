@@ -29,7 +29,8 @@ class CompiledModel(TransformersModel):
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind, **more: Any
     ) -> Any:
         if cache is not CacheKind.OFF:
-            cache, more["compile_config"] = CacheKind.STATIC, self.compile_config
+            cache = CacheKind.STATIC
+            more |= {"compile_config": self.compile_config, "disable_compile": False}
         return super()._generate(input_ids, attention_mask, new_tokens, cache, **more)
 
     def close(self) -> None:
