@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.progress import Progress
 
-# What an allocator says when it fails: torch on CPU and on CUDA, numpy. An engine's own words are its backend's.
+# What an allocator says when it fails: torch on CPU, CUDA and CUDA's libraries, numpy. An engine's own words are its
+# backend's.
 _REQUESTED_BYTES = re.compile(r"(?:tried|unable) to (?:allocate|mmap) ([\d.]+ ?\w*)", re.I)
-_FAILED_ALLOCATION = re.compile(r"out of memory|can(?:'t|not) allocate memory|(?:unable|failed) to allocate", re.I)
+_FAILED_ALLOCATION = re.compile(
+    r"out of memory|can(?:'t|not) allocate memory|(?:unable|failed) to allocate|_ALLOC_FAILED", re.I
+)
 
 
 @dataclass(frozen=True)

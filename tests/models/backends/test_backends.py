@@ -189,6 +189,7 @@ def raising(error: BaseException) -> Callable[[], object]:
 CUDA_MESSAGE = (
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.89 GiB of which 1.12 GiB is free."
 )
+CUBLAS_MESSAGE = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +199,9 @@ CUDA_MESSAGE = (
         pytest.param(lambda: np.empty(1 << 50, dtype=np.uint8), "1.00 PiB", id="numpy"),
         pytest.param(raising(torch.OutOfMemoryError(CUDA_MESSAGE)), "2.00 GiB", id="torch-cuda"),
         pytest.param(raising(RuntimeError(CUDA_MESSAGE)), "2.00 GiB", id="torch-cuda-plain"),
+        pytest.param(
+            raising(RuntimeError(CUBLAS_MESSAGE)), "an unknown amount", id="cublas"
+        ),  # bug: an error of its own
         pytest.param(raising(MemoryError()), "an unknown amount", id="python"),
     ],
 )
