@@ -135,14 +135,14 @@ def test_a_gpus_joules_and_the_processors_are_summed(tmp_path: Path, nvml: FakeN
     nvml.millijoules += 2500
     counter.write_text("1000000")
     assert meter.read() == pytest.approx(3.5)
-    assert (meter.source, meter.reason) == ("NVML an accelerator, RAPL package-0", "")
+    assert (meter.source, meter.reason) == ("NVML cuda:1, RAPL package-0", "")
 
 
 def test_a_gpu_alone_is_counted_and_the_reason_says_what_is_missing(tmp_path: Path, nvml: FakeNvml) -> None:
     meter = EnergyMeter(CUDA, tmp_path)
     nvml.millijoules += 2500
     assert meter.read() == pytest.approx(2.5)
-    assert meter.source == "NVML an accelerator"
+    assert meter.source == "NVML cuda:1"
     assert meter.reason == f"no energy counter of the processor: {tmp_path} shows no package"
 
 
@@ -150,7 +150,7 @@ def test_a_gpu_alone_is_counted_and_the_reason_says_what_is_missing(tmp_path: Pa
     ("broken", "reason"),
     [
         ("driver", "NVML can't be used: Driver Not Loaded"),
-        ("counter", "NVML gives no energy of an accelerator: Not Supported"),
+        ("counter", "NVML gives no energy of cuda:1: Not Supported"),
     ],
 )
 def test_the_processors_joules_alone_are_not_given_for_a_gpu(
@@ -171,4 +171,4 @@ def test_without_pynvml_it_is_said_what_to_install(tmp_path: Path, monkeypatch: 
 def test_an_apple_device_has_no_known_counter(tmp_path: Path) -> None:
     meter = EnergyMeter(Device(DeviceKind.MPS, "mps", "an Apple device"), tmp_path)
     assert meter.read() is None
-    assert meter.reason.startswith("no energy counter of an Apple device is known")
+    assert meter.reason.startswith("no energy counter of mps is known")

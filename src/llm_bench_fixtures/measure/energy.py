@@ -106,7 +106,7 @@ def _text(path: Path) -> str:
 
 def _gpu(device: Device) -> list[_Counter]:
     if device.kind is not DeviceKind.CUDA:
-        raise _Uncounted(f"no energy counter of {device.hardware} is known")
+        raise _Uncounted(f"no energy counter of {device.name} is known")
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
@@ -116,14 +116,14 @@ def _gpu(device: Device) -> list[_Counter]:
         try:
             return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * 1000
         except nvml.NVMLError as error:
-            raise _Uncounted(f"NVML gives no energy of {device.hardware}: {error}") from error
+            raise _Uncounted(f"NVML gives no energy of {device.name}: {error}") from error
 
     try:
         nvml.nvmlInit()
         handle = nvml.nvmlDeviceGetHandleByUUID(_uuid(device))
     except nvml.NVMLError as error:
         raise _Uncounted(f"NVML can't be used: {error}") from error
-    return [_Counter(f"NVML {device.hardware}", read_uj, NVML_RANGE_UJ)]
+    return [_Counter(f"NVML {device.name}", read_uj, NVML_RANGE_UJ)]
 
 
 def _uuid(device: Device) -> str:

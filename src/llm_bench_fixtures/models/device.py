@@ -35,7 +35,7 @@ class Device:
     """What torch calls it: `cuda:0`."""
 
     hardware: str
-    """What a person calls it."""
+    """What a person calls it: an accelerator with the processor that feeds it."""
 
     @property
     def index(self) -> int:
@@ -118,7 +118,8 @@ def _cuda_device(requested: str) -> Device:
         raise InvalidSetting(
             f"--llm-device {requested}: torch {torch.__version__} finds {torch.cuda.device_count()} CUDA devices here"
         )
-    return Device(DeviceKind.CUDA, f"cuda:{number}", torch.cuda.get_device_name(number))
+    hardware = f"{torch.cuda.get_device_name(number)}, {_processor_name()}"
+    return Device(DeviceKind.CUDA, f"cuda:{number}", hardware)
 
 
 def _processor_name() -> str:
