@@ -126,3 +126,11 @@ def test_the_models_own_settings_of_torch_are_left_alone(cpu: Device) -> None:
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     measure_limits(cpu, [FLOAT32], budget_s=0)
     assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before
+
+
+def test_an_accelerator_multiplies_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: it multiplied ones, which take less power than a model's numbers."""
+    factors: list[torch.Tensor] = []
+    monkeypatch.setattr(torch, "mm", lambda left, right, out: factors.extend((left, right)))
+    limits.matrix_product(Device(DeviceKind.CUDA, "cpu", "an accelerator"), FLOAT32, 64)()
+    assert all(factor.std() > 0.5 for factor in factors)
