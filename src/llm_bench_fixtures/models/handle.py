@@ -45,11 +45,11 @@ class ModelHandle(ABC):
     def generate(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
     ) -> torch.Tensor:
-        """As `Model.generate`."""
+        """As `Model.generate`, with tensors on the CPU: a device's own don't travel between processes."""
         return self.call(_generate, input_ids, attention_mask, new_tokens, cache)
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """As `Model.logits`."""
+        """As `Model.logits`, with tensors on the CPU."""
         return self.call(_logits, input_ids, attention_mask)
 
     @cached_property
@@ -99,11 +99,13 @@ class LocalModel(ModelHandle):
 def _generate(
     model: Model, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
 ) -> torch.Tensor:
-    return model.generate(input_ids, attention_mask, new_tokens, cache)
+    device = model.device.name
+    return model.generate(input_ids.to(device), attention_mask.to(device), new_tokens, cache).cpu()
 
 
 def _logits(model: Model, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-    return model.logits(input_ids, attention_mask)
+    device = model.device.name
+    return model.logits(input_ids.to(device), attention_mask.to(device)).cpu()
 
 
 def _tokenizer(model: Model) -> Tokenizer:
