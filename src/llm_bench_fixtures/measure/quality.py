@@ -188,6 +188,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
                 scored += windows[index].scored
             del logits  # before the next batch's are made
             tell_share(scored / total)
+    model.device.release_cached_memory(oldest=False)  # on an accelerator other variants' processes want it
     return Score(nll)
 
 
