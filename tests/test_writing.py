@@ -127,6 +127,7 @@ def test_a_folder_that_takes_no_file_is_known_before(tmp_path: Path, monkeypatch
 def test_what_has_no_place_is_kept_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "file").touch()
-    kept = write_or_keep(tmp_path / "file" / "result.json", "text")
+    kept, reason = write_or_keep(tmp_path / "file" / "result.json", "text")
+    assert reason.startswith(f"{tmp_path / 'file' / 'result.json'} can't be written: ")
     assert (kept.name, kept.read_text(encoding="utf-8")) == ("result.json", "text")
     assert kept.parent.parent == tmp_path

@@ -41,18 +41,19 @@ def append_text(path: Path, text: str) -> None:
         raise unwritable(path, error) from error
 
 
-def write_or_keep(path: Path, text: str) -> Path:
-    """Write the file; where that can't be done, a new one in a folder for temporary files. Returns which was written.
+def write_or_keep(path: Path, text: str) -> tuple[Path, str]:
+    """Write the file; where that can't be done, a new one in a folder for temporary files. Returns which was written,
+    and why it is another one; "" where it isn't.
 
     Raises UnwritableFile where neither can be.
     """
     try:
         write_whole(path, text)
-    except UnwritableFile:
+    except UnwritableFile as error:
         kept = new_folder() / path.name
         write_whole(kept, text)
-        return kept
-    return path
+        return kept, str(error)
+    return path, ""
 
 
 def new_folder() -> Path:

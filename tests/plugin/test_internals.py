@@ -178,6 +178,42 @@ def test_runs_are_kept_in_a_folder_that_is_not_below_the_working_folder(
     assert [one["name"] for one in json.loads(saved.read_text(encoding="utf-8"))["benchmarks"]] == ["test"]
 
 
+SAVES_WHOLE = """
+import pytest
+from pathlib import Path
+failed = []
+@pytest.fixture(scope="session", autouse=True)
+def whole(request):
+    internals.save_whole(request.config, failed.append)
+def pytest_terminal_summary(terminalreporter):
+    for reason in failed:
+        terminalreporter.write_line(f"told: {reason}")
+"""
+
+
+def test_a_file_that_can_not_be_written_after_all_leaves_nothing_half_written(pytester: pytest.Pytester) -> None:
+    """Bug: a full disk left half a file in the storage, and pytest-benchmark's traceback took the summary away. Seen in
+    pytest-benchmark 5.3.1: its session saves by `save_json` and by `save` of its `storage`."""
+    body = (
+        "from pathlib import Path\nimport shutil\n"
+        "def test(benchmark):\n"
+        "    benchmark(int)\n"
+        "    shutil.rmtree('kept')\n"
+        "    Path('kept').touch()\n"
+    )
+    args = ("--benchmark-save=x", "--benchmark-storage=kept", "--benchmark-json=kept/x.json")
+    (pytester.path / "kept").mkdir()
+    result = run_inside(pytester, body, *args, conftest=SAVES_WHOLE)
+    result.assert_outcomes(passed=1)
+    told = [line for line in result.outlines if line.startswith("told: ")]
+    assert len(told) == 2
+    for line, name in zip(told, ("x.json", "0001_x.json"), strict=True):
+        reason, kept = line.removesuffix(" instead").split("; this run was saved in ")
+        assert f"{name} can't be written: " in reason
+        (saved,) = json.loads(Path(kept).read_text(encoding="utf-8"))["benchmarks"]
+        assert saved["name"] == "test"
+
+
 def test_rounds_that_were_timed_elsewhere_are_the_fixtures_own(pytester: pytest.Pytester) -> None:
     """Seen in pytest-benchmark 5.3.1: `pedantic` reads the clock `_timer` once before and once after each round. A
     saved run keeps the name of the usual clock, and each round to its last digit."""

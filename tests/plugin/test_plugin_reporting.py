@@ -79,11 +79,17 @@ def test_a_gate_that_fails_costs_its_verdict_alone(own_suite: Bench, monkeypatch
 
 def test_a_folder_or_a_summary_that_cannot_be_written_ends_the_run_before_it_measures(own_suite: Bench) -> None:
     own_suite.pytester.path.joinpath("file").write_text("somebody else's", encoding="utf-8")
-    for options in (["--llm-report=file"], ["--llm-report=."], ["--llm-gate", "--llm-gate-summary=file/below"]):
+    for prefix, *options in (
+        ("--llm-report", "--llm-report=file"),
+        ("--llm-report", "--llm-report=."),
+        ("--llm-gate-summary", "--llm-gate", "--llm-gate-summary=file/below"),
+        ("the run can't be saved", "--benchmark-autosave", "--benchmark-storage=file"),
+        ("the run can't be saved", "--benchmark-json=file/x.json"),
+    ):
         result = own_suite.run(*options)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         (line,) = [line for line in result.stderr.lines if line.startswith("ERROR: ")]
-        assert line.startswith(f"ERROR: {options[-1].partition('=')[0]}: ")
+        assert line.startswith(f"ERROR: {prefix}: ")
         assert "can't be written" in line
         assert not own_suite.report.exists()
 

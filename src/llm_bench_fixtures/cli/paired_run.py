@@ -163,7 +163,7 @@ def terminated_as_interrupted() -> Iterator[None]:
 def write_json(data: Any, path: Path) -> Path:
     """Returns the file that was written: another one, of which stderr tells, where `path` can't be. Raises
     UnwritableFile."""
-    written = write_or_keep(path, json.dumps(well_formed(data), allow_nan=False) + "\n")
-    if written != path:
-        warn(f"{path} can't be written; its content is in {written}")
+    written, reason = write_or_keep(path, json.dumps(well_formed(data), allow_nan=False) + "\n")
+    if reason:
+        warn(f"{reason}; its content is in {written}")
     return written

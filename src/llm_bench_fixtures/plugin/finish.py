@@ -14,6 +14,7 @@ from llm_bench_fixtures.errors import reason_of
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.plugin.gating import BASELINE, changes_of_run, finish_gate, gate_run, is_gated
 from llm_bench_fixtures.plugin.harmless_warnings import warn
+from llm_bench_fixtures.plugin.internals import save_whole
 from llm_bench_fixtures.plugin.stash import (
     RUN,
     SESSION,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MADE_FOLDER: pytest.StashKey[bool] = pytest.StashKey()  # whether there was none for the report
 PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
+NOT_SAVED: pytest.StashKey[list[str]] = pytest.StashKey()  # what pytest-benchmark could not write, and why
 FAILED_HOOK: pytest.StashKey[str] = pytest.StashKey()  # what pytest_llm_bench_finish raised
 
 
@@ -50,6 +52,7 @@ def claim_report(config: pytest.Config) -> None:
     summary = settings.of(options.SUMMARY) if is_gated(config) else None
     if summary is not None:
         or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
+    or_usage_error(partial(save_whole, config, config.stash.setdefault(NOT_SAVED, []).append), "the run can't be saved")
     config.stash[MADE_FOLDER] = or_usage_error(partial(claim, settings.report), "--llm-report")
     or_usage_error(partial(set_aside, settings.report), "--llm-report")
 
@@ -64,7 +67,6 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
         release(settings_of(session.config).report)
     if BASELINE in session.config.stash:
         finish_gate(session)
-    _settle_status(session)
 
 
 def write_results(session: pytest.Session, *, interrupted: bool) -> None:
@@ -113,9 +115,13 @@ def _call_hooks(config: pytest.Config, run: Run, report: Path) -> None:
         config.stash[FAILED_HOOK] = f"pytest_llm_bench_finish failed: {reason_of(error)}"
 
 
-def _settle_status(session: pytest.Session) -> None:
-    """A run whose own hook failed did not end well, whatever else is said of it by the gate or by its tests."""
-    if FAILED_HOOK in session.config.stash and session.exitstatus == pytest.ExitCode.OK:
+def settle_status(session: pytest.Session) -> None:
+    """A run that was not saved as asked, or whose own hook failed, did not end well, whatever else is said of it by the
+    gate or by its tests."""
+    stash = session.config.stash
+    if session.exitstatus == pytest.ExitCode.OK and stash.get(NOT_SAVED, ()):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    if session.exitstatus == pytest.ExitCode.OK and FAILED_HOOK in stash:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
@@ -123,5 +129,6 @@ def trouble_lines(config: pytest.Config) -> Iterator[str]:
     """What of the report was not written, and what failed at the end of the run."""
     published = config.stash.get(PUBLISHED, None)
     problems = published.problems if published is not None else ()
+    problems = (*problems, *config.stash.get(NOT_SAVED, ()))
     hook = config.stash.get(FAILED_HOOK, None)
     return harmless(f"llm-bench: {problem}" for problem in (*problems, *([hook] if hook else [])))

@@ -18,7 +18,7 @@ from llm_bench_fixtures.plugin.beside_benchmark import (  # noqa: F401  # pytest
     pytest_benchmark_update_json,
 )
 from llm_bench_fixtures.plugin.distributed import hear_worker, tell_controller
-from llm_bench_fixtures.plugin.finish import claim_report, finish
+from llm_bench_fixtures.plugin.finish import claim_report, finish, settle_status
 from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds fixtures by their names in a plugin module
     llm_batch_sizes,
     llm_benchmark,
@@ -269,6 +269,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     except BaseException as error:  # a bug of ours
         failure = error
     yield
+    settle_status(session)
     if failure is not None:
         raise failure
 

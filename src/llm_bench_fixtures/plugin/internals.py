@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pytest
 
+from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.text import harmless_text
+from llm_bench_fixtures.writing import check_folder, check_writable, write_or_keep
 
 if TYPE_CHECKING:
     from _pytest.junitxml import LogXML
@@ -197,6 +199,40 @@ def _storage_in(folder: Path, session: Any) -> Any:
             return str(self.path)
 
     return FolderStorage(folder, session.logger, session.machine_id)
+
+
+def save_whole(config: pytest.Config, failed: Callable[[str], object]) -> None:
+    """Have pytest-benchmark write its files whole or not at all: by itself it leaves half a file on a full disk, and
+    raises, which takes the summary away.
+
+    failed: called with what was not written where it should be, and where it is instead. Raises UnwritableFile for what
+    can't be written, as far as that is known beforehand.
+    """
+    session: Any = config.pluginmanager.get_plugin("pytest-benchmark")
+    if session is None:
+        return
+    if session.json:
+        check_writable(session.json)
+        session.save_json = lambda run: _save(run, session.json, session.logger, failed)
+    storage = session.storage
+    if hasattr(storage, "path") and (session.save or session.autosave):  # a server has none
+        check_folder(storage.path / session.machine_id)
+        storage.save = lambda run, name: _save(
+            run, storage.get(f"{storage._next_num}_{name}.json"), session.logger, failed
+        )
+
+
+def _save(run: object, path: Path, logger: Any, failed: Callable[[str], object]) -> None:
+    from pytest_benchmark.utils import safe_dumps
+
+    try:
+        kept, reason = write_or_keep(path, safe_dumps(run, ensure_ascii=True, indent=4))
+    except UnwritableFile as error:
+        failed(f"this run was not saved: {error}")
+        return
+    logger.info(f"Saved benchmark data in: {kept}")
+    if reason:
+        failed(f"{reason}; this run was saved in {kept} instead")
 
 
 def is_timed(benchmark: Any) -> bool:
