@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import BACKSTOP_S
 
 from llm_bench_fixtures.paired.control import PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
@@ -37,12 +38,22 @@ def make_side(tmp_path: Path) -> MakeSide:
     return make
 
 
+class PairClock(Display):
+    """A clock by which each pair takes a second, whatever it takes."""
+
+    now_s = 0.0
+
+    def done(self, text: str) -> None:
+        self.now_s += 1.0
+        super().done(text)
+
+
 @pytest.fixture
 def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
     """Run BASE against HEAD, each made as by `make_side`; other arguments go to the plan."""
 
     def run(
-        base: dict[str, Any], head: dict[str, Any], timeout_s: float = 20.0, lanes: int = 1, **planned: Any
+        base: dict[str, Any], head: dict[str, Any], timeout_s: float = BACKSTOP_S, lanes: int = 1, **planned: Any
     ) -> PairedResult:
         plan = {
             "threads": 1,
@@ -56,6 +67,7 @@ def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         sides = (make_side(**base), make_side(**head))
-        return PairedRun(sides, Plan((command,) * lanes, **plan), Display(io.StringIO()), scratch).run()
+        clock = PairClock(io.StringIO())
+        return PairedRun(sides, Plan((command,) * lanes, **plan), clock, scratch, clock=lambda: clock.now_s).run()
 
     return run

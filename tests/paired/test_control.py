@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 
 import pytest
@@ -53,18 +52,11 @@ def test_only_what_is_open_goes_into_more_pairs(run_pair: RunPair) -> None:
     assert [sorted(trial.rounds) for trial in result.trials[3:]] == [["b"]] * (len(result.trials) - 3)
 
 
-def test_noise_that_hides_the_answer_is_inconclusive(run_pair: RunPair) -> None:
+def test_noise_that_hides_the_answer_until_the_time_is_up_is_inconclusive(run_pair: RunPair) -> None:
     noisy = {"tests": {"a": 0.1}, "noise": 0.5}
-    result = run_pair(noisy, noisy, max_time_s=1.5)
-    assert result.pairs >= 3
+    result = run_pair(noisy, noisy, max_time_s=5.0)
+    assert result.pairs == 6  # each of a second, of which the last begins when the time isn't up yet
     assert result.status is ExitStatus.INCONCLUSIVE
-
-
-def test_the_time_limit_ends_the_growing(run_pair: RunPair) -> None:
-    noisy = {"tests": {"a": 0.1}, "noise": 0.5}
-    started = time.monotonic()
-    run_pair(noisy, noisy, max_time_s=2.0)
-    assert time.monotonic() - started < 4.0
 
 
 def test_pairs_run_at_the_same_time_once_the_first_one_has_begun(run_pair: RunPair) -> None:
@@ -82,10 +74,8 @@ def test_no_second_pair_runs_where_memory_has_no_room(run_pair: RunPair, monkeyp
 
 def test_a_failure_of_one_pair_ends_the_other(run_pair: RunPair) -> None:
     """A worker of every pair dies in b; the other pair's workers are dismissed, and nobody waits for them."""
-    started = time.monotonic()
     result = run_pair({"tests": TWO, "dies_in": "b"}, {"tests": TWO}, lanes=2)
     assert result.failure.startswith("BASE in b: was killed by SIGKILL")
-    assert time.monotonic() - started < 10.0
 
 
 def test_many_tests_share_the_time_of_the_suite(run_pair: RunPair) -> None:
@@ -180,23 +170,20 @@ def test_a_worker_that_dies_is_told_with_its_test_side_and_last_words(run_pair: 
 
 
 def test_a_worker_that_hangs_is_told_within_the_time_limit(run_pair: RunPair) -> None:
-    started = time.monotonic()
     result = run_pair({"tests": TWO}, {"tests": TWO, "hangs_in": "a"}, timeout_s=1.0)
-    assert time.monotonic() - started < 5.0
     assert result.failure.startswith("HEAD in a: no answer for 1 s (--timeout)")
     assert result.status is ExitStatus.WORKER_FAILED
 
 
-@pytest.mark.slow("waits for the time limits of a process that never ends")
 def test_a_worker_that_goes_on_talking_does_not_hang(run_pair: RunPair) -> None:
     """Each of its tests takes less than the time limit, and all together take more; no message reaches it meanwhile."""
     names = "abcdefgh"
     told = {
         "tests": {**dict.fromkeys(names, 0.1), "z": 0.1},
         "skips": dict.fromkeys(names, "none"),
-        "skips_after_s": 0.75,
+        "skips_after_s": 0.3,
     }
-    result = run_pair(told, told, timeout_s=5.0, max_time_s=0.0)
+    result = run_pair(told, told, timeout_s=2.0, max_time_s=0.0)
     assert (result.failure, result.pairs) == ("", 1)
 
 

@@ -6,7 +6,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class PairedRun:
     """A folder for what the workers write."""
     coin: random.Random = field(default_factory=random.Random)
     """Draws the order of the sides."""
+    clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._sequential = SequentialTests(self.plan.threshold, self.plan.pairs)
@@ -88,7 +89,7 @@ class PairedRun:
         self._absent: dict[str, NotCompared] = {}
         self._tests: tuple[str, ...] = ()
         self._worst = ""
-        self._started = time.monotonic()
+        self._started = self.clock()
         self._failure = ""
         self._interrupted = False
 
@@ -127,7 +128,7 @@ class PairedRun:
 
     @property
     def _elapsed_s(self) -> float:
-        return time.monotonic() - self._started
+        return self.clock() - self._started
 
     @property
     def _pair_s(self) -> float:
@@ -165,6 +166,7 @@ class PairedRun:
             into=trial,
             announce=lambda test: self.display.now(lambda: self._doing(test, number, trial)),
             roster=self._lanes.roster,
+            clock=self.clock,
         )
 
     def _end_pair(self, number: int) -> None:

@@ -233,6 +233,7 @@ def run_trial(
     into: Trial,
     announce: Announce,
     roster: Roster,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Start a worker of each side, and lead them through the tests that `choose` takes of those collected.
 
@@ -240,9 +241,9 @@ def run_trial(
     work and quality too. into: is filled. announce: is called with each test before it runs. roster: knows the workers
     while they are alive. Raises SideFailed.
     """
-    began = time.monotonic()
+    began = clock()
     with roster.started(sides, command, folder, coin) as workers:
         Coordinator(workers, pace_of, coin, announce, into).run(choose, observes=observes, cores=command.cores)
         for worker in workers:
             worker.close()
-    into.total_s = time.monotonic() - began
+    into.total_s = clock() - began
