@@ -72,6 +72,7 @@ class CountingServer:
     def __post_init__(self) -> None:
         self.tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
         self._lock = threading.Lock()
+        self.is_over = threading.Event()
 
     @contextmanager
     def running(self, certificate: Path | None = None, key: Path | None = None) -> Iterator[CountingServer]:
@@ -88,6 +89,7 @@ class CountingServer:
         try:
             yield self
         finally:
+            self.is_over.set()
             http.shutdown()
             http.server_close()
             thread.join()
@@ -251,7 +253,7 @@ class Handler(BaseHTTPRequestHandler):
             "html": lambda: self.raw(200, "text/html", b"<html><title>Log in</title></html>"),
             "html error": lambda: self.raw(502, "text/html", b"<html>Bad gateway</html>"),
             "json": lambda: self.answer({"choices": [{"text": "all at once"}]}),
-            "silent": lambda: time.sleep(5),
+            "silent": self.hang,
             "dies": lambda: self.connection.shutdown(2),
             "no head": lambda: self.wfile.write(b"garbage\r\n\r\n"),
         }
@@ -285,10 +287,13 @@ class Handler(BaseHTTPRequestHandler):
             self.chunk(b'data: {"choices": "none"}\n\n')
             self.chunk(b"")
         elif fault == "stalls":
-            time.sleep(5)
+            self.hang()
         else:
             raise AssertionError(fault)
         return False
+
+    def hang(self) -> None:
+        self.counting.is_over.wait()
 
     def answer(self, value: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
         self.raw(status, "application/json", json.dumps(value).encode(), headers)
