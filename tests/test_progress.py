@@ -4,6 +4,7 @@ import threading
 from typing import Protocol
 
 import pytest
+from waiting import BACKSTOP_S
 
 from llm_bench_fixtures.progress import (
     TICK_S,
@@ -135,7 +136,7 @@ def test_a_counted_block_starts_no_thread(progress: Progress) -> None:
 def test_a_long_activity_is_shown_while_it_runs_and_when_it_ends() -> None:
     display = RecordingDisplay()
     with Progress(display, show_after_s=0).activity(Phase.EXPORTING, "exporting tiny"):
-        assert display.was_running.wait(timeout=30)
+        assert display.was_running.wait(BACKSTOP_S)
     assert display.calls[0] == ("running", "exporting tiny")
     assert display.calls[-1] == ("finished", "exporting tiny")
 
@@ -145,7 +146,7 @@ def test_a_long_activity_that_fails_is_shown_as_ended() -> None:
 
     def work() -> None:
         with Progress(display, show_after_s=0).activity(Phase.EXPORTING, "exporting"):
-            assert display.was_running.wait(timeout=30)
+            assert display.was_running.wait(BACKSTOP_S)
             raise RuntimeError("export failed")
 
     with pytest.raises(RuntimeError, match="export failed"):
@@ -183,7 +184,7 @@ def test_what_is_told_of_an_activity_is_shown_with_what_is_left() -> None:
     progress = Progress(display, show_after_s=0)
     with progress.activity(Phase.SCORING, "outer"), progress.activity(Phase.SCORING, "scoring"):
         tell_share(0.25)
-        assert display.was_told.wait(timeout=30)
+        assert display.was_told.wait(BACKSTOP_S)
     status = next(status for status in display.statuses if status.step)
     assert (status.text, status.step) == ("scoring", "25 %")
     assert status.left == Left(pytest.approx(3 * status.elapsed_s))

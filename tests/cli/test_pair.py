@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import BACKSTOP_S, wait_until
 
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -196,11 +196,12 @@ def test_a_terminated_run_leaves_no_worktree_and_no_worker(project: Path) -> Non
     process = psutil.Process(running.pid)
     workers = wait_for_workers(process)
     running.send_signal(signal.SIGTERM)
-    out, _ = running.communicate(timeout=20)
+    out, _ = running.communicate(timeout=BACKSTOP_S)
     assert running.returncode == ExitStatus.INTERRUPTED
     assert "interrupted: the verdicts are those of the 0 pairs that were complete" in out
     assert len(worktrees(project)) == 1
-    _, alive = psutil.wait_procs(workers, timeout=20)  # one that was just being started ends by itself, once it listens
+    # one that was just being started ends by itself, once it listens
+    _, alive = psutil.wait_procs(workers, timeout=BACKSTOP_S)
     assert not alive
 
 
@@ -213,10 +214,11 @@ def is_worker(process: psutil.Process) -> bool:
 
 
 def wait_for_workers(process: psutil.Process) -> list[psutil.Process]:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        workers = [child for child in process.children() if is_worker(child)]
-        if len(workers) == 2:
-            return workers
-        time.sleep(0.05)
-    raise AssertionError("no two workers")
+    workers: list[psutil.Process] = []
+
+    def are_there() -> bool:
+        workers[:] = [child for child in process.children() if is_worker(child)]
+        return len(workers) == 2
+
+    wait_until(are_there)
+    return workers

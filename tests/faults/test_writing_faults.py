@@ -23,6 +23,7 @@ import pytest
 from fault_tools import command, fails, keep_two_runs
 from run_factory import full_run, make_provenance, make_record, make_run
 from saved_factory import store
+from waiting import BACKSTOP_S
 
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnwritableFile
@@ -385,7 +386,7 @@ class receiver:  # noqa: N801  # it is called like a function
     def __exit__(self, *_: object) -> None:
         for end in self.ends[1:]:
             os.close(end)
-        self.reader.join(10)
+        self.reader.join(BACKSTOP_S)
         for end in self.ends[:1]:
             os.close(end)
 

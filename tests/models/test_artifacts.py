@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 from filelock import FileLock
+from waiting import BACKSTOP_S
 
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.models import artifacts
@@ -245,7 +246,7 @@ def test_what_a_killed_build_left_is_removed_by_the_next_and_what_goes_on_is_not
     """Bug: 21 MB stayed for each export that was killed."""
     process = multiprocessing.get_context("spawn").Process(target=build_and_be_killed, args=(store.root,))
     process.start()
-    process.join(timeout=60)
+    process.join(BACKSTOP_S)
     (abandoned,) = (store.root / "export").glob("*-*")
     going_on = store.root / "export" / f"{'f' * 64}-abc_12"
     going_on.mkdir()
@@ -275,7 +276,7 @@ def get_at_the_same_time(root: Path, barrier: Any, log: Path) -> None:
         time.sleep(0.3)
         (folder / "weights.bin").write_bytes(b"0123456789")
 
-    barrier.wait(timeout=60)
+    barrier.wait(BACKSTOP_S)
     artifact = ArtifactStore(root).get("export", KEY, build)
     with log.open("a") as file:
         file.write(f"reused {artifact.reused} {file_digest(artifact.folder / 'weights.bin')[:8]}\n")
@@ -289,7 +290,7 @@ def test_two_processes_at_once_build_once_and_both_get_the_whole_artifact(tmp_pa
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=60)
+        process.join(BACKSTOP_S)
     assert [process.exitcode for process in processes] == [0, 0]
     whole = "84d89877"  # the start of the SHA-256 of 0123456789
     assert sorted(log.read_text().splitlines()) == ["built", f"reused False {whole}", f"reused True {whole}"]

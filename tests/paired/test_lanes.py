@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
+from waiting import BACKSTOP_S
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.paired.lanes import Lanes, has_room
@@ -22,7 +23,7 @@ def counted(jobs: int) -> Callable[[int], int | None]:
 def test_as_many_jobs_run_at_once_as_there_are_lanes() -> None:
     """Both wait for each other, which they couldn't one after the other."""
     lanes: Lanes[str, int] = Lanes(("x", "y"), Roster())
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=BACKSTOP_S)
     ended: list[int] = []
     used: list[str] = []
 

@@ -7,14 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from waiting import BACKSTOP_S, has_ended, wait_until
 
 from llm_bench_fixtures import __version__
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
@@ -159,28 +158,14 @@ def test_a_worker_ends_with_its_children_in_the_middle_of_a_call_once_its_coordi
             stderr=subprocess.DEVNULL,
         )
         try:
-            wait_until((tmp_path / "pids").exists, 60)
+            wait_until((tmp_path / "pids").exists)
             child = int((tmp_path / "pids").read_text().split()[1])
             ours.close()
-            assert worker.wait(5) == -signal.SIGKILL
-            wait_until(lambda: has_ended(child), 5)
+            assert worker.wait(BACKSTOP_S) == -signal.SIGKILL
+            wait_until(lambda: has_ended(child))
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_a_plain_run_imports_nothing_of_pairs(pytester: pytest.Pytester) -> None:

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from toy_engine import FILES, SIZES, SUITE
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -78,7 +78,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, bench_cache: Path, short_corp
         env={**os.environ, MARK: mark},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=3600,
         check=False,
     )
     return Done(folder, run.stdout + run.stderr, run.returncode, mark)
@@ -206,10 +206,7 @@ def test_a_test_that_fails_after_its_rounds_fails_alone(done: Done) -> None:
 
 def test_no_process_is_left(done: Done) -> None:
     """The models' processes and the one they are forked from end with the run."""
-    until = time.monotonic() + 15
-    while (left := processes_of(done.mark)) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert left == []
+    wait_until(lambda: not processes_of(done.mark))
 
 
 def processes_of(mark: str) -> list[str]:

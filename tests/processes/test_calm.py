@@ -139,7 +139,7 @@ def test_where_no_state_can_be_seen_it_waits_a_fixed_time(tmp_path: Path, monkey
 @pytest.mark.skipif(not calm.TASKS.is_dir(), reason="the system doesn't tell")
 def test_here_the_kernel_tells_of_threads_that_share_one_core() -> None:
     """While another process holds the core, the thread waits for it; that is told once it runs again."""
-    cores, longest_s, is_told = os.sched_getaffinity(0), 20.0, threading.Event()
+    cores, longest_s, is_told = os.sched_getaffinity(0), 60.0, threading.Event()
 
     def work() -> None:
         os.sched_setaffinity(0, {min(cores)})

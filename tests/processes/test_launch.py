@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from waiting import BACKSTOP_S, has_ended, wait_until
 
 from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.processes.channels import Channel, LineChannel
@@ -89,7 +90,7 @@ def test_a_forked_process_has_imported_what_could_be(tmp_path: Path) -> None:
     path.write_text(IN_A_FORK, encoding="utf-8")
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, timeout=100, check=False, env=variables
+        [sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False, env=variables
     )
     assert (done.stdout.split(), done.stderr) == (["True", "False", "0", "False"], "")
 
@@ -172,13 +173,6 @@ def start_words(folder: Path, program: str = sys.executable) -> WorkerProcess[st
         )
 
 
-def has_ended(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # until whoever has inherited it takes notice
-    except psutil.NoSuchProcess:
-        return True
-
-
 HOLDS_ONE = """
 import os, sys, time
 from llm_bench_fixtures.processes.launch import start_function
@@ -204,10 +198,7 @@ def test_a_function_ends_in_the_middle_of_its_call_once_its_caller_was_killed(tm
         pid = int(caller.stdout.readline())
         assert not has_ended(pid)
         caller.terminate()
-    until = time.monotonic() + 10
-    while not has_ended(pid):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: has_ended(pid))
 
 
 posix = pytest.mark.skipif(os.name != "posix", reason="a socket can't be inherited")
@@ -216,7 +207,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="a socket can't be inherit
 @posix
 def test_a_program_inherits_a_socket_and_is_ended_with_its_children(tmp_path: Path) -> None:
     process = start_words(tmp_path)
-    folder, word, pid, child = process.receive(time.monotonic() + 60).split()
+    folder, word, pid, child = process.receive(time.monotonic() + BACKSTOP_S).split()
     assert (folder, word) == (str(tmp_path), "given")
     assert os.getpgid(int(pid)) == os.getpgid(int(child)) != os.getpgid(0)
     process.kill()
@@ -224,17 +215,14 @@ def test_a_program_inherits_a_socket_and_is_ended_with_its_children(tmp_path: Pa
         process.receive()
     assert died.value.how.startswith("was killed by SIGKILL")
     process.close()
-    until = time.monotonic() + 10
-    while not has_ended(int(child)):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: has_ended(int(child)))
     assert (tmp_path / "output.txt").read_text() == "its last words\n"
 
 
 @posix
 def test_a_program_may_end_by_itself(tmp_path: Path) -> None:
     process = start_words(tmp_path)
-    process.receive(time.monotonic() + 60)
+    process.receive(time.monotonic() + BACKSTOP_S)
     process.send("farewell\n")
     with pytest.raises(WorkerDied, match=r"^it ended with status 0$"):
         process.receive()
@@ -267,7 +255,7 @@ def test_a_program_ends_in_the_middle_of_its_call_once_its_starter_is_gone(
     with ours, theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True) as program:
         assert ours.recv(100) == b"ready\n"
         ours.close()
-        assert program.wait(20) == status
+        assert program.wait(BACKSTOP_S) == status
 
 
 @posix

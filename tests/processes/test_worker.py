@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from llm_bench_fixtures.errors import NoAnswer, WorkerDied
 from llm_bench_fixtures.processes.channels import PipeChannel
@@ -119,16 +120,13 @@ def test_a_process_that_goes_on_after_a_stop_is_waited_for(scene: Scene, monkeyp
 
 
 def test_whether_a_signal_has_stopped_it() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         ours, theirs = map(PipeChannel, multiprocessing.Pipe())
         worker: WorkerProcess[Any, Any] = WorkerProcess("it", Told(pid=process.pid), ours)
         assert not worker.is_stopped
         process.send_signal(signal.SIGSTOP)
-        until = time.monotonic() + 10
-        while not worker.is_stopped and time.monotonic() < until:
-            time.sleep(0.01)
-        assert worker.is_stopped
+        wait_until(lambda: worker.is_stopped)
     finally:
         process.kill()
         process.wait()

@@ -8,6 +8,7 @@ from pathlib import Path
 import neighbour
 import psutil
 import pytest
+from waiting import BACKSTOP_S
 
 SCRIPT = Path(neighbour.__file__)
 
@@ -79,5 +80,5 @@ def test_its_processes_end_when_what_started_them_is_killed() -> None:
     finally:
         script.kill()
         script.wait()
-    _, alive = psutil.wait_procs(children, timeout=60)
+    _, alive = psutil.wait_procs(children, timeout=BACKSTOP_S)
     assert alive == []

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from waiting import BACKSTOP_S
 
 pytest.importorskip("optimum.onnxruntime")
 
@@ -455,9 +456,8 @@ load_variant(LoadRequest(variant, source, cpu, parse_settings({}), ArtifactStore
 @pytest.mark.slow("a process of its own that exports")
 def test_the_first_export_of_a_process_prints_nothing(tmp_path: Path) -> None:
     """Optimum sets its log level when its logger is first asked for, which is in the middle of an export."""
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_EXPORT, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
-    )
+    command = [sys.executable, "-c", FIRST_EXPORT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BACKSTOP_S, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 
