@@ -67,6 +67,10 @@ class CandidateFailed(LlmBenchError):
     """One candidate can't be used as the model, and why."""
 
 
+class TokenizerFailed(LlmBenchError):
+    """A model's tokenizer couldn't encode or decode, or took more time or memory than it may."""
+
+
 class EndpointFailed(LlmBenchError):
     """A server that can't be reached, or didn't answer a request as it should. What it said is quoted without the key.
 

@@ -31,7 +31,16 @@ PLAIN = {
     "→": "->", "–": "-", "—": "-", "×": "x", "±": "+/-", "µ": "u", "μ": "u", "≤": "<=", "≥": ">=", "…": "...",
     "·": "|", "▴": "^", "▾": "v", "↵": "/", "\N{NO-BREAK SPACE}": " ", INSTEAD: "?",
 }  # fmt: skip
+LONGEST = 100_000  # characters of a text from elsewhere: a model's outputs, a reason with a traceback
 PLAINLY = "llm-bench-plainly"  # the name of this handling of errors among Python's codecs
+
+
+def bounded(text: str, most: int = LONGEST) -> str:
+    """The text, cut where it has more characters than that; the cut one says how many it had."""
+    if len(text) <= most:
+        return text
+    told = f"… ({len(text):,} characters)"
+    return f"{text[: max(most - len(told), 0)]}{told}"
 
 
 def printable(text: str) -> str:

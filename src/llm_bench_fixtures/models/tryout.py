@@ -46,7 +46,7 @@ def examine(source: ModelSource, check: Check, *, in_process: bool) -> Footprint
 def try_out(source: ModelSource, check: Check) -> Footprint:
     """The same, always in another process. Nothing is on an accelerator there."""
     start_importing(IMPORTS, on_cpu=True)  # once, and unless it imports more already
-    budget = min(max(int(free_memory_bytes() * FREE_SHARE), LEAST_BYTES), MOST_BYTES)
+    budget = memory_budget()
     process = start_function("the process that was to read it", _serve, (source, check, budget), on_cpu=True)
     try:
         return _outcome(process, budget)
@@ -55,6 +55,11 @@ def try_out(source: ModelSource, check: Check) -> Footprint:
         raise
     finally:
         process.close()
+
+
+def memory_budget() -> int:
+    """Bytes that a process may take for what a stranger's files ask for."""
+    return min(max(int(free_memory_bytes() * FREE_SHARE), LEAST_BYTES), MOST_BYTES)
 
 
 def _outcome(process: WorkerProcess[None, Answer], budget_bytes: int) -> Footprint:

@@ -156,9 +156,10 @@ class LlmBenchmark:
         timed, observation = measured.rounds, measured.observation
         continuations = timed[-1].continuations if timed else continuations
         status = Status.MEASURED if timed else Status.NOT_MEASURED
+        outputs, unread = self._decoded(continuations)
         return replace(
             identify(self._item).record(status),
-            reason="" if timed else "--benchmark-disable",
+            reason="; ".join(filter(None, ("" if timed else "--benchmark-disable", unread))),
             workload=_workload_facts(workload),
             rounds_s=tuple(done.latency_s for done in timed),
             batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
@@ -173,9 +174,18 @@ class LlmBenchmark:
             reference_undisturbed_s=measured.reference_undisturbed_s(),
             work=self._count(workload, observation.observed) if observation else None,
             memory=self._memory_facts(observation) if observation and not self._model.facts.is_remote else None,
-            outputs=tuple(self._prompts.decode(ids) for ids in continuations),
+            outputs=outputs,
             extra=self._session.reference.compare_texts(self._model.variant, workload, continuations),
         )
+
+    def _decoded(self, continuations: Sequence[TokenIds]) -> tuple[tuple[str, ...], str]:
+        """The texts of what was generated; where they can't be had, none, and why."""
+        from llm_bench_fixtures.errors import TokenizerFailed
+
+        try:
+            return tuple(self._prompts.decode(ids) for ids in continuations), ""
+        except TokenizerFailed as error:
+            return (), f"no texts: {error}"
 
     def _count(self, workload: Workload, observed: Observed) -> Work:
         from llm_bench_fixtures.measure.work import count_work

@@ -84,4 +84,5 @@ class BenchSession:
     def close(self) -> None:
         """End the models' processes, and remove the session's temporary files."""
         self.loader.close()
+        self.setup.close()
         self.reference.close()

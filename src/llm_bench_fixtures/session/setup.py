@@ -11,10 +11,12 @@ from llm_bench_fixtures.measure.flops import FlopCounter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.attention import check_known
+from llm_bench_fixtures.models.backends import BACKENDS
 from llm_bench_fixtures.models.candidates import find_source
 from llm_bench_fixtures.models.chat import chat_prompts
 from llm_bench_fixtures.models.device import Device, DeviceKind, resolve_device
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress
@@ -108,16 +110,21 @@ class Setup:
         return read_choices(self.settings.choices)
 
     @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        """That of --llm-model."""
+        return tokenizer_of(self.source, in_process=self.settings.in_process)
+
+    @cached_property
     def prompts(self) -> Prompts:
-        """Prompts in the tokens of --llm-model. Raises InvalidSetting where they are to be chats and can't be."""
-        tokenizer = self.source.load_tokenizer()
+        """Prompts in the tokens of --llm-model. Raises InvalidSetting where they are to be chats and can't be, and
+        TokenizerFailed."""
         if not self.settings.chat:
-            return Prompts(tokenizer)
-        return self._as_chats(self.source.name, tokenizer, self.source.load_tokenizer)
+            return Prompts(self._tokenizer)
+        return self._as_chats(self.source.name, self._tokenizer, self.source.load_tokenizer)
 
     def prompts_of(self, model: ModelHandle) -> Prompts:
-        """Prompts in the model's own tokens. Raises InvalidSetting as `prompts` does."""
-        if model.facts.runs_source:
+        """Prompts in the model's own tokens. Raises as `prompts` does."""
+        if model.facts.runs_source or model.variant.backend in BACKENDS:  # which have the tokenizer of --llm-model
             return self.prompts
         if not self.settings.chat:
             return model.prompts
@@ -137,6 +144,12 @@ class Setup:
             check_known(self.settings.attention)
         if self.settings.chat:
             _ = self.prompts
+
+    def close(self) -> None:
+        """End the tokenizer's process."""
+        tokenizer = vars(self).get("_tokenizer")
+        if isinstance(tokenizer, TokenizerApart):
+            tokenizer.close()
 
     @cached_property
     def flops(self) -> FlopCounter:
