@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -23,14 +24,14 @@ def build(folder: Path) -> None:
 def store(tmp_path: Path) -> ArtifactStore:
     """An export that was used now, dummy weights that were used ten days ago, and half of an export."""
     found = ArtifactStore(tmp_path / "cache")
-    found.get("onnx-export", {"model": "a"}, build)
+    export = found.get("onnx-export", {"model": "a"}, build).folder
     old = found.get("dummy-weights", {"model": "b"}, build).folder
     ten_days_ago = time.time() - 10 * DAY_S
     for path in (old / MANIFEST, old):
         os.utime(path, (ten_days_ago, ten_days_ago))
-    half = found.root / "onnx-export" / f"{'f' * 64}-abc_12"
+    half = export.with_name(f"{export.name}-abc_12")
     half.mkdir()
-    lock_of(half.with_name("f" * 64)).touch()
+    shutil.copy(export / MANIFEST, half)
     return found
 
 
@@ -56,21 +57,34 @@ def test_what_is_listed_is_removed(store: ArtifactStore, capsys: pytest.CaptureF
 
 
 def test_what_is_being_made_stays(store: ArtifactStore, capsys: pytest.CaptureFixture[str]) -> None:
-    with FileLock(lock_of(store.root / "onnx-export" / ("f" * 64))):
-        assert run(capsys, store, "--prune")[-1] == "removed 2 folders, 4.00 MB; 1 in use stays"
-    assert run(capsys, store)[-1].startswith("1 folder,")
+    (half,) = store.root.glob("onnx-export/*-abc_12")
+    with FileLock(lock_of(half)):
+        assert run(capsys, store, "--prune")[-1] == "removed 1 folder, 2.00 MB; 2 in use stay"
+    assert run(capsys, store)[-1].startswith("2 folders,")
+
+
+def test_a_clock_that_was_set_back_hides_nothing(
+    store: ArtifactStore, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: what was used two hours from now was neither listed nor removed."""
+    now = time.time()
+    monkeypatch.setattr("llm_bench_fixtures.cli.cache.time.time", lambda: now - 7200)
+    assert run(capsys, store)[-1] == f"3 folders, 4.00 MB in {store.root}"
 
 
 def test_what_others_keep_there_is_neither_listed_nor_removed(
     store: ArtifactStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Other programs call folders by a digest, too."""
-    others = [store.root / "overlay2" / ("a" * 64), store.root / "notes" / "b"]
+    """Bugs: the next build removed a folder named as Docker names its layers, --prune one with any manifest."""
+    names = ("overlay2/" + "a" * 64, "overlay2/" + "a" * 64 + "-init", "onnx-export/" + "b" * 64, "notes/b")
+    others = [store.root / name for name in names]
     for folder in others:
         folder.mkdir(parents=True)
         (folder / "file").write_text("mine", encoding="utf-8")
+        (folder / MANIFEST).write_text('{"key": {"model": "a"}, "files": {}}', encoding="utf-8")
     (store.root / "onnx-export" / ("c" * 64)).symlink_to(others[0])
     run(capsys, store, "--prune")
+    store.get("another", {"model": "c"}, build)
     assert all((folder / "file").read_text(encoding="utf-8") == "mine" for folder in others)
 
 

@@ -248,9 +248,9 @@ def test_what_a_killed_build_left_is_removed_by_the_next_and_what_goes_on_is_not
     process.start()
     process.join(BACKSTOP_S)
     (abandoned,) = (store.root / "export").glob("*-*")
-    going_on = store.root / "export" / f"{'f' * 64}-abc_12"
-    going_on.mkdir()
-    with FileLock(lock_of(going_on.with_name("f" * 64))):
+    going_on = store.get("goes on", KEY, builder).folder
+    going_on = going_on.rename(going_on.with_name(f"{going_on.name}-abc_12"))
+    with FileLock(lock_of(going_on)):
         store.get("another", KEY, builder)
     assert not abandoned.exists()
     assert going_on.exists()

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     root, now = arguments.cache_dir or default_root(), time.time()
-    kept = [one for one in kept_in(root) if now - one.used >= arguments.older_than * DAY_S]
+    kept = [one for one in kept_in(root) if max(now - one.used, 0) >= arguments.older_than * DAY_S]  # a clock set back
     say(_listed(kept, root, now))
     if arguments.prune:
         say([_pruned(kept, root)])

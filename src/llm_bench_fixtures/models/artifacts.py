@@ -22,7 +22,9 @@ from llm_bench_fixtures.version import __version__
 from llm_bench_fixtures.writing import replacing
 
 MANIFEST = "manifest.json"
-SCRATCH = re.compile(r"(?P<key>[0-9a-f]{64})-\w+", re.ASCII)  # the folder of a build that goes on, or was killed
+MOST_MANIFEST_BYTES = 10_000_000
+DIGITS = 64  # of a key's digest, with which the names of its folders begin
+SCRATCH = re.compile(r"[0-9a-f]{64}-\w+", re.ASCII)  # the folder of a build that goes on, or was killed
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 KeyValue: TypeAlias = "str | int | float | bool | None"
@@ -87,7 +89,7 @@ class ArtifactStore:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / MANIFEST).exists():
                 with replacing(folder / MANIFEST) as path:
-                    path.write_text(json.dumps({"key": key, "files": {}}, indent=1, sort_keys=True))
+                    path.write_text(_manifest(key))
         except OSError as error:
             raise self._unwritable(error) from error
         return folder
@@ -130,15 +132,30 @@ class ArtifactStore:
     @staticmethod
     def _build(folder: Path, key: Key, build: Callable[[Path], None]) -> None:
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as scratch:
+            (Path(scratch) / MANIFEST).write_text(_manifest(key))
             made = Path(scratch) / "artifact"
             made.mkdir()
             started = time.perf_counter()
             build(made)
             made_s = time.perf_counter() - started
             files = {path.relative_to(made).as_posix(): file_digest(path) for path in _files(made)}
-            manifest = {"key": key, "files": files, "made_s": made_s}
-            (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
+            (made / MANIFEST).write_text(_manifest(key, files, made_s))
             made.replace(folder)
+
+
+def _manifest(key: Key, files: Mapping[str, str] | None = None, made_s: float | None = None) -> str:
+    return json.dumps({"key": key, "files": files or {}, "made_s": made_s}, indent=1, sort_keys=True)
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether a folder, whole or unfinished, has a manifest whose key its name is the digest of."""
+    manifest = folder / MANIFEST
+    try:
+        if folder.is_symlink() or manifest.lstat().st_size > MOST_MANIFEST_BYTES or not manifest.is_file():
+            return False
+        return _digest(json.loads(manifest.read_text())["key"]) == folder.name[:DIGITS]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _made_s(folder: Path) -> float | None:
@@ -175,17 +192,16 @@ def damage_of(folder: Path) -> str | None:
 
 
 def lock_of(folder: Path) -> Path:
-    """The lock file of an artifact's folder."""
-    return folder.with_name(f"{folder.name}.lock")
+    """The lock file of an artifact's folder, or of its build's."""
+    return folder.with_name(f"{folder.name[:DIGITS]}.lock")
 
 
 def _remove_unfinished(root: Path) -> None:
     """Remove what builds that were killed have left in a store: their folders, whose locks nobody holds."""
     for scratch in root.glob("*/*-*"):
-        found = SCRATCH.fullmatch(scratch.name)
         with suppress(OSError):  # its build has ended meanwhile
-            if found and scratch.is_dir():
-                remove_unless_locked(lock_of(scratch.with_name(found["key"])), scratch)
+            if SCRATCH.fullmatch(scratch.name) and is_ours(scratch):
+                remove_unless_locked(lock_of(scratch), scratch)
 
 
 def default_root() -> Path:

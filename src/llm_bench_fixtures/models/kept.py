@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_bench_fixtures.models.artifacts import MANIFEST, SCRATCH, lock_of
+from llm_bench_fixtures.models.artifacts import MANIFEST, SCRATCH, is_ours, lock_of
 from llm_bench_fixtures.processes.scratch import remove_unless_locked
 
 KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -41,13 +41,10 @@ def kept_in(root: Path) -> list[Kept]:
 def _kept_in(root: Path) -> Iterator[Kept]:
     for folder in root.glob("*/*"):
         is_whole = bool(KEY.fullmatch(folder.name))
-        scratch = SCRATCH.fullmatch(folder.name)
-        if not folder.is_dir() or folder.is_symlink() or not (is_whole or scratch):
-            continue
-        manifest, lock = folder / MANIFEST, lock_of(folder.with_name(folder.name[:64]))
-        if manifest.is_file() or lock.is_file():  # other programs name folders so, too
-            used = max(path.lstat().st_mtime for path in (folder, manifest) if path.exists())
-            yield Kept(folder.parent.name, folder, _size(folder), used, is_whole)
+        with suppress(OSError):  # which a build that goes on may have removed
+            if (is_whole or SCRATCH.fullmatch(folder.name)) and is_ours(folder):  # other programs name folders so, too
+                used = max(path.lstat().st_mtime for path in (folder, folder / MANIFEST))
+                yield Kept(folder.parent.name, folder, _size(folder), used, is_whole)
 
 
 def _size(folder: Path) -> int:
@@ -60,5 +57,5 @@ def _size(folder: Path) -> int:
 
 def discard(kept: Kept) -> bool:
     """Remove it, and its lock file; False where a build holds the lock. Raises OSError."""
-    lock = lock_of(kept.folder.with_name(kept.folder.name[:64]))
+    lock = lock_of(kept.folder)
     return remove_unless_locked(lock, kept.folder, *([lock] if kept.is_whole else []))
