@@ -29,7 +29,7 @@ RAISES = """
         raise SystemExit("of our own")
 """
 INTERRUPTS = """
-    def pytest_runtest_setup():
+    def {}():
         raise KeyboardInterrupt
 """
 HOSTILE = r"no \x1b]52;c;aGk=\x07 ##[error]word\n::error::line"
@@ -94,8 +94,12 @@ def test_a_folder_or_a_summary_that_cannot_be_written_ends_the_run_before_it_mea
         assert not own_suite.report.exists()
 
 
-def test_a_run_that_ends_before_its_first_variant_leaves_no_report_that_looks_like_its_own(own_suite: Bench) -> None:
-    own_suite.write(conftest=INTERRUPTS)
+@pytest.mark.parametrize("hook", ["pytest_runtest_setup", "pytest_llm_bench_score"])
+def test_a_run_that_ends_before_its_first_test_does_leaves_no_report_that_looks_like_its_own(
+    own_suite: Bench, hook: str
+) -> None:
+    """Bug: where a variant was loaded already, there was an empty report, and the one before was gone."""
+    own_suite.write(conftest=INTERRUPTS.format(hook))
     own_suite.report.mkdir()
     (own_suite.report / ".llm-bench-report").touch()
     (own_suite.report / "report.html").write_text("of the run before", encoding="utf-8")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from run_factory import make_record, make_run
 
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.report.plots import DRAWINGS
@@ -17,10 +19,14 @@ from llm_bench_fixtures.results.folder import (
     Tracebacks,
     claim,
     forget_earlier,
+    held,
     release,
     remove_pictures,
     set_aside,
+    worth_of,
 )
+from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.storage import read_run, write_run
 
 
 def fill(folder: Path, *names: str) -> None:
@@ -80,6 +86,50 @@ def test_the_report_before_waits_until_a_new_one_is_whole(tmp_path: Path) -> Non
     forget_earlier(tmp_path)
     assert files(tmp_path) == {"notes.txt"}
     assert not (tmp_path / EARLIER).exists()
+
+
+ERROR = replace(make_record(), status=Status.ERROR, rounds_s=())
+RUNS = {
+    "whole": make_run([make_record(), ERROR], failed_tests=1),
+    "interrupted": make_run([make_record()], interrupted=True),
+    "all failed": make_run([ERROR], failed_tests=1),
+    "stopped at once": make_run([], interrupted=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("runs", "kept"),
+    [
+        (("whole", "whole"), None),
+        (("whole", "interrupted"), "whole"),
+        (("whole", "interrupted", "interrupted"), "whole"),
+        (("whole", "all failed", "stopped at once", "interrupted"), "whole"),
+        (("interrupted", "all failed"), "interrupted"),
+        (("whole", "interrupted", "whole"), None),
+    ],
+    ids=str,
+)
+def test_a_run_never_pushes_out_the_report_of_one_that_measured_more(
+    tmp_path: Path, runs: tuple[str, ...], kept: str | None
+) -> None:
+    """Bug: after two runs that were killed, what was left was the first one's report of one record."""
+    for name in runs:
+        set_aside(tmp_path)
+        write_run(RUNS[name], tmp_path / "results.json")
+        assert forget_earlier(tmp_path, worth_of(RUNS[name])) is ((tmp_path / EARLIER).exists())
+    found = read_run(tmp_path / EARLIER / "results.json") if kept else None
+    assert found == (RUNS[kept] if kept else None)
+    assert read_run(tmp_path / "results.json") == RUNS[runs[-1]]
+
+
+def test_two_runs_do_not_write_into_one_folder_at_once(tmp_path: Path) -> None:
+    """Bug: each overwrote the other's report without a word."""
+    claim(tmp_path)
+    with held(tmp_path), pytest.raises(UnwritableFile, match="another run is making its report there"), held(tmp_path):
+        pass
+    with held(tmp_path):
+        pass
+    assert files(tmp_path) == {MARKER}
 
 
 def test_what_lies_beside_an_earlier_report_is_not_removed_with_it(tmp_path: Path) -> None:

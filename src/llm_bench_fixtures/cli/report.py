@@ -153,7 +153,7 @@ def _is_in(folder: Path, paths: Sequence[Path]) -> bool:
 def _set_aside(folder: Path) -> Iterator[str]:
     """Where the results of another run are that were in the folder."""
     if (folder / EARLIER / RESULTS_FILE).exists():
-        yield f"The report that was there before is in {folder / EARLIER}, until the next one."
+        yield f"The report of an earlier run is in {folder / EARLIER}."
 
 
 def _findings(path: Path, quality_limit: QualityLimit) -> Findings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +46,7 @@ def claim_report(config: pytest.Config) -> None:
     """
     if is_xdist_worker(config) or TURNS in config.stash:
         return
-    from llm_bench_fixtures.results.folder import claim, set_aside
+    from llm_bench_fixtures.results.folder import claim, held, set_aside
     from llm_bench_fixtures.writing import check_writable
 
     settings = settings_of(config)
@@ -54,6 +55,9 @@ def claim_report(config: pytest.Config) -> None:
         or_usage_error(partial(check_writable, summary), options.SUMMARY.flag)
     or_usage_error(partial(save_whole, config, config.stash.setdefault(NOT_SAVED, []).append), "the run can't be saved")
     config.stash[MADE_FOLDER] = or_usage_error(partial(claim, settings.report), "--llm-report")
+    hold = ExitStack()
+    config.add_cleanup(hold.close)
+    or_usage_error(partial(hold.enter_context, held(settings.report)), "--llm-report")
     or_usage_error(partial(set_aside, settings.report), "--llm-report")
 
 
@@ -80,9 +84,12 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
         return
     from llm_bench_fixtures.progress import Phase
     from llm_bench_fixtures.report.files import publish
+    from llm_bench_fixtures.results.folder import Worth, worth_of
 
     bench = config.stash[SESSION]
     run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
+    if not run.records and worth_of(run) is Worth.NOTHING:  # it was stopped before its first test ended
+        return
     config.stash[RUN] = run
     if is_gated(config):
         run = config.stash[RUN] = gate_run(config, run)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
-from llm_bench_fixtures.results.folder import EARLIER, TRACEBACKS, bring_back, claim, forget_earlier, set_aside
+from llm_bench_fixtures.results.folder import EARLIER, TRACEBACKS, claim, forget_earlier, held, set_aside
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.writing import unwritable
 
@@ -52,10 +53,11 @@ class Attempts:
             forget_earlier(self.folder)
 
 
-def begin(folder: Path, *, has_results: bool) -> None:
-    """Claim the folder and set the report aside that is in it. has_results: its results.json is one that was read, and
-    stays, with the tracebacks that it names. Raises UnwritableFile."""
+@contextmanager
+def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
+    """Claim the folder, set the report aside that is in it, and keep others out of it within. has_results: its
+    results.json is one that was read, and stays. Raises UnwritableFile."""
     claim(folder)
-    set_aside(folder)
-    if has_results:
-        bring_back(folder, (RESULTS_FILE, *TRACEBACKS))
+    with held(folder):
+        set_aside(folder, but=(RESULTS_FILE, *TRACEBACKS) if has_results else ())
+        yield

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
-from llm_bench_fixtures.report.attempts import Attempts, begin
+from llm_bench_fixtures.report.attempts import Attempts, begun
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.html import render_html
@@ -19,12 +19,14 @@ from llm_bench_fixtures.report.plots import write_plots
 from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.results.folder import (
+    EARLIER,
     LATEX_FILE,
     MARKDOWN_FILE,
     PAGE_FILE,
     PLOTS,
     TABLE_FILE,
     forget_earlier,
+    worth_of,
 )
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
@@ -74,12 +76,12 @@ def write_report(
     changes: what the run changed against another. has_results: its results.json was read from there, and stays. Raises
     UnwritableFile where a part of it could not be written, or the folder isn't ours, and KeyboardInterrupt.
     """
-    begin(folder, has_results=has_results)
     report = _Report(
         folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes, has_results=has_results
     )
-    report.write()
-    report.end()
+    with begun(folder, has_results=has_results):
+        report.write()
+        report.end()
     return cast("Findings", report.findings)  # where there are none, there is a problem
 
 
@@ -88,12 +90,12 @@ def publish(
 ) -> Published:
     """Write the report into the claimed folder as far as it can be written. What fails leaves the rest alone; if the
     folder can't be written to, the whole report is written into a new one among the temporary folders. Once it is
-    whole, the one that was set aside is removed."""
+    whole, the one that was set aside is removed, unless that is worth more."""
     report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes)
     report.write()
-    if not report.problems:
-        forget_earlier(folder)
     problems = list(report.problems)
+    if not problems and forget_earlier(folder, worth_of(run)):
+        problems.append(f"The report of an earlier run, which measured more, stays in {folder / EARLIER}.")
     if report.is_folder_unwritable and not report.was_interrupted:
         problems += _write_elsewhere(report)
     problems += [TOO_MUCH.format(report.results_fault)] if report.results_fault else []

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.report.attempts import Attempts, begin
+from llm_bench_fixtures.report.attempts import Attempts, begun
 from llm_bench_fixtures.report.html import render_runs
 from llm_bench_fixtures.report.latex import latex_table
 from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
@@ -33,7 +33,6 @@ def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) ->
     has_results: the results.json in it is one of the runs', and stays. Raises UnwritableFile where a part of it could
     not be written, or the folder isn't ours, and KeyboardInterrupt.
     """
-    begin(folder, has_results=has_results)
     files: dict[str, Callable[[], str]] = {
         TABLE_FILE: lambda: _data(runs).to_csv(index=False),
         MARKDOWN_FILE: lambda: render_runs_markdown(runs),
@@ -41,9 +40,10 @@ def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) ->
         PAGE_FILE: lambda: render_runs(build_runs_page(runs)),
     }
     attempts = Attempts(folder)
-    for name, render in files.items():
-        attempts.attempt(name, partial(_write, folder / name, render))
-    attempts.end()
+    with begun(folder, has_results=has_results):
+        for name, render in files.items():
+            attempts.attempt(name, partial(_write, folder / name, render))
+        attempts.end()
 
 
 def _write(path: Path, render: Callable[[], str]) -> None:

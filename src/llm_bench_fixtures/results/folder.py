@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
-from llm_bench_fixtures.errors import UnwritableFile
-from llm_bench_fixtures.results.storage import RESULTS_FILE, is_results
+from llm_bench_fixtures.errors import UnreadableResults, UnwritableFile
+from llm_bench_fixtures.results.record import HasStatus, RunOf, Status
+from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, is_results, read_bytes
 from llm_bench_fixtures.text import harmless_text
 from llm_bench_fixtures.writing import check_folder, unwritable, write_whole
 
@@ -34,9 +37,10 @@ OWN_FILES = (
 )
 FOLDERS = (PLOTS, ERRORS)
 MARKER = ".llm-bench-report"
+LOCK = ".llm-bench-report.lock"
 MARK = "llm-bench-fixtures writes its reports into this folder, and replaces the report that is in it.\n"
 # What may lie in a folder that counts as empty: notes to programs, and the rests of files whose writing was killed.
-OF_NO_ACCOUNT = re.compile(r"\.gitignore|\.gitkeep|\.DS_Store|\..+\.part")
+OF_NO_ACCOUNT = re.compile(r"\.gitignore|\.gitkeep|\.DS_Store|\..+\.part|\.llm-bench-report\.lock")
 
 
 def claim(folder: Path) -> bool:
@@ -58,20 +62,67 @@ def claim(folder: Path) -> bool:
 
 
 def release(folder: Path) -> None:
-    """Remove the folder again if there is nothing in it but our mark."""
+    """Remove the folder again if there is nothing in it but our mark and our lock."""
     with suppress(OSError):
-        if [path.name for path in folder.iterdir()] == [MARKER]:
+        if {path.name for path in folder.iterdir()} <= {MARKER, LOCK}:
+            (folder / LOCK).unlink(missing_ok=True)
             (folder / MARKER).unlink()
             folder.rmdir()
 
 
-def set_aside(folder: Path) -> None:
-    """Move the report that is in the claimed folder into one for earlier ones, so that nobody takes it for the report
-    of a run that is beginning, however that ends. Raises UnwritableFile."""
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep others from writing a report into the claimed folder within. Raises UnwritableFile where somebody does."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / LOCK, timeout=0)
     try:
-        found = [name for name in OWN_FILES if (folder / name).is_file()]
-        if found:
-            _remove_report(folder / EARLIER)
+        lock.acquire()
+    except Timeout as error:
+        raise UnwritableFile(
+            f"{folder} can't be written to: another run is making its report there. Name another folder, or wait for it"
+        ) from error
+    except (OSError, NotImplementedError):  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):  # the folder is gone
+                (folder / LOCK).unlink()
+            lock.release()
+
+
+class Worth(IntEnum):
+    """How much was measured by the run that a report is of: one that has less never pushes out one that has more."""
+
+    NOTHING = 0
+    PART = 1
+    WHOLE = 2
+
+
+def worth_of(run: RunOf[HasStatus]) -> Worth:
+    """What a run measured: a part, where it was interrupted; nothing, where all of its tests failed or were skipped."""
+    has_figures = run.measured() or run.loads or any(variant.equivalence for variant in run.variants)
+    if run.interrupted:
+        return Worth.PART if has_figures else Worth.NOTHING
+    return Worth.WHOLE if has_figures or not run.records else Worth.NOTHING
+
+
+def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
+    """Move the report that is in the claimed folder into one for earlier ones, so that nobody takes it for the report
+    of a run that is beginning, however that ends. It is removed where the report there is worth more.
+
+    but: files that stay. Raises UnwritableFile.
+    """
+    try:
+        found = [name for name in OWN_FILES if name not in but and (folder / name).is_file()]
+        if not found:
+            return
+        if (Worth.NOTHING if RESULTS_FILE in but else _worth_in(folder)) < _worth_in(folder / EARLIER):
+            _remove(folder, found)
+            return
+        _remove(folder / EARLIER)
         for name in found:
             place = folder / EARLIER / name
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -80,15 +131,18 @@ def set_aside(folder: Path) -> None:
         raise unwritable(folder, error) from error
 
 
-def bring_back(folder: Path, names: Iterable[str]) -> None:
-    """Move those of the files back that were set aside. Raises UnwritableFile."""
-    for name in names:
-        try:
-            if (folder / EARLIER / name).is_file():
-                (folder / name).parent.mkdir(exist_ok=True)
-                (folder / EARLIER / name).replace(folder / name)
-        except OSError as error:
-            raise unwritable(folder / name, error) from error
+@dataclass(frozen=True)
+class _WithStatus:
+    status: Status
+
+
+def _worth_in(folder: Path) -> Worth:
+    """The worth of the report in the folder; nothing where its results can't be read."""
+    path = folder / RESULTS_FILE
+    try:
+        return worth_of(decode(read_bytes(path), RunOf[_WithStatus], path))
+    except UnreadableResults:
+        return Worth.NOTHING
 
 
 class Tracebacks:
@@ -119,10 +173,13 @@ def remove_pictures(plots: Path) -> None:
             (plots / f"{name}{ending}").unlink(missing_ok=True)
 
 
-def forget_earlier(folder: Path) -> None:
-    """Remove the report that was set aside."""
-    with suppress(OSError):
-        _remove_report(folder / EARLIER)
+def forget_earlier(folder: Path, worth: Worth = Worth.WHOLE) -> bool:
+    """Remove the report that was set aside, unless it is worth more. Returns whether it is."""
+    stays = worth < _worth_in(folder / EARLIER)
+    if not stays:
+        with suppress(OSError):
+            _remove(folder / EARLIER)
+    return stays
 
 
 def _check_is_ours(folder: Path) -> None:
@@ -130,7 +187,7 @@ def _check_is_ours(folder: Path) -> None:
     if not folder.exists():
         return
     folders = (*FOLDERS, EARLIER, *(f"{EARLIER}/{name}" for name in FOLDERS))
-    for name in (MARKER, *folders, *OWN_FILES):
+    for name in (MARKER, LOCK, *folders, *OWN_FILES):
         _check_kind(folder / name, is_folder=name in folders)
     content = () if (folder / MARKER).exists() else tuple(_content(folder))
     foreign = [name for name in content if name not in (*OWN_FILES, *FOLDERS)]
@@ -157,9 +214,9 @@ def _content(folder: Path) -> Iterator[str]:
     return (name for name in found if not OF_NO_ACCOUNT.fullmatch(name))
 
 
-def _remove_report(folder: Path) -> None:
-    """Remove the files of a report; the folder, too, unless there is more in it."""
-    for name in OWN_FILES:
+def _remove(folder: Path, names: Iterable[str] = OWN_FILES) -> None:
+    """Remove files of a report; the folder, too, unless there is more in it."""
+    for name in names:
         (folder / name).unlink(missing_ok=True)
     for emptied in (*(folder / name for name in FOLDERS), folder):
         with suppress(OSError):
