@@ -260,7 +260,7 @@ MUTANTS = (
         "history/fingerprint.py",
         '"corpus": frozenset({Kind.QUALITY})',
         '"corpus": frozenset()',
-        "tests/history/test_fingerprint.py",
+        "tests/gate/test_comparison.py",
     ),
     Mutant(
         "time-is-not-spent",
@@ -331,6 +331,7 @@ MUTANTS = (
         '        "seed": settings.seed,\n',
         "",
         "tests/models/test_candidates.py",
+        "same_seed",
     ),
     Mutant(
         "adapter-is-trusted",
@@ -388,15 +389,14 @@ MUTANTS = (
         "processes/worker.py",
         "            self._process.kill()\n            self._process.wait()",
         "            self._process.wait(0)",
-        "tests/processes/test_launch.py",
-        "is_killed",
+        "tests/processes/test_worker.py",
     ),
     Mutant(
         "reason-is-lost",
         "errors.py",
         'return text if speaks else f"{type(error).__name__}: {text}".rstrip(": ")',
         "return text",
-        "tests/models/test_candidates.py",
+        "tests/test_errors.py",
     ),
     Mutant(
         "phase-counted-twice",

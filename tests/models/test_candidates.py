@@ -290,13 +290,15 @@ def weights_digest(source: ModelSource) -> str:
 def test_dummy_weights_are_the_same_for_the_same_seed_and_others_for_another(
     kind: str, tmp_path: Path, small_preset: str, folder: Path
 ) -> None:
-    """Each in a store of its own, so that nothing is reused."""
+    """Each in a store of its own, so that nothing is reused; and in one store, those of one seed aren't another's."""
     name = small_preset if kind == "preset" else str(folder)
     digests = []
     for number, seed in enumerate(("0", "0", "1")):
         settings = parse_settings({"model": name, "load_format": "dummy", "seed": seed, "in_process": "yes"})
         digests.append(weights_digest(find_source(settings, ArtifactStore(tmp_path / f"cache-{number}"))))
     assert digests[0] == digests[1] != digests[2]
+    again = find_source(settings, ArtifactStore(tmp_path / "cache-0"))
+    assert weights_digest(again) == digests[2]
 
 
 def test_dummy_weights_are_not_the_folders_own(find: Find, folder: Path) -> None:
