@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from llm_bench_fixtures.processes.work_limit import IDLE_SHARE, WorkLimit
+from llm_bench_fixtures.processes.work_limit import IDLE_SHARE, WorkLimit, cpu_s_of, run_within
 
 LIMIT_S = 10.0
 
@@ -50,3 +53,20 @@ def test_waiting_for_a_core_does_not_count_and_waiting_for_anything_else_does(
 ) -> None:
     """Bug: a chat template was refused beside ten busy processes, which left its process a tenth of the core."""
     assert over_s <= ends_at(used_s) <= over_s + LIMIT_S / 10 + 1e-9
+
+
+def test_the_processor_time_of_a_process() -> None:
+    assert 0 < cpu_s_of(os.getpid()) <= sum(os.times()[:4])
+    assert cpu_s_of(2**22 + 1) == 0  # more than Linux gives by default
+
+
+def test_a_program_that_ends_has_its_output_and_status() -> None:
+    code = "import os, sys; print('out', os.environ['WORD']); sys.exit(f'err {sys.stdin.read()}')"
+    done = run_within(600.0, [sys.executable, "-c", code], {**os.environ, "WORD": "given"})
+    assert (done.returncode, done.stdout, done.stderr) == (1, "out given\n", "err \n")
+
+
+@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(600)"], ids=["works", "waits"])
+def test_a_program_that_does_not_end_is_ended(code: str) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_within(0.3, [sys.executable, "-c", code])

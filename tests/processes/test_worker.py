@@ -198,9 +198,8 @@ def test_one_that_does_not_end_is_killed_and_awaited(scene: Scene) -> None:
     assert (scene.process.exit_code, scene.process.waits) == (-SIGKILL, [FAREWELL_S, None])
 
 
-def test_one_that_has_ended_has_neither_memory_nor_processor_time(scene: Scene) -> None:
+def test_the_memory_of_one_that_has_ended_is_none(scene: Scene) -> None:
     scene.process.pid = os.getpid()
     assert scene.worker.resident_bytes > 1 << 20
-    assert 0 < scene.worker.cpu_s <= sum(os.times()[:4])
     scene.process.pid = 2**22 + 1  # more than Linux gives by default
-    assert (scene.worker.resident_bytes, scene.worker.cpu_s) == (0, 0)
+    assert scene.worker.resident_bytes == 0

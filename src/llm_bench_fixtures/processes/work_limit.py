@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 IDLE_SHARE = 0.01  # of a core; a process that is given less than that for its whole limit waits for something else
 LOOKS = 10  # as many in a limit's time at most
+
+
+def cpu_s_of(pid: int) -> float:
+    """Processor seconds that a process has used, with those of its children that have ended; 0 if it has ended."""
+    import psutil
+
+    try:
+        used = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(used.user + used.system + used.children_user + used.children_system)
 
 
 class WorkLimit:
@@ -37,3 +49,25 @@ class WorkLimit:
         idle_until = self._moved_at + self._limit_s
         self.next_look = min(now + max(self._most_s - used_s, self._limit_s / LOOKS), idle_until)
         return now >= idle_until
+
+
+def run_within(
+    limit_s: float, command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, with nothing to read. Raises subprocess.TimeoutExpired once its time is over."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(  # noqa: S603  # the caller's own
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace", env=environment
+    ) as process:
+        limit = WorkLimit(limit_s, lambda: cpu_s_of(process.pid))
+        while True:
+            try:
+                out, err = process.communicate(timeout=max(limit.next_look - time.monotonic(), 0.0))
+                return subprocess.CompletedProcess(command, process.returncode, out, err)
+            except subprocess.TimeoutExpired:
+                if limit.is_over():
+                    process.kill()
+                    raise
+            except BaseException:
+                process.kill()
+                raise

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, WorkerDied
-from llm_bench_fixtures.processes.work_limit import WorkLimit
+from llm_bench_fixtures.processes.work_limit import WorkLimit, cpu_s_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
@@ -60,7 +60,7 @@ class WorkerProcess(Generic[S, R]):
 
     def limit(self, seconds: float) -> WorkLimit:
         """A limit for the work that the process does from now on."""
-        return WorkLimit(seconds, lambda: self.cpu_s)
+        return WorkLimit(seconds, lambda: cpu_s_of(self._process.pid))
 
     def receive_within(self, limit: WorkLimit) -> R:
         """The next message. Raises WorkerDied, NoAnswer once the limit is over, and what reading it raises."""
@@ -106,17 +106,6 @@ class WorkerProcess(Generic[S, R]):
             return int(psutil.Process(self._process.pid).memory_info().rss)
         except psutil.Error:
             return 0
-
-    @property
-    def cpu_s(self) -> float:
-        """Processor seconds that it has used, with those of its children that have ended; 0 if it has ended itself."""
-        import psutil
-
-        try:
-            used = psutil.Process(self._process.pid).cpu_times()
-        except psutil.Error:
-            return 0.0
-        return float(used.user + used.system + used.children_user + used.children_system)
 
     @property
     def is_stopped(self) -> bool:

@@ -176,7 +176,9 @@ def test_the_facts(loaded: Mapping[str, Ct2Model]) -> None:
 def test_the_kernels_are_those_that_the_log_tells_of(
     compute_type: str, log: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stderr=log))
+    monkeypatch.setattr(
+        "llm_bench_fixtures.models.backends.ct2_model.run_within", lambda *_, **__: SimpleNamespace(stderr=log)
+    )
     assert kernels.__wrapped__(compute_type) == told
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.models.counter import BatchCounter
 from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.processes.work_limit import run_within
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ import contextlib, ctranslate2
 with contextlib.suppress(RuntimeError):
     ctranslate2.Generator("", device="cpu")
 """
-PROBE_S = 600.0  # at most; it takes a second where cores are free
+PROBE_S = 60.0  # of its work, at most
 
 
 @functools.cache
@@ -43,9 +44,7 @@ def kernels(compute_type: str) -> str:
     environment = {**os.environ, "CT2_VERBOSE": "1", "PYTHONSAFEPATH": "1"}
     command = [sys.executable, "-c", PROBE]
     try:
-        done = subprocess.run(  # noqa: S603  # our own lines, in this interpreter
-            command, env=environment, capture_output=True, text=True, timeout=PROBE_S, check=False
-        )
+        done = run_within(PROBE_S, command, environment)
     except subprocess.TimeoutExpired:
         return ""
     told = dict(re.findall(r" - (.+?): (\w+)", done.stderr))

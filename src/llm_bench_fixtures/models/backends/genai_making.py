@@ -13,6 +13,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMe
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails
 from llm_bench_fixtures.processes.scratch import remove
+from llm_bench_fixtures.processes.work_limit import run_within
 
 if TYPE_CHECKING:
     import onnx
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FLOAT32_BYTES = 4
 BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 SCRATCH = "scratch"  # of the builder, beside what it makes
-BUILDER_S = 7200.0  # at most; it takes minutes for a large model
+BUILDER_S = 7200.0  # of its work, at most; it takes minutes for a large model
 FACTS = (*onnx_graphs.FACTS, "accuracy_levels")  # in FACTS_FILE
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 
@@ -70,15 +71,7 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     """Raises BackendUnavailable where it takes longer than BUILDER_S."""
     try:
-        return subprocess.run(  # noqa: S603  # the user's own interpreter
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=BUILDER_S,
-        )
+        return run_within(BUILDER_S, command)
     except subprocess.TimeoutExpired:
         limit = f"{BUILDER_S / 3600:g} hours"
         raise BackendUnavailable(f"onnxruntime-genai's model builder was stopped, as it took over {limit}") from None
