@@ -316,9 +316,10 @@ def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
 
 
 def test_a_surrogate_in_a_name_or_a_reason_costs_no_file(tmp_path: Path) -> None:
+    """Bug: no reader took what was saved in a folder whose name isn't UTF-8."""
     surrogate = "\udcff"
     record = replace(make_record(case=surrogate, reason=surrogate, outputs=(surrogate,)), test=f"a[{surrogate}]")
-    run = make_run([record], provenance=make_provenance(model=surrogate, command=surrogate))
+    run = make_run([record], provenance=make_provenance(model=surrogate, command=surrogate, branch=surrogate))
     claim(tmp_path)
     assert publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT).problems == ()
     assert read_run(tmp_path / "results.json").records[0].case == "\ufffd"

@@ -196,7 +196,8 @@ def to_stored(output_json: dict[str, Any], run: Run) -> None:
             kept = record if keeps_raw else {name: value for name, value in record.items() if name not in RAW}
             benchmark["extra_info"] = {**benchmark["extra_info"], EXTRA: kept}
     output_json[EXTRA] = {**run_to_json(replace(run, records=())), "records": list(rest.values())}
-    output_json["benchmarks"] = well_formed(output_json["benchmarks"])  # the tests' names and parameters
+    others = {name: section for name, section in output_json.items() if name != EXTRA}
+    output_json.update(well_formed(others))  # names of tests, of parameters and of the project's folder
 
 
 def fault_of_stored(output_json: dict[str, Any]) -> str:
