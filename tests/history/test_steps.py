@@ -20,8 +20,11 @@ def around(level: float, runs: int, seed: int, scatter: float = 0.02) -> list[fl
     return [level * math.exp(generator.gauss(0, scatter)) for _ in range(runs)]
 
 
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0], [1.0] * 50, [3.0, 2.0, 4.0, 3.0, 5.0]])
+@pytest.mark.parametrize(
+    "values", [[], [1.0], [1.0, 1.0], [1.0] * 50, [3.0, 2.0, 4.0, 3.0, 5.0], [10.0, 11.0], [10.0, 11.0] * 3]
+)
 def test_nothing_to_find(values: list[float]) -> None:
+    """Bug: a line of two runs had a step, and one that goes to and fro had one at each run."""
     assert find_steps(values) == []
 
 

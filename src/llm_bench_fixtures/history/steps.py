@@ -54,29 +54,33 @@ def find_steps(values: Sequence[float] | Floats) -> list[int]:
     logs = np.log(np.asarray(values, dtype=np.float64))
     if len(logs) < 2 or np.ptp(logs) < LEAST_STEP:
         return []
-    scatter = _scatter(logs)
-    least_runs = LEAST_RUNS if scatter else 1
+    is_constant = _is_constant(logs)
+    least_runs = 1 if is_constant else LEAST_RUNS
     if len(logs) < 2 * least_runs:
         return []
-    scatter = max(scatter, LEAST_SCATTER)
-    calm = _without_outliers(logs, scatter) if least_runs > 1 else logs
+    scatter = LEAST_SCATTER if is_constant else max(_scatter(logs), LEAST_SCATTER)
+    calm = logs if is_constant else _without_outliers(logs, scatter)
     found = _segment(calm, FIRST_PENALTY * scatter**2, least_runs)
     found = _segment(calm, PENALTY * max(_long_run_variance(calm, found), LEAST_SCATTER**2), least_runs)
     return _worth_telling(logs, found)
 
 
-def _scatter(logs: Floats) -> float:
-    """The standard deviation of a run around its level, in logarithms.
-
-    It is computed from the differences of neighbours, since nearly all of them have no step between them. 0 where at
-    least half of the neighbours are the same.
-    """
+def _is_constant(logs: Floats) -> bool:
+    """Whether at least half of the runs are the same as the one before."""
     import numpy as np
 
     differences = np.diff(logs)
-    if (np.abs(differences) < FLOAT_ERROR).sum() * 2 >= len(differences):
-        return 0.0
-    return float(np.median(np.abs(differences - np.median(differences))) * MAD_TO_SIGMA / np.sqrt(2))
+    return bool((np.abs(differences) < FLOAT_ERROR).sum() * 2 >= len(differences))
+
+
+def _scatter(logs: Floats) -> float:
+    """The standard deviation of a run around its level, in logarithms.
+
+    It is computed from the differences of neighbours, since nearly all of them have no step between them.
+    """
+    import numpy as np
+
+    return float(np.median(np.abs(np.diff(logs))) * MAD_TO_SIGMA / np.sqrt(2))
 
 
 def _without_outliers(logs: Floats, scatter: float) -> Floats:
