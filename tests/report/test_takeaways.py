@@ -11,6 +11,7 @@ from run_factory import (
     around,
     full_run,
     make_block_record,
+    make_provenance,
     make_record,
     make_run,
     make_variant,
@@ -108,13 +109,24 @@ def test_batching_names_its_cost_in_latency() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited_s", "reference_waited_s", "is_told"), [(0.3, 0.02, True), (0.1, 0.02, False), (0.3, 0.3, False)]
+    ("waited_s", "reference_waited_s", "threads", "is_told"),
+    [
+        (0.3, 0.02, 2, True),
+        (0.1, 0.02, 2, False),
+        (0.3, 0.3, 2, False),
+        (0.3, 0.02, 1, False),
+    ],
 )
-def test_threads_that_hold_each_other_up(waited_s: float, reference_waited_s: float, is_told: bool) -> None:
-    """Shares of a round's time, to a hundredth. Where the reference waits as well, it is for something else."""
+def test_threads_that_hold_each_other_up(
+    waited_s: float, reference_waited_s: float, threads: int, is_told: bool
+) -> None:
+    """Shares of a round's time, to a hundredth. Where the reference waits as well, it is for something else.
+
+    Bug: it was also said of one thread."""
     own = make_block_record(spread=0.0, waited_s=tuple(reference_waited_s * seconds for seconds in BLOCKS_S))
     other = make_block_record("v0", spread=0.01, waited_s=tuple(waited_s * seconds for seconds in BLOCKS_S))
-    told = [sentence for sentence in takeaways(make_run([own, other])) if "OMP_WAIT_POLICY" in sentence]
+    run = make_run([own, other], provenance=make_provenance(threads=threads))
+    told = [sentence for sentence in takeaways(run) if "OMP_WAIT_POLICY" in sentence]
     assert bool(told) == is_told
     assert all("v0 (30 % of its rounds' time)" in sentence and "fp32's" in sentence for sentence in told)
 

@@ -20,6 +20,7 @@ from llm_bench_fixtures.results.speedup import (
     share_blocks,
     speedup_between,
     speedup_of,
+    waiting_share,
 )
 
 LOG_2 = math.log(2)
@@ -91,6 +92,12 @@ def test_a_pair_is_disturbed_if_one_of_its_rounds_is(
         rounds_s=(1.0,) * 3, reference_s=(1.0,) * 3, waited_s=waited_s, reference_waited_s=reference_waited_s
     )
     assert disturbed_pairs(record) == expected
+
+
+def test_of_two_rounds_it_is_not_told_how_long_their_threads_waited() -> None:
+    """Bug: from a single round it was told that threads hold each other up."""
+    assert waiting_share((1.0, 1.0), (0.3, 0.3)) is None
+    assert waiting_share((1.0, 1.0, 1.0), (0.3, 0.3, 0.1)) == 0.3
 
 
 def test_a_record_that_was_not_measured_in_blocks_has_no_disturbed_ones() -> None:

@@ -117,7 +117,7 @@ def _contention(seen: Evidence) -> Iterator[str]:
         for record in seen.others
         if (share := waiting_share(record.rounds_s, record.waited_s)) is not None and share > HELD_UP
     }
-    if own is None or own > LITTLE or not shares:
+    if own is None or own > LITTLE or not shares or seen.run.provenance.threads < 2:
         return
     each = ", ".join(f"{name} ({format_share(share)} of its rounds' time)" for name, share in shares.items())
     yield (

@@ -168,10 +168,10 @@ def disturbed_pairs(record: TimedRecord) -> int:
 def waiting_share(rounds_s: Sequence[float], waited_s: Sequence[float]) -> float | None:
     """The median over rounds of how long their threads together waited for a core, over the round's time.
 
-    None where the system doesn't tell.
+    None where the system doesn't tell, or of fewer than LEAST_ROUNDS.
     """
     shares = [waited / seconds for seconds, waited in zip(rounds_s, waited_s, strict=False)]
-    return statistics.median(shares) if shares else None
+    return statistics.median(shares) if len(shares) >= LEAST_ROUNDS else None
 
 
 def is_calm(round_s: float, waited_s: float) -> bool:
