@@ -24,7 +24,7 @@ from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
-from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.record import Run, Status
 
 WIDTHS = (60, 80, 120, 200)
 FOLDER = Path("llm-bench-report")
@@ -100,6 +100,13 @@ def test_on_a_narrow_terminal_columns_go_the_least_needed_first() -> None:
         assert name in header
 
 
+def test_the_narrowest_terminal_keeps_the_speed_up() -> None:
+    """Bug: it gave way to the tokens per second, which the latency tells as well."""
+    header = header_of(lines_of(full_run(), 50))
+    assert "speed-up" in header
+    assert "tokens/s" not in header
+
+
 def test_what_has_no_room_in_the_table_stands_below_it() -> None:
     lines = lines_of(full_run(), 80)
     assert f"fp16: {FALLBACK}" in lines
@@ -171,6 +178,12 @@ def test_a_run_that_measured_nothing(width: int, interrupted: bool) -> None:
 def test_candidates_that_were_not_used_stand_below_the_one_that_was() -> None:
     lines = lines_of(make_run([make_record()], provenance=make_provenance(passed_over=("mine: no such folder",))), 80)
     assert lines[3] == "Not used: mine: no such folder."
+
+
+def test_times_of_a_benchmark_whose_test_failed_are_not_denied() -> None:
+    """Bug: "Nothing was timed" stood below pytest-benchmark's table of its times."""
+    failed = replace(skipped_record("fp32", "AssertionError"), status=Status.ERROR)
+    assert "No benchmark was timed whose test passed." in lines_of(make_run([failed], interrupted=True), 80)
 
 
 def test_a_run_interrupted_before_its_first_variant() -> None:

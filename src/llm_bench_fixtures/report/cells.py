@@ -14,7 +14,7 @@ from llm_bench_fixtures.results.formatting import (
     three_digits,
 )
 from llm_bench_fixtures.results.metrics import METRICS, Metric
-from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
 from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.results.spread import interval
 
@@ -23,6 +23,12 @@ OWN_METRICS = frozenset(metric.name for metric in METRICS)
 
 def metric_cell(metric: Metric, record: Record | None, variant: VariantResult | None) -> str:
     return format_metric(metric.of(record, variant) if record and variant else None, metric)
+
+
+def nothing_timed(run: Run) -> str:
+    """A sentence on a run without times to show; those of a benchmark whose test failed count for nothing."""
+    has_failed = any(record.status is Status.ERROR for record in run.records)
+    return "No benchmark was timed whose test passed." if has_failed else "Nothing was timed."
 
 
 def describe_workload(record: Record) -> str:

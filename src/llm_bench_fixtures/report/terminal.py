@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.report.cells import describe_workload
+from llm_bench_fixtures.report.cells import describe_workload, nothing_timed
 from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, legend, variants_table, what_ran
@@ -15,9 +15,9 @@ from llm_bench_fixtures.text import printable, without_commands
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=(%|[mµ]?s|[kMG]?B)(?!\w))")  # the space before a unit
-ESSENTIAL = ("variant", "latency", "tokens/s", "perplexity")  # shown however narrow the terminal
+ESSENTIAL = ("variant", "latency", "speed-up", "perplexity")  # shown however narrow the terminal
 # The others give way there: first those that aren't named here, then these, the least needed first.
-DISPENSABLE = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", LABEL, "weights", BATCHED, "peak", "speed-up")
+DISPENSABLE = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", LABEL, "weights", BATCHED, "peak", "tokens/s")
 
 
 def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Paint = plain) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
     """The variants that loaded; below them what has no room in the table, and why the others didn't run."""
     some = next(iter(findings.common.values()), None)
     if some is None:
-        yield "Nothing was timed."
+        yield nothing_timed(findings.run)
     else:
         where = describe_workload(some)
         yield from _paragraphs([f"{where[:1].upper()}{where[1:]}:"], width)

@@ -6,7 +6,13 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.report.cells import describe_workload, latency_cell, metric_cell, speedup_or_ratio
+from llm_bench_fixtures.report.cells import (
+    describe_workload,
+    latency_cell,
+    metric_cell,
+    nothing_timed,
+    speedup_or_ratio,
+)
 from llm_bench_fixtures.report.choices import choice_sections
 from llm_bench_fixtures.report.document import SUMMARY, Section, Table
 from llm_bench_fixtures.report.findings import Findings
@@ -31,7 +37,8 @@ def summary_section(findings: Findings) -> Section:
         values = [cell(variant, record) if variant.label else MISSING for cell in columns.values()]
         rows.append((variant.id, what, *values))
     some = next(iter(findings.common.values()), None)
-    note = f"On the workload that most variants ran: {describe_workload(some)}." if some else "Nothing was timed."
+    ran_by_most = f"On the workload that most variants ran: {describe_workload(some)}." if some else ""
+    note = ran_by_most or nothing_timed(findings.run)
     header = ("variant", "what ran", *columns)
     return Section("All variants", Table(header, tuple(rows), frozenset(range(2, len(header)))), note, SUMMARY)
 
