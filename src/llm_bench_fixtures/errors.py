@@ -118,8 +118,11 @@ class IncompleteWeights(LlmBenchError):
         super().__init__(f"the model's files lack {', '.join(missing[:3])}{more}: download or save it again")
 
 
-class OutOfMemory(LlmBenchError, MemoryError):
-    """An allocation failed, or would have; says how much was asked for."""
+class OutOfMemory(MemoryError, LlmBenchError):
+    """An allocation failed, or would have; says how much was asked for.
+
+    MemoryError makes its objects in a way of its own, and stands first so that one can be made without a constructor.
+    """
 
 
 class WorkerDied(LlmBenchError):

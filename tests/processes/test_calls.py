@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import pytest
 from waiting import BACKSTOP_S
 
-from llm_bench_fixtures.errors import IncompleteWeights, WorkerDied, WorkerFailed, named
-from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, Caller, answer_calls
+from llm_bench_fixtures import errors
+from llm_bench_fixtures.errors import IncompleteWeights, LlmBenchError, WorkerDied, WorkerFailed, named
+from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, Caller, Raised, answer_calls
 from llm_bench_fixtures.processes.channels import PipeChannel
 from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay, tell_share
@@ -122,6 +123,17 @@ def test_what_is_held_stays_from_call_to_call(holding: Scene) -> None:
 def test_an_error_of_ours_comes_back_as_itself(holding: Scene) -> None:
     with pytest.raises(IncompleteWeights, match=r"^the model's files lack one, two: download or save it again$"):
         holding.caller.call(fail_in_our_words)
+
+
+OURS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LlmBenchError)]
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_each_error_of_ours_can_be_rebuilt(kind: type[LlmBenchError]) -> None:
+    """Bug: a TypeError came in the place of OutOfMemory, which can't be made as other errors are."""
+    error = Raised(kind, "what was wanted").rebuilt()
+    assert type(error) is kind
+    assert str(error) == "what was wanted"
 
 
 def test_another_error_comes_back_as_its_last_line_and_ends_nothing(holding: Scene) -> None:
