@@ -38,7 +38,6 @@ from mutant_rows import MUTANTS, Mutant
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "llm_bench_fixtures"
 PASSED, FAILED, NONE_CHOSEN = 0, 1, 5  # exit statuses of pytest
-CAUGHT = "caught by"
 GUARD = """
 import os
 from importlib.machinery import PathFinder
@@ -71,14 +70,24 @@ class Outcome:
 
     status: int | None
     """None: it took too long."""
-    first: str
-    """The first test that failed, or else what pytest said last."""
+    failed: str
+    """The first test that failed; empty where none did. A fixture that fails is none."""
+    said: str
+    """The first line about an error, or else the last one."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a fault."""
+
+    words: str
+    is_caught: bool = False
 
 
 class Copy:
     """A copy of the tree, in which faults are planted and tests are run."""
 
-    def __init__(self, folder: Path, package: str = PACKAGE, limit_s: float = 600.0) -> None:
+    def __init__(self, folder: Path, package: str = PACKAGE, limit_s: float = 1200.0) -> None:
         """folder: of the copy, with src/PACKAGE and the tests. limit_s: for the tests of one fault."""
         self._folder, self._limit_s = folder, limit_s
         self._package = folder / "src" / package
@@ -115,8 +124,9 @@ class Copy:
         if imported != {str(self._package.resolve() / "__init__.py")}:
             raise NotTheCopy(f"not the copy but {', '.join(imported) or 'nothing'} was imported:\n{output}")
         failed = re.search(r"^FAILED (.*?)(?: - .*)?$", output, re.MULTILINE)
-        said = [line for line in output.splitlines() if line.strip()]
-        return Outcome(status, failed[1] if failed else said[-1] if said else "pytest said nothing")
+        lines = [line for line in output.splitlines() if line.strip()] or ["nothing"]
+        errors = [line for line in lines if line.startswith(("ERROR ", "E  "))]
+        return Outcome(status, failed[1] if failed else "", next(iter(errors), lines[-1]))
 
     def _output(self, command: Sequence[str]) -> tuple[int | None, str]:
         """Pytest's exit status, None where it took too long, and what it wrote. Nothing that it started outlives it."""
@@ -152,27 +162,23 @@ def _write(path: Path, text: str) -> None:
         compiled.unlink()
 
 
-def judge(mutant: Mutant, copy: Copy) -> str:
-    """What becomes of the fault, in words that begin with CAUGHT where a test fails."""
+def judge(mutant: Mutant, copy: Copy) -> Verdict:
+    """What becomes of the fault."""
     with copy.planted(mutant) as could_be:
         if not could_be:
-            return f"ANCHOR GONE: {mutant.file} hasn't got exactly one {mutant.code!r}"
+            return Verdict(f"ANCHOR GONE: {mutant.file} hasn't got exactly one {mutant.code!r}")
         found = copy.run(mutant.tests, mutant.only)
     if found.status == PASSED:
-        return f"SURVIVED: {_words(mutant)} pass with the fault"
-    if found.status == FAILED and "::" in found.first and not found.first.startswith("ERROR"):
-        return f"{CAUGHT} {found.first}"
-    return _not_judged(found)
-
-
-def _not_judged(found: Outcome) -> str:
+        return Verdict(f"SURVIVED: {_words(mutant)} pass with the fault")
+    if found.status == FAILED and found.failed:
+        return Verdict(f"caught by {found.failed}", is_caught=True)
     if found.status is None:
-        return "NOT JUDGED: the tests took too long"
+        return Verdict("NOT JUDGED: the tests took too long")
     why = "no test was chosen" if found.status == NONE_CHOSEN else "no test failed, pytest did"
-    return f"NOT JUDGED: {why}: {found.first}"
+    return Verdict(f"NOT JUDGED: {why}: {found.said}")
 
 
-def fail_anyway(mutants: Iterable[Mutant], copy: Copy) -> dict[str, str]:
+def fail_anyway(mutants: Iterable[Mutant], copy: Copy) -> dict[str, Verdict]:
     """Of the files of tests of these faults, those that fail without any, and why."""
     chosen: dict[str, list[str]] = {}
     for mutant in mutants:
@@ -181,9 +187,10 @@ def fail_anyway(mutants: Iterable[Mutant], copy: Copy) -> dict[str, str]:
     for number, (tests, names) in enumerate(chosen.items(), 1):
         print(f"without faults {number}/{len(chosen)}: {tests} ... ", end="", flush=True)
         outcome = copy.run(tests, " or ".join(dict.fromkeys(names)) if all(names) else "")
-        print("pass" if outcome.status == PASSED else f"FAIL: {outcome.first}", flush=True)
+        print("pass" if outcome.status == PASSED else f"FAIL: {outcome.failed or outcome.said}", flush=True)
         if outcome.status != PASSED:
-            found[tests] = f"NOT JUDGED: the tests fail without the fault, too: {outcome.first}"
+            why = outcome.failed or outcome.said
+            found[tests] = Verdict(f"NOT JUDGED: the tests fail without the fault, too: {why}")
     return found
 
 
@@ -195,8 +202,8 @@ def judge_all(mutants: Sequence[Mutant], copy: Copy, *, trust_tests: bool = Fals
         print(f"{number}/{len(mutants)} {mutant.name} ... ", end="", flush=True)
         began_s = time.monotonic()
         verdicts[mutant.name] = broken.get(mutant.tests) or judge(mutant, copy)
-        print(f"{verdicts[mutant.name]} ({time.monotonic() - began_s:.0f} s)", flush=True)
-    missed = [name for name, verdict in verdicts.items() if not verdict.startswith(CAUGHT)]
+        print(f"{verdicts[mutant.name].words} ({time.monotonic() - began_s:.0f} s)", flush=True)
+    missed = [name for name, verdict in verdicts.items() if not verdict.is_caught]
     print(f"{len(mutants) - len(missed)} of {len(mutants)} caught" + "".join(f"\n  not: {name}" for name in missed))
     return len(missed)
 
@@ -234,7 +241,9 @@ def main() -> int:
     parser.add_argument(
         "--trust-tests", action="store_true", help="don't run the tests without a fault first; they are known to pass"
     )
-    parser.add_argument("--limit", type=float, default=600.0, metavar="S", help="seconds for one run. Default: 600")
+    parser.add_argument(
+        "--limit", type=float, default=1200.0, metavar="S", help="seconds for one run of tests. Default: 1200"
+    )
     arguments = parser.parse_args()
     mutants = chosen(arguments.names)
     if arguments.list:
