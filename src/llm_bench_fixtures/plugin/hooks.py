@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -298,3 +299,5 @@ def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Co
 def pytest_unconfigure(config: pytest.Config) -> None:
     if SESSION in config.stash:
         config.stash[SESSION].close()
+        gc.collect()
+        gc.freeze()  # pytest collects five times after this, and would go through the libraries' objects each time

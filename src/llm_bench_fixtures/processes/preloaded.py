@@ -6,6 +6,7 @@ What can't be imported is left to the process that needs it, which says why.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -20,3 +21,5 @@ with warnings.catch_warnings():
         with contextlib.suppress(Exception):
             importlib.import_module(_name)
     logging.disable(logging.NOTSET)
+gc.collect()
+gc.freeze()  # no collection in a forked process goes through the libraries' objects, nor copies the pages they lie on
