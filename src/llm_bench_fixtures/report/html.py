@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.report.page.embed import content_policy, embedded_json, page_scripts
 from llm_bench_fixtures.report.page.runs import RunsPage
 from llm_bench_fixtures.report.page.values import Page
 from llm_bench_fixtures.text import readable
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def render_html(page: Page) -> str:
@@ -27,6 +31,12 @@ def render_runs(page: RunsPage) -> str:
 
 def render_page(template: str, **values: Any) -> str:
     """What the template of that name makes of the values."""
+    return _environment().get_template(template).render(values)
+
+
+@functools.cache
+def _environment() -> Environment:
+    """The templates' environment, which keeps what it has compiled."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -40,7 +50,7 @@ def render_page(template: str, **values: Any) -> str:
     environment.filters["data_uri"] = _data_uri
     environment.filters["embedded_json"] = embedded_json
     environment.filters["one_line"] = _one_line
-    return environment.get_template(template).render(values)
+    return environment
 
 
 def _readable(value: object) -> object:
