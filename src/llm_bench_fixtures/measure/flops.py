@@ -8,6 +8,7 @@ torch.utils.flop_counter.
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 _Count = TypeVar("_Count")
+
+_SHARED: dict[str, FlopCounter] = {}  # by the digest of the config
 
 MAKES_MASKS = ("_update_mamba_mask", "_update_causal_mask")  # methods of transformers' hybrid models
 
@@ -203,6 +206,14 @@ class FlopCounter:
     def _is_hybrid(self) -> bool:
         """Whether it has recurrent layers beside attention, as transformers 4 makes such models."""
         return any(hasattr(part, MAKES_MASKS[0]) for part in self._module.modules())
+
+
+def flop_counter(config: PretrainedConfig, trust_remote_code: bool = False) -> FlopCounter:
+    """A counter for the architecture. Sessions of one process share it where transformers' own code computes."""
+    if trust_remote_code:  # which may have changed
+        return FlopCounter(config, trust_remote_code)
+    digest = hashlib.sha256(config.to_json_string(use_diff=False).encode()).hexdigest()
+    return _SHARED.setdefault(digest, FlopCounter(config))
 
 
 def simplify_masks(module: Any) -> None:

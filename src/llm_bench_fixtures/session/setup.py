@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
-from llm_bench_fixtures.measure.flops import FlopCounter
+from llm_bench_fixtures.measure.flops import FlopCounter, flop_counter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.attention import check_known
@@ -154,4 +154,4 @@ class Setup:
     @cached_property
     def flops(self) -> FlopCounter:
         """Counts for the model's architecture; what has been counted for one variant serves the others."""
-        return FlopCounter(self.source.load_config(), self.source.trust_remote_code)
+        return flop_counter(self.source.load_config(), self.source.trust_remote_code)
