@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from llm_bench_fixtures.models.backends import known_backends
@@ -18,8 +18,7 @@ def quiet_libraries() -> Iterator[None]:
 
     levels = {name: logging.getLogger(name).level for backend in known_backends() for name in backend.loggers}
     hub_bars, own_bars = not are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    _set_levels(dict.fromkeys(levels, logging.ERROR))
     transformers_logging.disable_progress_bar()
     disable_progress_bars()
     try:
@@ -30,5 +29,10 @@ def quiet_libraries() -> Iterator[None]:
         if own_bars:
             transformers_logging.enable_progress_bar()
         (enable_progress_bars if hub_bars else disable_progress_bars)()
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        _set_levels(levels)
+
+
+def _set_levels(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).level = level
+    logging.root.setLevel(logging.root.level)  # forgets what is known of all loggers' levels, once and not for each

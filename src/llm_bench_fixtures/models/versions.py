@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections.abc import Iterable
 
@@ -11,10 +12,13 @@ MEASURING = ("llm-bench-fixtures", "pytest", "pytest-benchmark")
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
     """Version by distribution name, of those that are installed."""
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+    versions = {name: _installed_version(name) for name in names}
+    return {name: version for name, version in versions.items() if version is not None}
+
+
+@functools.cache
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
