@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.pytester import SysModulesSnapshot
+
+from llm_bench_fixtures.report import plots
 
 OWN_SUITE = """
 def test_mine(llm_benchmark):
@@ -19,36 +25,27 @@ def test_mine(llm_benchmark):
 """
 CORPUS = "The keeper climbed the stairs at dusk. She lit the lamp, and the ships came home one after another.\n"
 
-WARM_UP = """
-import pytest
-from llm_bench_fixtures import CacheKind
-
-@pytest.mark.parametrize("cache", list(CacheKind), ids=str)
-def test_warm_up(llm_benchmark, cache):
-    llm_benchmark("Hello", cache=cache)
-"""
-
 
 @pytest.fixture(scope="session")
-def imported_libraries(tmp_path_factory: pytest.TempPathFactory, short_corpus: Path) -> None:
-    """Have everything imported that a run imports, before the first run of a pytester.
+def imported_libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let what a run imports stay imported: a process that imports torch twice crashes.
 
-    After each of its runs pytester forgets what the run imported, and a process that imports torch twice crashes.
+    After each of its runs pytester forgets what the run imported. Here it forgets only what lies in the tests' folders.
     """
-    folder = tmp_path_factory.mktemp("warm-up")
-    (folder / "test_warm_up.py").write_text(WARM_UP, encoding="utf-8")
-    options = (
-        "--import-mode=importlib",
-        *("-p", "no:cacheprovider"),
-        "--llm-variants=fp32,bnb-int8",
-        "--llm-rounds=3",
-        "--llm-new-tokens=2",
-        "--llm-in-process",
-        f"--llm-corpus={short_corpus}",
-    )
+    folder = f"{tmp_path_factory.getbasetemp().resolve()}{os.sep}"
+
+    def lies_elsewhere(name: str) -> bool:
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+        return not any(str(place).startswith(folder) for place in places)
+
+    def take(self: SysModulesSnapshot, preserve: object = None) -> None:
+        take_whole(self, preserve=lies_elsewhere)
+
+    take_whole = SysModulesSnapshot.__init__
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert pytest.main([*options, "test_warm_up.py"]) == 0
+        patch.setattr(SysModulesSnapshot, "__init__", take)
+        yield
 
 
 @dataclass
@@ -69,6 +66,7 @@ class Bench:
         return (
             "--llm-rounds=2",
             "--llm-max-noise=0",
+            "--llm-max-time=0.001",  # exactly so many rounds are run; none waits for other work, as other tests are
             "--llm-new-tokens=2",
             "--llm-variants=fp32",
             f"--llm-corpus={self.corpus}",
@@ -145,6 +143,11 @@ def plot_settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def pictures() -> None:
+    """For tests that look at a report's pictures. Without it none are drawn, which takes a third of a run."""
+
+
+@pytest.fixture
 def bench(
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
@@ -152,7 +155,10 @@ def bench(
     short_corpus: Path,
     plot_settings: Path,
     imported_libraries: None,
+    request: pytest.FixtureRequest,
 ) -> Bench:
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr(plots, "DRAWINGS", ())
     monkeypatch.setenv("MPLCONFIGDIR", str(plot_settings))
     return Bench(pytester, bench_cache, short_corpus)
 

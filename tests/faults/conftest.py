@@ -7,6 +7,7 @@ from pytester_bench import (  # noqa: F401  # pytest finds fixtures by their nam
     bench_cache,
     imported_libraries,
     own_suite,
+    pictures,
     plot_settings,
     short_corpus,
 )

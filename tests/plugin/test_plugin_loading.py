@@ -139,7 +139,7 @@ def test_a_variant_that_cannot_run_here_is_skipped_with_its_reason(own_suite: Be
     assert skipped["metrics"] == {}
 
 
-def test_a_run_in_which_all_is_skipped_has_a_report(own_suite: Bench) -> None:
+def test_a_run_in_which_all_is_skipped_has_a_report(own_suite: Bench, pictures: None) -> None:
     result = own_suite.run("--llm-variants", "autocast-fp16")
     assert result.ret == 0
     result.assert_outcomes(skipped=1)

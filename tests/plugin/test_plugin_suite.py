@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from conftest import Bench
 
 
-def test_a_suite_of_three_lines(own_suite: Bench) -> None:
+def test_a_suite_of_three_lines(own_suite: Bench, pictures: None) -> None:
     result = own_suite.run("--llm-variants", "fp32,bf16,fp16")
     assert result.ret == 0
     result.assert_outcomes(passed=3)
