@@ -16,7 +16,7 @@ from waiting import BACKSTOP_S
 from llm_bench_fixtures import errors
 from llm_bench_fixtures.errors import IncompleteWeights, LlmBenchError, WorkerDied, WorkerFailed, named
 from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, Caller, Raised, answer_calls
-from llm_bench_fixtures.processes.channels import PipeChannel
+from llm_bench_fixtures.processes.channels import Pickled, PipeChannel
 from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay, tell_share
 
@@ -214,6 +214,25 @@ def test_after_a_time_limit_it_is_said_that_the_process_was_stopped(holding: Sce
     for _ in range(2):
         with pytest.raises(WorkerDied, match=rf"^it was stopped when .* cut short \({kind.__name__}: after 0.1 s\)$"):
             holding.caller.call(len)
+
+
+def test_a_time_limit_while_a_call_is_sent_leaves_no_answer_for_the_next_call(
+    holding: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: the next call had the result of the one before."""
+    send = PipeChannel.send
+
+    def cut_short(channel: PipeChannel[object, object], message: object) -> None:
+        send(channel, message)
+        if isinstance(message, Pickled):
+            raise RuntimeError("after 0.1 s")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PipeChannel, "send", cut_short)
+        with pytest.raises(RuntimeError):
+            holding.caller.call(times, 2)
+    with pytest.raises(WorkerDied, match=r"^it was stopped when .* cut short \(RuntimeError: after 0.1 s\)$"):
+        holding.caller.call(len)
 
 
 def test_what_cannot_be_held_is_raised_and_the_process_ends(hold_there: Open) -> None:

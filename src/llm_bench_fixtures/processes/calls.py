@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, WorkerFailed, first_line, last_line
+from llm_bench_fixtures.processes.channels import Pickled
 from llm_bench_fixtures.progress import TICK_S, Phase, Progress
 from llm_bench_fixtures.text import without_middle
 
@@ -98,7 +99,7 @@ class Caller:
 
     def __init__(
         self,
-        process: WorkerProcess[Call, Answer],
+        process: WorkerProcess[Pickled, Answer],
         progress: Progress,
         keep_traceback: Callable[[str], str] = lambda _: "",
     ) -> None:
@@ -112,24 +113,30 @@ class Caller:
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
-        try:
-            self._process.send(Call(function, args, kwargs))
-        except Exception:  # it can't be pickled, and nothing of it was sent
-            raise
-        except BaseException as error:
-            self._stop(error)
-            raise
-        return self.result()
+        call = Pickled.of(Call(function, args, kwargs))
+        with self._ending_where_cut_short():
+            self._process.send(call)
+            answer = self._answer()
+        return self._returned(answer)
 
     def result(self) -> Any:
         """The next result. Raises what was raised there, or WorkerDied."""
-        try:
+        with self._ending_where_cut_short():
             answer = self._answer()
+        return self._returned(answer)
+
+    @contextmanager
+    def _ending_where_cut_short(self) -> Iterator[None]:
+        """End the process where anything but its own death leaves the block."""
+        try:
+            yield
         except LlmBenchError:
             raise
         except BaseException as error:
             self._stop(error)
             raise
+
+    def _returned(self, answer: Any) -> Any:
         if isinstance(answer, Raised):
             if answer.traceback:
                 answer = replace(answer, message=answer.message + self._keep_traceback(answer.traceback))

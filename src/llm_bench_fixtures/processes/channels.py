@@ -16,7 +16,9 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer
@@ -52,6 +54,18 @@ class Channel(ABC, Generic[S, R]):
         """End the conversation; the other end is told."""
 
 
+@dataclass(frozen=True)
+class Pickled:
+    """A message that is pickled already, so that sending it can fail for the other end's sake only."""
+
+    content: bytes
+
+    @classmethod
+    def of(cls, message: object) -> Pickled:
+        """Raises whatever pickling raises."""
+        return cls(bytes(ForkingPickler.dumps(message)))
+
+
 class PipeChannel(Channel[S, R]):
     """Pickles through a pipe."""
 
@@ -59,8 +73,9 @@ class PipeChannel(Channel[S, R]):
         self._connection = connection
 
     def send(self, message: S) -> None:
+        pickled = message if isinstance(message, Pickled) else Pickled.of(message)
         try:
-            self._connection.send(message)
+            self._connection.send_bytes(pickled.content)
         except TimeoutError:  # no pipe's own: an alarm's, as time limits raise it
             raise
         except OSError as error:
