@@ -57,7 +57,7 @@ def test_a_request_is_sent_though_none_is_answered() -> None:
     assert len(found) == 3
     assert [one.planned_s for one in found] == [0.0, 0.01, 0.02]
     assert [one.tpot_s for one in found] == pytest.approx([0.5] * 3)
-    assert all(0 <= one.lag_s < 0.01 for one in found)
+    assert all(one.lag_s >= 0 for one in found)
 
 
 def test_what_the_client_is_late_is_in_the_latency() -> None:
