@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from math import inf, nan
 from pathlib import Path
 from typing import cast
@@ -10,6 +11,7 @@ from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled, compiled_model
 from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
 from llm_bench_fixtures.models.loading import LoadRequest
+from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
@@ -54,32 +56,35 @@ def test_blocks_are_kept_only_where_every_one_is_finite() -> None:
 def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(
     tiny_source: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: loading kept code counted as compiling, so that a second process loaded it again."""
+    """Bugs: loading kept code counted as compiling, so that a second process loaded it again; what a session had made
+    itself was said to be from the cache."""
     missing: list[int] = []
     processes: list[Process] = []
 
     class Process:
-        def __init__(self, request: LoadRequest) -> None:
+        def __init__(self, request: LoadRequest, *_: object) -> None:
             self.is_open = True
             processes.append(self)
-            compiled._compile(request, cast(CompiledModel, self))
+            _, note = compiled._compile(request, cast(CompiledModel, self))
+            self.facts = ModelFacts("", 0, 0, 0, notes=(note,))
 
         def close(self) -> None:
             self.is_open = False
 
-    def are_open(*graphs: int) -> list[bool]:
-        """Those of a new session's processes, which find so many graphs missing one after the other."""
+    def are_open(*graphs: int) -> tuple[list[bool], str]:
+        """Those of a new session's processes, which find so many graphs missing one after the other; and what the last
+        one's model tells."""
         missing[:], processes[:] = graphs, []
         settings = parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(tmp_path)})
         setup = Setup(settings, Progress())
         setup.source = tiny_source
         variant = next(one for one in CATALOGUE if one.id == "compile-fp32")
         VariantLoader(setup, RunBuilder("fp32"), lambda *_: ()).load(variant)
-        return [process.is_open for process in processes]
+        return [process.is_open for process in processes], re.split("[,:]", processes[-1].facts.notes[0])[0]
 
     monkeypatch.setattr(compiled_model, "settle", lambda _: missing.pop(0))
     monkeypatch.setattr(loader, "IsolatedModel", Process)
     monkeypatch.setattr(VariantLoader, "_describe", lambda self, result, model: result)
-    assert are_open(2, 0) == [False, True]
-    assert are_open(0) == [True]
-    assert are_open(1, 0) == [False, True]  # torch's own cache has lost a graph
+    assert are_open(2, 0) == ([False, True], "compiled in this run")
+    assert are_open(0) == ([True], "its code is from the cache")
+    assert are_open(1, 0) == ([False, True], "compiled in this run")  # torch's own cache has lost a graph

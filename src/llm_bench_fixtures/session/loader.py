@@ -210,7 +210,9 @@ class VariantLoader:
         model = IsolatedModel(request, self._keep_traceback)
         if self._making_s > before_s:
             model.close()
+            notes = model.facts.notes  # the next process finds in the cache what this one has made
             model = IsolatedModel(request, self._keep_traceback)
+            model.facts = replace(model.facts, notes=notes)
         return model
 
     @property
