@@ -58,16 +58,16 @@ def a_folder_with_a_pipe(folder: Path) -> Path:
     return a_pipe(folder).parent
 
 
-def a_terabyte(folder: Path) -> Path:
+def two_gigabytes(folder: Path) -> Path:
     with (folder / "long.txt").open("wb") as file:
-        file.truncate(10**12)
+        file.truncate(2 * 10**9)
     return folder / "long.txt"
 
 
 TEXTS: Mapping[str, tuple[Callable[[Path], Path], str]] = {
     "a pipe": (a_pipe, "is a pipe, a device or a socket; copy what it gives into a file"),
     "a device without end": (lambda _: Path("/dev/zero"), "/dev/zero is a pipe, a device or a socket"),
-    "a terabyte": (a_terabyte, "holds 1000.0 GB of text, and 1 GB is the most"),
+    "two gigabytes": (two_gigabytes, "holds 2.0 GB of text, and 1 GB is the most"),
     "nothing": (lambda folder: folder / "nowhere.txt", "nowhere.txt can't be read"),
 }
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
-from llm_bench_fixtures.models.digest import BLOCK_BYTES, model_digests
+from llm_bench_fixtures.models.digest import BLOCK_BYTES, TOKENIZER_FILES, model_digests
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
 Change = Callable[[Path], object]
@@ -67,6 +69,26 @@ def in_shards(folder: Path) -> None:
         save_file(dict(part), folder / f"model-0000{number}-of-00002.safetensors")
 
 
+def another_template(folder: Path) -> None:
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tools.jinja").write_text("{{ x }}")
+
+
+def test_every_file_that_a_tokenizer_of_transformers_reads_is_known() -> None:
+    """Bug: chat_template.jinja, and the words of a dozen tokenizers, were in no digest."""
+    dictionary = re.compile(r"vocab_files_names[^=\n]*= \{([^}]*)\}", re.IGNORECASE)
+    models = Path(transformers.__file__).parent / "models"
+    sources = [path.read_text(encoding="utf-8") for path in models.glob("*/tokenization_*.py")]
+    named = {
+        name
+        for text in sources
+        for found in dictionary.findall(text)
+        for name in re.findall(r'"\w+": "([^"]+)"', found)
+    }
+    assert {"tokenizer.json", "vocab.txt"} < named
+    assert named <= {*TOKENIZER_FILES}
+
+
 def test_each_part_has_sixteen_digits_of_its_own() -> None:
     digests = model_digests(TINY_FOLDER)
     assert list(digests) == ["config", "tokenizer", "weights"]
@@ -86,6 +108,8 @@ CHANGES: Mapping[str, tuple[Change, set[str]]] = {
         lambda folder: (folder / "tokenizer_config.json").write_text("{}"),
         {"tokenizer"},
     ),
+    "a chat template": (lambda folder: (folder / "chat_template.jinja").write_text("{{ x }}"), {"tokenizer"}),
+    "another chat template": (another_template, {"tokenizer"}),
     "a file that is none of the model's": (lambda folder: (folder / "README.md").write_text("more"), set()),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +12,17 @@ from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.causality import REASON, looks_ahead
 from llm_bench_fixtures.models.counts import check_counts
+from llm_bench_fixtures.models.files import (
+    LONGEST_SHOWN,
+    check_files,
+    check_own_weights,
+    pickle_files,
+    safetensors_files,
+)
 from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
 from llm_bench_fixtures.models.variants import parse_precision
 from llm_bench_fixtures.processes.memory import free_memory_bytes
+from llm_bench_fixtures.text import bounded
 from llm_bench_fixtures.workloads import MANY_LINES, ODD_UNICODE, STANDARD_PROMPTS, read_corpus
 
 if TYPE_CHECKING:
@@ -28,7 +35,6 @@ Tell: TypeAlias = Callable[[str], None]
 """Is told which part of the model is read next, by its name."""
 Check: TypeAlias = "Callable[[ModelSource, Tell], Footprint]"
 
-MOST_INDEX_BYTES = 200_000_000  # those of the largest published models have 20 million
 MOST_GROWTH = 100  # tokens of a byte of text, or characters of it there and back: bytes alone make one
 
 
@@ -46,6 +52,7 @@ def check_usable(source: ModelSource, examine: Callable[[ModelSource, Check], Fo
     check_files(source.folder)
     check_trusted(source.folder, source.trust_remote_code)
     check_counts(read_config(source.folder))
+    check_own_weights(source.folder)
     footprint = examine(source, check_parts)
     check_weights(source.folder)
     return footprint
@@ -57,9 +64,17 @@ def check_parts(source: ModelSource, tell: Tell) -> Footprint:
     config: PretrainedConfig = _loaded("config", source.load_config)
     tell("tokenizer")
     tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source.load_tokenizer)
-    _check_tokenizer(tokenizer, config.get_text_config().vocab_size)
+    rows = getattr(config.get_text_config(), "vocab_size", None)
+    _check_tokenizer(tokenizer, _number("its config's vocab_size", rows))
     tell("config")
     return check_architecture(config, source.trust_remote_code)
+
+
+def _number(what: str, value: object) -> int:
+    """The value, if it is a whole number above 0. Raises CandidateFailed."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise CandidateFailed(f"{what} is {bounded(repr(value), LONGEST_SHOWN)}, and has to be a number above 0")
+    return value
 
 
 def check_shape(source: ModelSource, tell: Tell) -> Footprint:
@@ -77,6 +92,9 @@ def _loaded(what: str, load: Callable[[], T]) -> T:
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
     """rows: of the model's embedding."""
+    longest = tokenizer.model_max_length  # by default a number beyond all lengths
+    if not isinstance(longest, float):
+        _number("its tokenizer's model_max_length", longest)
     if len(set(tokenizer("Once upon a time")["input_ids"])) < 2:  # transformers 5 makes an empty one from no files
         raise CandidateFailed("no usable tokenizer: it doesn't tell words apart; are its files in the folder?")
     largest = max(tokenizer.get_vocab().values(), default=-1)
@@ -103,7 +121,7 @@ def _check_growth(tokenizer: PreTrainedTokenizerBase) -> None:
 
 def check_loads(source: ModelSource) -> None:
     """Raise CandidateFailed unless the whole model can be loaded, in the dtype that its files have."""
-    files = safetensors_files(source.folder) or source.folder.glob("pytorch_model*.bin")
+    files = safetensors_files(source.folder) or pickle_files(source.folder)
     check_fits(sum(path.stat().st_size for path in files) + source.buffer_bytes)
     try:
         module = source.load_model(dtype="auto")
@@ -144,26 +162,12 @@ def check_room(weight_bytes: int, buffer_bytes: int, folder: Path) -> None:
         )
 
 
-def check_files(folder: Path) -> None:
-    """Raise CandidateFailed for a folder with a pipe, a device or a socket in it, reading which may never end."""
-    for path in sorted(folder.iterdir()):
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise CandidateFailed(f"{path.name} in its folder is no regular file")
-
-
-def safetensors_files(folder: Path) -> list[Path]:
-    """The weights as transformers finds them: the one file, or the shards; not what else a repository may hold."""
-    return sorted(folder.glob("model.safetensors")) or sorted(folder.glob("model-*-of-*.safetensors"))
-
-
 def check_weights(folder: Path) -> None:
     """Raise CandidateFailed unless the folder holds whole safetensors files, or PyTorch checkpoints of tensors only."""
     from safetensors import SafetensorError, safe_open
 
     shards = safetensors_files(folder)
-    pickles = [] if shards else sorted(folder.glob("pytorch_model*.bin"))
-    for index in folder.glob("*.index.json"):
-        _check_shards(index)
+    pickles = [] if shards else pickle_files(folder)
     if not shards and not pickles:
         raise CandidateFailed("no weights (model*.safetensors or pytorch_model*.bin) in its folder")
     for path in shards:
@@ -174,18 +178,6 @@ def check_weights(folder: Path) -> None:
             raise CandidateFailed(f"{path.name} is damaged: {first_line(error)}") from error
     for path in pickles:
         _check_pickle(path)
-
-
-def _check_shards(index: Path) -> None:
-    if index.stat().st_size > MOST_INDEX_BYTES:
-        raise CandidateFailed(f"{index.name} has {index.stat().st_size:,} bytes; {MOST_INDEX_BYTES:,} are the most")
-    try:
-        named = set(json.loads(index.read_text())["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CandidateFailed(f"{index.name} is damaged: {first_line(error)}") from error
-    missing = sorted(name for name in named if not (index.parent / name).is_file())
-    if missing:
-        raise CandidateFailed(f"{index.name} names {', '.join(missing)}, which is not in the folder")
 
 
 def _check_pickle(path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from llm_bench_fixtures.models.checks import safetensors_files
+from llm_bench_fixtures.models.files import pickle_files, safetensors_files
 
 BLOCK_BYTES = 4096
 BLOCKS_OF_A_FILE = 256
@@ -26,7 +26,13 @@ OF_WHOM = ("transformers_version", "_name_or_path")  # in a config: who wrote it
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "vocab.txt", "merges.txt", "spiece.model"),
+    *("chat_template.jinja", "additional_chat_templates/*.jinja", "tokenizer.*.json", "tekken.json", "tiktoken.model"),
+    *("bpe.codes", "byte_maps.json", "dict.txt", "emoji.json", "entity_vocab.json", "normalizer.json"),
+    *("prophetnet.tokenizer", "sentencepiece.bpe.model", "sentencepiece.model", "source.spm", "spm.model"),
+    *("spm_char.model", "target.spm", "target_vocab.json", "vocab-src.json", "vocab-tgt.json"),
+    *("word_pronunciation.json", "word_shape.json"),
 )
+"""What transformers reads for a tokenizer, as patterns. In this order: a later one changes no digest of before."""
 
 
 def model_digests(folder: Path) -> Mapping[str, str]:
@@ -55,10 +61,11 @@ def _config(folder: Path) -> Iterator[bytes]:
 
 
 def _tokenizer(folder: Path) -> Iterator[bytes]:
-    for name in TOKENIZER_FILES:
-        if (folder / name).is_file():
-            yield name.encode()
-            yield (folder / name).read_bytes()
+    for pattern in TOKENIZER_FILES:
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file():
+                yield path.relative_to(folder).as_posix().encode()
+                yield path.read_bytes()
 
 
 def _weights(folder: Path) -> Iterator[bytes]:
@@ -71,7 +78,7 @@ def _weights(folder: Path) -> Iterator[bytes]:
     for name in sorted(tensors):
         yield f"{name} {tensors[name]}".encode()
     if not tensors:
-        for path in sorted(folder.glob("pytorch_model*.bin")):
+        for path in pickle_files(folder):
             with path.open("rb") as file:
                 yield from _spread(file)
 

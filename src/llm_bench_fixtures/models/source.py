@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import IncompleteWeights
+from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights
 from llm_bench_fixtures.models.artifacts import folder_digest
-from llm_bench_fixtures.models.checks import safetensors_files
 from llm_bench_fixtures.models.digest import model_digests
+from llm_bench_fixtures.models.files import safetensors_files
 from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
 from llm_bench_fixtures.models.trust import check_trusted, read_config
 
@@ -60,7 +60,7 @@ class ModelSource:
         where its files are gone."""
         try:
             return model_digests(self.folder)
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, CandidateFailed):
             return {}
 
     @cached_property
@@ -99,7 +99,7 @@ class ModelSource:
         Raises IncompleteWeights where the files lack some, which transformers would fill with random numbers, and
         UntrustedCode.
         """
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, GenerationConfig
 
         check_trusted(self.folder, self.trust_remote_code)
         model, info = AutoModelForCausalLM.from_pretrained(
@@ -108,6 +108,8 @@ class ModelSource:
             local_files_only=True,
             use_safetensors=bool(safetensors_files(self.folder)),
             weights_only=True,
+            generation_config=GenerationConfig(),  # the folder's isn't read: nothing of it is used
+            return_dict=True,
             output_loading_info=True,
             **how,
         )

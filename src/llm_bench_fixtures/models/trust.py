@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llm_bench_fixtures.errors import CandidateFailed, UntrustedCode, reason_of
+from llm_bench_fixtures.reading import refusal
 
 CUSTOM_GENERATE = "custom_generate/generate.py"
 ADAPTER = "adapter_config.json"
@@ -45,11 +46,15 @@ def read_config(folder: Path) -> object:
 
     Raises CandidateFailed for one that is too large to be read.
     """
-    path = folder / "config.json"
-    if not path.is_file():
+    return read_json(folder / "config.json")
+
+
+def read_json(path: Path) -> object:
+    """The same of a file that a model's folder may have."""
+    if not path.is_file() or refusal(path):
         return None
     if path.stat().st_size > MOST_CONFIG_BYTES:
-        raise CandidateFailed(f"its config.json has {path.stat().st_size:,} bytes; {MOST_CONFIG_BYTES:,} are the most")
+        raise CandidateFailed(f"its {path.name} has {path.stat().st_size:,} bytes; {MOST_CONFIG_BYTES:,} are the most")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults, UnreadableResults
+from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.results.plausible import faults_of_metrics, faults_of_record, faults_of_run, faults_of_size
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
@@ -90,6 +91,8 @@ def refuse(path: str | Path, faults: Iterable[str]) -> None:
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file. Raises UnreadableResults."""
+    if why := refusal(Path(path)):
+        raise UnreadableResults(f"{path} {why}")
     try:
         with Path(path).open("rb") as file:
             _refuse_size(path, faults_of_size(os.fstat(file.fileno()).st_size))

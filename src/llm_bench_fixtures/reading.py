@@ -1,0 +1,31 @@
+"""What may be read of files that come from elsewhere: links are followed, but not to what has no end or never comes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+KERNELS = ("/proc", "/sys", "/dev")  # files there may block, or have no end, and look like any other
+IN_MEMORY = "/dev/shm"  # noqa: S108  # a disk in memory, with files like any other's
+LARGE_BYTES = 10**10  # that takes some seconds to read
+LEAST_SHARE = 0.01  # of a large file that the disk holds; no file system compresses weights to that
+DISK_BLOCK_BYTES = 512  # of what a file's status counts, whatever the disk's own are
+
+
+def refusal(path: Path) -> str:
+    """Why a file isn't read, in words that follow its name. Empty where it may be, or isn't there."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # who opens it says why
+        return ""
+    if not stat.S_ISREG(status.st_mode):
+        return "" if stat.S_ISDIR(status.st_mode) else "is a pipe, a device or a socket"
+    place = os.path.realpath(path)
+    tree = next((tree for tree in KERNELS if place.startswith(f"{tree}/")), "")
+    if tree and not place.startswith(f"{IN_MEMORY}/"):
+        return f"is a link into {tree}"
+    stored = getattr(status, "st_blocks", status.st_size) * DISK_BLOCK_BYTES
+    if status.st_size > LARGE_BYTES and stored < status.st_size * LEAST_SHARE:
+        return f"has {status.st_size / 1e9:,.0f} GB, of which {stored / 1e9:.1f} GB are on the disk"
+    return ""

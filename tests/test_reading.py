@@ -1,0 +1,59 @@
+"""Which files from elsewhere are read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_bench_fixtures.reading import refusal
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="has no such folders")
+
+
+def test_files_and_links_to_them_are_read(tmp_path: Path) -> None:
+    """As the hub's cache, DVC and git-annex have them."""
+    (tmp_path / "blob").write_text("content")
+    (tmp_path / "link").symlink_to("blob")
+    (tmp_path / "link to a link").symlink_to(tmp_path / "link")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "itself").symlink_to("itself")
+    assert [refusal(path) for path in (tmp_path, *tmp_path.iterdir())] == [""] * 6
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("/proc/version", "is a link into /proc"),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "is a link into /sys"),
+        ("/dev/zero", "is a pipe, a device or a socket"),
+    ],
+)
+def test_what_the_kernel_writes_is_not_read(target: str, why: str, tmp_path: Path) -> None:
+    """Bug: /proc/kmsg, which never ends, is a regular file by its status."""
+    if not Path(target).exists():
+        pytest.skip(f"there is no {target}")
+    (tmp_path / "config.json").symlink_to(target)
+    assert refusal(tmp_path / "config.json") == why
+
+
+@LINUX
+def test_a_disk_in_memory_holds_files_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_bench_fixtures.reading.KERNELS", (str(tmp_path),))
+    (tmp_path / "shm").mkdir()
+    for path in (tmp_path / "file", tmp_path / "shm" / "file"):
+        path.write_text("content")
+    monkeypatch.setattr("llm_bench_fixtures.reading.IN_MEMORY", str(tmp_path / "shm"))
+    assert refusal(tmp_path / "file") == f"is a link into {tmp_path}"
+    assert refusal(tmp_path / "shm" / "file") == ""
+
+
+def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
+    """Bug: 8 TB that take no room were read to their end."""
+    path = tmp_path / "model.safetensors"
+    path.touch()
+    os.truncate(path, 8 * 10**12)
+    assert refusal(path) == "has 8,000 GB, of which 0.0 GB are on the disk"
