@@ -1,0 +1,145 @@
+"""The script of the first run on a GPU: its pure parts, and steps that end in every way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import first_gpu_run
+import gpu_page
+import gpu_wheels
+import pytest
+from first_gpu_run import Step, run_step
+from gpu_page import DATA_SHEETS, Outcome, Status, ratio
+
+ROOT = Path(__file__).resolve().parents[2]
+PRETEND = ROOT / "tests" / "cuda" / "pretend"
+SUITE = {"fp32": {"ttft_s": 0.011, "tpot_s": 0.006, "cuda_max_allocated_bytes": 5_050_000_000}}
+PLAIN = {"fp32": {"ttft_s": 0.010, "tpot_s": 0.005, "generate_ttft_s": 0.011, "peak_bytes": 5_000_000_000}}
+
+
+def test_a_ratio_needs_both_figures() -> None:
+    assert ratio(3.0, 2.0) == 1.5
+    assert ratio(None, 2.0) is None
+    assert ratio(3.0, None) is None
+    assert ratio(3.0, 0.0) is None
+
+
+def test_the_data_sheets_are_in_bytes_and_operations() -> None:
+    """NVIDIA's, of the H200: 4.8 TB/s, and 989 TFLOP/s in 16 bits without sparsity."""
+    sheet = DATA_SHEETS["NVIDIA H200"]
+    assert (sheet.read_bytes_per_s, sheet.flops_per_s["bfloat16"]) == (4.8e12, 989e12)
+    for one in DATA_SHEETS.values():
+        assert one.flops_per_s["float32"] < one.flops_per_s["bfloat16"] == one.flops_per_s["float16"]
+
+
+def outcomes(**figures: dict[str, object]) -> list[Outcome]:
+    return [Outcome(name, Status.DONE, f"run {name}", 2.0, figures=told) for name, told in figures.items()]
+
+
+def test_the_page_has_ratios_and_shares_of_the_data_sheet() -> None:
+    limits = {"read_bytes_per_s": 3.6e12, "copy_bytes_per_s": 4.32e12, "matmul_flops_per_s": {"bfloat16": 791.2e12}}
+    facts = {"name": "NVIDIA H200", "device": "cuda:0", "memory_bytes": 141e9}
+    text = gpu_page.page(outcomes(facts=facts, suite=SUITE, plain=PLAIN, limits=limits), "today", "me", ("fp32",))
+    assert "| fp32 | TTFT | 11.00 | 10.00 | 1.100 | 11.00 | 1.000 |" in text
+    assert "| fp32 | TPOT | 6.00 | 5.00 | 1.200 |  |  |" in text
+    assert "| fp32 | 5,050 | 5,000 | 1.010 |" in text
+    assert "| reading, TB/s | 3.6 | 4.32 | 4.8 | 75% | 90% |" in text
+    assert "| bfloat16 products, TFLOP/s | 791 |  | 989 | 80% |  |" in text
+    assert "CUDA has not run" not in text
+
+
+def test_the_page_of_a_run_on_a_cpu_says_that_cuda_has_not_run() -> None:
+    assert "**It ran on a CPU, to try the script: CUDA has not run.**" in gpu_page.page(
+        outcomes(facts={"device": "cpu"}), "today", "me", ("fp32",)
+    )
+
+
+def test_what_failed_stands_on_the_page_beside_what_did_not() -> None:
+    failed = Outcome("plain", Status.TIMED_OUT, "run plain", 60.0, "the last line")
+    suite = {**SUITE, "not_measured": ["bnb-nf4: OutOfMemory"], "cases": [{"case": "test_batch[fp32-8]", "mbu": 0.5}]}
+    text = gpu_page.page([*outcomes(suite=suite), failed], "today", "me", ("fp32",))
+    assert "| plain | ran out of time | 60 |" in text
+    assert "the last line" in text
+    assert "- bnb-nf4: OutOfMemory" in text
+    assert "| test_batch[fp32-8] |  |  |  | 50 |" in text
+    assert "| fp32 | TTFT | 11.00 |  |  |  |  |" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "limit_s", "status", "reason"),
+    [
+        ("print('{\"a\": 1}')", 60.0, Status.DONE, ""),
+        ("raise SystemExit('no such device')", 60.0, Status.FAILED, "no such device"),
+        ("print('not JSON')", 60.0, Status.FAILED, "no figures: JSONDecodeError"),
+        ("import time; time.sleep(600)", 0.5, Status.TIMED_OUT, "no figures"),
+        ("", 0.0, Status.NOT_RUN, "no time was left"),
+    ],
+)
+def test_each_end_of_a_step_is_told(code: str, limit_s: float, status: Status, reason: str, tmp_path: Path) -> None:
+    step = Step("mine", (sys.executable, "-c", code), 60.0, first_gpu_run.last_line)
+    outcome = run_step(step, "cpu", tmp_path, os.environ, limit_s)
+    assert outcome.status is status
+    assert reason in outcome.reason
+    assert outcome.figures == ({"a": 1} if status is Status.DONE else {})
+
+
+def test_what_needs_cuda_is_not_run_on_a_cpu(tmp_path: Path) -> None:
+    waiting = {step.name for step in first_gpu_run.steps("cpu", tmp_path) if step.needs_cuda}
+    assert waiting == {"tests", "compile"}
+    step = Step("tests", ("no-such-program",), 60.0, first_gpu_run.last_line, needs_cuda=True)
+    assert run_step(step, "cpu", tmp_path, os.environ, 60.0).status is Status.NOT_RUN
+
+
+def test_only_what_the_machine_lacks_is_wanted() -> None:
+    wanted = ["jinja2>=3.1", "Plotly>=6", "tomli; python_version < '3.11'", "pyarrow; extra == 'parquet'"]
+    assert gpu_wheels.lacking(wanted, ["Jinja2"]) == ["Plotly>=6", "tomli"]
+    assert gpu_wheels.lacking(["huggingface-hub>=0.34"], ["huggingface_hub"]) == []
+
+
+def wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as written:
+        for file, content in files.items():
+            written.writestr(file, content)
+    return path
+
+
+def test_wheels_of_what_is_there_are_left_out(tmp_path: Path) -> None:
+    there, missing = (wheel(tmp_path, name, {}) for name in ("huggingface_hub", "ruptures"))
+    assert gpu_wheels.missing(tmp_path, {"huggingface-hub": "1.0"}) == [missing]
+    assert there.exists()
+
+
+def test_a_wheel_keeps_the_libraries_of_one_cuda(tmp_path: Path) -> None:
+    """And its list of files names no other, which pip would look for."""
+    names = ["bnb/libbnb_cuda130.so", "bnb/libbnb_cuda118.so", "bnb/libbnb_rocm64.so", "bnb/libbnb_cpu.so"]
+    record = "".join(f"{name},sha256=x,1\n" for name in names)
+    path = wheel(tmp_path, "bnb", {**dict.fromkeys(names, "x"), "bnb-1.0.dist-info/RECORD": record})
+    gpu_wheels.keep_build(path, "130")
+    with zipfile.ZipFile(path) as opened:
+        assert set(opened.namelist()) == {names[0], names[3], "bnb-1.0.dist-info/RECORD"}
+        assert opened.read("bnb-1.0.dist-info/RECORD").decode().splitlines() == [
+            f"{names[0]},sha256=x,1",
+            f"{names[3]},sha256=x,1",
+        ]
+
+
+def test_what_a_wheel_needs_is_read_from_it(tmp_path: Path) -> None:
+    metadata = "Metadata-Version: 2.1\nRequires-Dist: numpy>=1.20\nRequires-Dist: scipy\n\nRequires-Dist: a lie\n"
+    path = wheel(tmp_path, "mine", {"mine-1.0.dist-info/METADATA": metadata})
+    assert gpu_wheels.requirements_of(path) == ["numpy>=1.20", "scipy"]
+
+
+@pytest.mark.slow("it imports torch in a process of its own, and again in one that pytest starts")
+def test_the_tests_that_need_cuda_run_on_a_pretended_device() -> None:
+    """So that they, and the code for CUDA up to torch's own calls, don't fall behind where there is no GPU."""
+    options = ("-q", "-p", "no:cacheprovider", "-m", "cuda", "-k", "device_on_cuda or process_of_its_own")
+    command = (sys.executable, "-m", "pytest", *options, "tests/cuda")
+    environment = {**os.environ, "PYTHONPATH": str(PRETEND)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
