@@ -150,6 +150,13 @@ def test_both_forges_run_the_same_paired_gate() -> None:
     assert len(plain) == 1
 
 
+def test_each_workflow_installs_the_package_and_not_the_readers_project() -> None:
+    """Bug: `-e '.[suite]'` installed nothing of this package in a project that isn't its clone."""
+    for path in WORKFLOWS.glob("*.yml"):
+        installs = re.findall(r"pip install (.*?)(?:  #|$)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(installs) == {"'llm-bench-fixtures[suite]'"}
+
+
 def test_every_command_is_run_above() -> None:
     assert set(GITHUB) == {
         "Measure, judge and save",
