@@ -16,6 +16,8 @@ METRICS_CONFTEST = """
         return [
             Metric("letters", "Letters", "letters written", Unit.TOKENS, Direction.NEITHER, Kind.EXACT, "their number"),
             Metric("accuracy", "Accuracy", "right answers", Unit.NONE, Direction.HIGHER_IS_BETTER, Kind.QUALITY, "..."),
+            Metric("most", "Most", "slowest", Unit.SECONDS, Direction.LOWER_IS_BETTER, Kind.TIMING, "of the rounds",
+                value=lambda record, variant: max(record.rounds_s)),
             Metric("unused", "Unused", "never seen", Unit.NONE, Direction.NEITHER, Kind.EXACT, "nothing"),
         ]
 
@@ -35,22 +37,26 @@ METRICS_CONFTEST = """
 
 
 def test_own_metrics_become_columns(own_suite: Bench) -> None:
+    """Bug: one that is computed (`value=`) stood in the report, and neither in results.csv nor in a saved run."""
     own_suite.write(conftest=METRICS_CONFTEST)
     result = own_suite.run("--llm-variants", "fp32,bf16")
     assert result.ret == 0, result.stdout.str()
     tables = [line for line in own_suite.markdown().splitlines() if line.startswith("| ")]
-    assert len([line for line in tables if "| letters written | right answers |" in line]) == 1
-    assert len([line for line in tables if line.startswith("| bf16 |") and "| 1,234 | 0.5000 |" in line]) == 1
+    assert len([line for line in tables if "| letters written | right answers | slowest |" in line]) == 1
+    assert len([line for line in tables if line.startswith("| bf16 |") and "| 1,234 | 0.5000 | " in line]) == 1
     assert "never seen" not in own_suite.markdown()
     assert "letters written" in own_suite.page()
     for record in own_suite.records():
         assert record["extra"]["letters"] == 1234
         assert record["metrics"]["letters"] == 1234
+        assert record["metrics"]["most"] == max(record["rounds_s"])
     fp32 = own_suite.variants()["fp32"]
     assert fp32["quality"]["accuracy"] == 0.75
     assert fp32["quality"]["perplexity"] > 1  # the plugin's own score is there as well
     assert fp32["quality_note"] == "not finite: endless"
-    assert (own_suite.report / "results.csv").read_text(encoding="utf-8").splitlines()[0].endswith("accuracy,letters")
+    assert (
+        (own_suite.report / "results.csv").read_text(encoding="utf-8").splitlines()[0].endswith("accuracy,letters,most")
+    )
     assert (own_suite.report / "seen.txt").read_text().splitlines() == [
         f"test_own.py::test_mine[{variant}] measured 1234.0" for variant in ("fp32", "bf16")
     ]

@@ -14,7 +14,7 @@ from llm_bench_fixtures.plugin.harmless_warnings import warn
 from llm_bench_fixtures.plugin.internals import is_timed, name_parameters, report_times
 from llm_bench_fixtures.plugin.items import case_of, identify, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
-from llm_bench_fixtures.plugin.own_hooks import measured_by_hooks
+from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hooks
 from llm_bench_fixtures.plugin.stash import TURNS, metrics_of
 
 if TYPE_CHECKING:
@@ -214,10 +214,13 @@ class LlmBenchmark:
         reason = "; ".join(filter(None, (record.reason, *missing)))
         record = replace(record, extra={**record.extra, **extra}, reason=reason)
         self._session.results.add_record(record)
-        self._session.save_at_times()
         for text in missing:
             warn(text)
-        return self._with_metrics(record)
+        measured = self._with_metrics(record)
+        computed = computed_values(measured.metrics, metrics_of(self._item.config))
+        self._session.results.add_record(replace(record, extra={**record.extra, **computed}))
+        self._session.save_at_times()
+        return measured
 
     def _with_metrics(self, record: Record) -> MeasuredRecord:
         from llm_bench_fixtures.results.measured_record import with_metrics

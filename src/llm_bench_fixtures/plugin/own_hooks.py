@@ -166,6 +166,17 @@ def measured_by_hooks(config: pytest.Config, model: ModelHandle, record: Record)
     return values, missing
 
 
+def computed_values(values: Mapping[str, float], metrics: Mapping[str, Metric]) -> dict[str, float]:
+    """Those of a record's values that a project's own formulas give: to be kept, as nobody else can compute them.
+
+    metrics: the registry.
+    """
+    from llm_bench_fixtures.results.metrics import METRICS
+
+    own = [name for name, metric in metrics.items() if metric.value is not None and metric not in METRICS]
+    return {name: float(values[name]) for name in own if name in values and math.isfinite(values[name])}
+
+
 def scores_by_hooks(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> list[CorpusScore]:
     """The quality of a loaded variant by each hook. What one that isn't ours fails at is a note."""
     from llm_bench_fixtures.measure.quality import CorpusScore
