@@ -140,6 +140,10 @@ def test_whether_figures_are_taken_apart() -> None:
             "3 variants in groups of 2 + 1, those of a group side by side (each needs up to 2.0 GB of 4.0 GB)",
         ),
         (plan_lineup((FP32,), "fp32", 2 * GB, 10 * GB), "fp32 is measured alone"),
+        (
+            plan_lineup((FP32, FP16), "fp32", 2 * GB, GB),
+            ("one variant at a time, and even one may be killed for lack of memory: each needs up to 2.0 GB of 1.0 GB"),
+        ),
     ],
     ids=[
         "together",
@@ -151,6 +155,7 @@ def test_whether_figures_are_taken_apart() -> None:
         "without the reference",
         "without the reference, the last alone",
         "alone",
+        "too little for one",
     ],
 )
 def test_the_decision_in_a_sentence(lineup: Lineup, sentence: str) -> None:

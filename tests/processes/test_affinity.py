@@ -77,18 +77,37 @@ def test_where_threads_cannot_be_pinned_nothing_is_done(monkeypatch: pytest.Monk
     assert pin_thread(None, (0,)) == ()
 
 
+V1 = "4:cpu,cpuacct:/docker/a"
+
+
 @pytest.mark.parametrize(
-    ("limit", "cores"),
-    [("max 100000", 4), ("200000 100000", 2), ("50000 100000", 1), ("900000 100000", 4), ("nonsense", 4), ("", 4)],
+    ("membership", "files", "cores"),
+    [
+        ("0::/", {"cpu.max": "max 100000"}, 4),
+        ("0::/", {"cpu.max": "200000 100000"}, 2),
+        ("0::/", {"cpu.max": "50000 100000"}, 1),
+        ("0::/", {"cpu.max": "900000 100000"}, 4),
+        ("0::/", {"cpu.max": "nonsense"}, 4),
+        ("0::/user/job", {"user/job/cpu.max": "300000 100000", "user/cpu.max": "200000 100000"}, 2),
+        ("0::/elsewhere", {"cpu.max": "200000 100000"}, 2),
+        (V1, {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        (V1, {"cpu/docker/a/cpu.cfs_quota_us": "100000", "cpu/docker/a/cpu.cfs_period_us": "100000"}, 1),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 4),
+    ],
 )
 def test_a_container_may_have_fewer_cores_than_it_sees(
-    limit: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    membership: str, files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Bug: a limit of version 1 of the control groups, or of a group within another, was not noticed."""
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 3, 5}, raising=False)
-    (tmp_path / "cpu.max").write_text(limit)
-    assert usable_cores(tmp_path / "cpu.max") == cores
-    assert usable_cores(tmp_path / "nowhere") == 4
+    for name, text in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "membership").write_text(membership)
+    assert usable_cores(tmp_path / "membership", tmp_path / "groups") == cores
+    assert usable_cores(tmp_path / "nowhere", tmp_path / "groups") == 4
 
 
 @pytest.fixture

@@ -42,6 +42,8 @@ class Lineup:
         """The decision in a sentence."""
         variants = list(dict.fromkeys(variant.id for group in self.groups for variant in group))
         facts = f"each needs up to {_gigabytes(self.needed_bytes)} of {_gigabytes(self.budget_bytes)}"
+        if self.needed_bytes > self.budget_bytes:
+            return f"one variant at a time, and even one may be killed for lack of memory: {facts}"
         if len(variants) == 1:
             return f"{variants[0]} is measured alone"
         if self.is_apart:

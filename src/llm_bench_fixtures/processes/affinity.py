@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from llm_bench_fixtures.processes.control_groups import GROUPS, MEMBERSHIP, own_groups
+
 CORES = Path("/sys/devices/system/cpu")
 TASKS = Path("/proc/self/task")
 _MOVED: set[int] = set()  # threads that `pin_thread` has moved: not those that the environment has bound
@@ -22,17 +24,24 @@ def can_pin() -> bool:
     return hasattr(os, "sched_setaffinity")
 
 
-def usable_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Cores that this process may keep busy: those it may run on, or what its container's limit comes to, at least 1.
-
-    limit: the container's (control groups, version 2): microseconds of processor time, or "max", in so many of time.
-    """
+def usable_cores(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
+    """Cores that this process may keep busy: those it may run on, or what a container's limit comes to, at least 1."""
     cores = len(os.sched_getaffinity(0)) if can_pin() else os.cpu_count() or 1
+    limits = (_quota(folder, is_unified=is_unified) for is_unified, folder in own_groups("cpu", membership, groups))
+    return max(min([cores, *(round(limit) for limit in limits if limit is not None)]), 1)
+
+
+def _quota(folder: Path, *, is_unified: bool) -> float | None:
+    """Cores that a control group may keep busy: microseconds of processor time in so many of time. None: no limit."""
     try:
-        quota, period = limit.read_text().split()
-        return max(min(cores, round(int(quota) / int(period))), 1)
-    except (OSError, ValueError, ZeroDivisionError):  # no such limit
-        return cores
+        if is_unified:
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        cores = int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):  # there is no such group, or it says "max"
+        return None
+    return cores if cores > 0 else None  # version 1 says -1
 
 
 def choose_cores(threads: int) -> tuple[int, ...]:

@@ -7,34 +7,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from llm_bench_fixtures.processes.control_groups import GROUPS, MEMBERSHIP, own_groups
 from llm_bench_fixtures.processes.status import status_bytes
-
-MEMBERSHIP = Path("/proc/self/cgroup")
-GROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class _Controller:
     """Where a version of Linux's control groups has the memory of a group."""
 
-    root: str
     limit: str
     used: str
     reclaimable: tuple[str, ...]
     """The rows of memory.stat with the pages of files, which the kernel drops before it kills anything."""
 
 
-UNIFIED = _Controller("", "memory.max", "memory.current", ("inactive_file", "active_file"))  # version 2
+UNIFIED = _Controller("memory.max", "memory.current", ("inactive_file", "active_file"))  # version 2
 OLD = _Controller(  # version 1
-    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
+    "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
 )
 
 
 def free_memory_bytes(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
-    """Bytes that can be taken without swapping: the least of what the machine and each limit of a container leave.
-
-    membership: the file that names this process' control groups. groups: the folder that they are in.
-    """
+    """Bytes that can be taken without swapping: the least of what the machine and each limit of a container leave."""
     import psutil
 
     return min([int(psutil.virtual_memory().available), *_left_of_limits(membership, groups)])
@@ -56,28 +50,10 @@ def limit_own_memory(more_bytes: int) -> None:
 
 
 def _left_of_limits(membership: Path, groups: Path) -> Iterator[int]:
-    """A container sees its own group as the root, also where `membership` names it as the machine does."""
-    for controller, path in _memberships(membership):
-        root = groups / controller.root
-        inner = root / path.lstrip("/")
-        for folder in {inner, *inner.parents, root}:
-            left = _left(folder, controller) if folder.is_relative_to(root) else None
-            if left is not None:
-                yield left
-
-
-def _memberships(membership: Path) -> Iterator[tuple[_Controller, str]]:
-    """cgroups(7): a line each, `number:controllers:path`; version 2 has no controllers there."""
-    try:
-        lines = membership.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # not Linux
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            yield UNIFIED, path
-        elif "memory" in controllers.split(","):
-            yield OLD, path
+    for is_unified, folder in own_groups("memory", membership, groups):
+        left = _left(folder, UNIFIED if is_unified else OLD)
+        if left is not None:
+            yield left
 
 
 def _left(folder: Path, controller: _Controller) -> int | None:
