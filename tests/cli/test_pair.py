@@ -189,13 +189,17 @@ def test_a_time_limit_that_leaves_too_few_pairs_says_so(project: Path, capsys: p
     assert "the time was up after 1 pair, and verdicts take at least 3" in capsys.readouterr().out
 
 
-def test_a_terminated_run_leaves_no_worktree_and_no_worker(project: Path) -> None:
-    """SIGTERM, with which a CI system ends a job; Ctrl-C takes the same way."""
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_run_leaves_no_worktree_and_no_worker(project: Path, sent: signal.Signals) -> None:
+    """SIGTERM, with which a CI system ends a job; Ctrl-C takes the same way.
+
+    Bug: SIGHUP, of a terminal that is closed, left the worktree registered.
+    """
     command = [sys.executable, "-c", "import sys; from llm_bench_fixtures.cli.main import main; sys.exit(main())"]
     running = subprocess.Popen([*command, "pair", "HEAD~1"], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     process = psutil.Process(running.pid)
     workers = wait_for_workers(process)
-    running.send_signal(signal.SIGTERM)
+    running.send_signal(sent)
     out, _ = running.communicate(timeout=BACKSTOP_S)
     assert running.returncode == ExitStatus.INTERRUPTED
     assert "interrupted: the verdicts are those of the 0 pairs that were complete" in out

@@ -29,13 +29,15 @@ class Thread:
 
     thread: threading.Thread
     pid: int = 0
+    exit_code: int | None = None
 
     def wait(self, seconds: float | None = None) -> int | None:
-        self.thread.join(BACKSTOP_S if seconds is None else seconds)
-        return None if self.thread.is_alive() else 0
+        if self.exit_code is None:
+            self.thread.join(BACKSTOP_S if seconds is None else seconds)
+        return self.exit_code or (None if self.thread.is_alive() else 0)
 
     def kill(self) -> None:
-        pytest.fail("it didn't end by itself")
+        self.exit_code = -9
 
 
 class Shown(ProgressDisplay):
@@ -83,6 +85,7 @@ def hold_there() -> Iterator[Open]:
     yield hold
     for scene in scenes:
         scene.caller.close()
+        scene.thread.join(BACKSTOP_S)
         assert not scene.thread.is_alive()
 
 

@@ -18,7 +18,7 @@ from waiting import wait_until
 from llm_bench_fixtures.errors import NoAnswer, WorkerDied
 from llm_bench_fixtures.processes.channels import PipeChannel
 from llm_bench_fixtures.processes.work_limit import WorkLimit
-from llm_bench_fixtures.processes.worker import FAREWELL_S, WorkerProcess, how_it_ended
+from llm_bench_fixtures.processes.worker import FAREWELL_S, KILLED_S, WorkerProcess, how_it_ended
 
 UNNAMED = next(number for number in range(1, 128) if number not in list(signal.Signals))
 SIGKILL = 9  # which Windows has no name for
@@ -193,9 +193,17 @@ def test_one_that_ends_by_itself_is_not_killed(scene: Scene) -> None:
     assert (scene.process.exit_code, scene.process.waits) == (0, [FAREWELL_S])
 
 
+def test_one_that_is_ended_is_not_waited_for(scene: Scene) -> None:
+    """Bug: after Ctrl-C each process that was loading had ten seconds to end by itself."""
+    scene.worker.end("was killed")
+    assert (scene.process.exit_code, scene.process.waits) == (-SIGKILL, [KILLED_S])
+    with pytest.raises(WorkerDied, match=r"^the worker was killed$"):
+        scene.worker.receive()
+
+
 def test_one_that_does_not_end_is_killed_and_awaited(scene: Scene) -> None:
     scene.worker.close()
-    assert (scene.process.exit_code, scene.process.waits) == (-SIGKILL, [FAREWELL_S, None])
+    assert (scene.process.exit_code, scene.process.waits) == (-SIGKILL, [FAREWELL_S, KILLED_S])
 
 
 def test_the_memory_of_one_that_has_ended_is_none(scene: Scene) -> None:

@@ -148,16 +148,19 @@ def opened(base: str, head: str) -> Iterator[tuple[tuple[Side, Side], Path]]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM, with which a CI system ends a job, clean up as Ctrl-C does."""
+    """Let SIGTERM, with which a CI system ends a job, and SIGHUP of a closed terminal clean up as Ctrl-C does; one that
+    is ignored (nohup) stays so."""
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, interrupt) for one in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def write_json(data: Any, path: Path) -> Path:

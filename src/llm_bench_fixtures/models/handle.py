@@ -42,6 +42,9 @@ class ModelHandle(ABC):
     def close(self) -> None:
         """Release the model. It can't be called afterwards."""
 
+    def kill(self) -> None:  # noqa: B027  # what is in this process ends with it
+        """End its process, where it has one, in the middle of a call too: the run is over."""
+
     def generate(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
     ) -> torch.Tensor:

@@ -107,6 +107,10 @@ class IsolatedModel(ModelHandle):
         """End the process."""
         self._caller.close()
 
+    def kill(self) -> None:
+        """End the process in the middle of what it does."""
+        self._caller.kill()
+
 
 def _serve(channel: Channel[Answer, Call], assignment: Assignment) -> None:
     """The process: loads its variant, then answers calls with it."""

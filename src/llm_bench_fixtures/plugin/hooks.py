@@ -54,6 +54,7 @@ from llm_bench_fixtures.plugin.items import (
     without_loads,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips
+from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stash import (
     ALL_OPTIONS,
     BENCHMARKS,
@@ -198,6 +199,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     config = session.config
     runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
     if runs_tests and any(map(variant_of, session.items)):
+        end_at_signals(session)
         claim_report(session.config)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
         from llm_bench_fixtures.plugin.lineup import plan_and_arrange

@@ -37,7 +37,7 @@ from llm_bench_fixtures.paired.protocol import (
 )
 from llm_bench_fixtures.plugin.internals import forget_whole_runs, paths_known_early
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
-from llm_bench_fixtures.processes.launch import end_with_starter
+from llm_bench_fixtures.processes.parent import end_with_starter
 from llm_bench_fixtures.processes.pausing import PausingClock
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json

@@ -148,11 +148,15 @@ class Caller:
         self.was_cut_short = False
         self._process.close()
 
+    def kill(self) -> None:
+        """End the process at once, as the run is over."""
+        self._process.end("was killed when the run was interrupted")
+
     def _stop(self, error: BaseException) -> None:
         """End the process after Ctrl-C or a test's time limit: its late answer would be taken for the next call's."""
         self.was_cut_short = not isinstance(error, (Exception, KeyboardInterrupt))
         what = ": ".join(filter(None, (type(error).__name__, first_line(error))))
-        self._process.close(f"was stopped when a call to it was cut short ({what})")
+        self._process.end(f"was stopped when a call to it was cut short ({what})")
 
     def _answer(self) -> Any:
         """The next message that neither begins an activity nor tells of one."""

@@ -11,15 +11,17 @@ imported here is of use to it, and it inherits a socket, whose number a command 
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -27,6 +29,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from llm_bench_fixtures.errors import last_line
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
+from llm_bench_fixtures.processes.parent import end_with_parent, kill_with_parent, lead_group
+from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -37,8 +41,9 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 R = TypeVar("R")
 
-LAST_WORDS_S = 1.0  # for a program whose starter is gone to end by itself
 IMPORTS = "LLM_BENCH_IMPORTS"  # in the server's environment: what it imports, separated by commas
+ENDS_WITH_US = "LLM_BENCH_ENDS_WITH_US"  # in its environment: whether it ends with the thread that starts it
+LONGEST_SOCKET = 107  # bytes of its path
 PRELOADED = "llm_bench_fixtures.processes.preloaded"
 
 
@@ -52,13 +57,51 @@ def start_importing(modules: Sequence[str], *, on_cpu: bool) -> None:
 
     Does nothing where processes start afresh, or where the server runs already.
     """
-    if not can_fork(on_cpu=on_cpu):
-        return
-    from multiprocessing import forkserver
+    if can_fork(on_cpu=on_cpu):
+        _ensure_server(modules)
 
-    with setting(IMPORTS, ",".join(modules)), off_the_working_folder():
-        multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOADED])
+
+def _ensure_server(modules: Sequence[str] = ()) -> None:
+    """Start the server that processes are forked from, unless it runs."""
+    from multiprocessing import forkserver, resource_tracker
+
+    resource_tracker.ensure_running()  # which unblocks Ctrl-C
+    _own_temporary_folder()
+    ends_with_us = "1" if _is_main_thread() else ""
+    multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOADED])
+    with (
+        setting(IMPORTS, ",".join(modules)),
+        setting(ENDS_WITH_US, ends_with_us),
+        off_the_working_folder(),
+        _deaf_to_ctrl_c(),
+    ):
         forkserver.ensure_running()
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started within is deaf from its first moment on. Here Ctrl-C comes afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@functools.cache
+def _own_temporary_folder() -> ScratchFolder | None:
+    """Where multiprocessing has its sockets from now on: its own folder would stay where this process is killed."""
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    longest = len(os.fsencode(tempfile.gettempdir())) + len("/llm-bench-server-xxxxxxxx/listener-xxxxxxxx")
+    if "tempdir" in config or longest > LONGEST_SOCKET:
+        return None
+    folder = ScratchFolder("server")
+    config["tempdir"] = str(folder.path)
+    return folder
 
 
 def process_context(*, on_cpu: bool) -> ForkServerContext | SpawnContext:
@@ -78,7 +121,9 @@ def start_function(
     """
     context = process_context(on_cpu=on_cpu)
     ours, theirs = context.Pipe()
-    inherited = (theirs, tuple(sys.path), dict(os.environ))
+    if is_forked := context.get_start_method() == "forkserver":
+        _ensure_server()
+    inherited = (theirs, tuple(sys.path), dict(os.environ), is_forked or _is_main_thread())
     process = context.Process(target=_call, args=(*inherited, function, arguments), daemon=True)
     with off_the_working_folder():
         process.start()
@@ -90,15 +135,21 @@ def _call(
     connection: Connection[Any, Any],
     paths: Sequence[str],
     environment: Mapping[str, str],
+    is_killed: bool,
     function: Callable[..., None],
     arguments: tuple[object, ...],
 ) -> None:
-    """In the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other side ends this one
+    """In the process. is_killed: whether the thread that started it lives as long as whoever asked for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side ends this one
+    if hasattr(signal, "pthread_sigmask"):  # its own children hear it as they would elsewhere
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    lead_group()
     channel: PipeChannel[Any, Any] = PipeChannel(connection)
     try:
         _be_the_first_to_go()
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        if is_killed:
+            kill_with_parent()
+        end_with_parent()
         sys.path[:] = paths
         os.environ.clear()
         os.environ.update(environment)
@@ -112,38 +163,6 @@ def _be_the_first_to_go() -> None:
     """Have Linux kill this process where memory runs out, and not the one that keeps what was measured."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
-
-
-def _end_with_parent() -> None:
-    """End this process once the one that started it is gone, in the middle of a call too: nobody waits for its answer.
-
-    The thread sleeps until then.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(0)
-
-
-def end_with_starter(connection: socket.socket, is_over: threading.Event) -> None:
-    """In a program that `start_program` started: end it, with its children, soon after the one that started it is gone,
-    in the middle of a call too.
-
-    connection: the inherited socket. A thread sleeps until its other end is closed. is_over: set once nobody waits for
-    the program any more: it ends by itself.
-    """
-    threading.Thread(target=_end_with_starter, args=(connection.fileno(), is_over), daemon=True).start()
-
-
-def _end_with_starter(number: int, is_over: threading.Event) -> None:
-    closing = select.poll()
-    closing.register(number, select.POLLHUP)
-    closing.poll()
-    if is_over.wait(LAST_WORDS_S):
-        return
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
 
 
 def start_program(
@@ -192,6 +211,10 @@ class _Function:
         return self.process.exitcode
 
     def kill(self) -> None:
+        """Its children too, while it runs."""
+        if self.pid and self.process.exitcode is None and hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
+                os.killpg(self.pid, signal.SIGKILL)
         self.process.kill()
 
 

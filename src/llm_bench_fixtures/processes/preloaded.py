@@ -12,8 +12,12 @@ import logging
 import os
 import warnings
 
-from llm_bench_fixtures.processes.launch import IMPORTS
+from llm_bench_fixtures.processes.launch import ENDS_WITH_US, IMPORTS
+from llm_bench_fixtures.processes.parent import kill_with_parent, lead_group
 
+lead_group()
+if os.environ.get(ENDS_WITH_US):
+    kill_with_parent()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

@@ -18,6 +18,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 FAREWELL_S = 10.0  # for a process to end by itself before it is ended
+KILLED_S = 2.0  # until it is known that one has ended that was killed; the one that tells it may be stopped
 LOOK_EVERY_S = 5.0  # while an answer is awaited, whether a signal has stopped the process
 LONGEST_STOP_S = 30.0  # longer than a user stops a program to look at something
 
@@ -91,7 +92,14 @@ class WorkerProcess(Generic[S, R]):
         self._channel.close()
         if self._process.wait(FAREWELL_S) is None:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(KILLED_S)
+
+    def end(self, because: str) -> None:
+        """Kill it, whatever it is doing. because: as in `close`."""
+        self._stopped = because
+        self._process.kill()
+        self._process.wait(KILLED_S)
+        self._channel.close()
 
     def kill(self) -> None:
         """Kill it, from any thread; who waits for its answer gets WorkerDied."""

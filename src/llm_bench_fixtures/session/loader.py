@@ -154,6 +154,11 @@ class VariantLoader:
             model.close()
         self._loaded.clear()
 
+    def kill(self) -> None:
+        """End the processes of all that are loaded, whatever they are doing."""
+        for model in self._loaded.values():
+            model.kill()
+
     def _enter(self, variant: Variant) -> None:
         """Make the variant's group the one that is loaded."""
         groups = self.lineup.groups if self.lineup else ()
