@@ -6,7 +6,7 @@ import ast
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -75,7 +75,12 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-every_text = pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def wrong_by_file(paths: Sequence[Path], wrong: Callable[[str], Iterable[object]]) -> dict[str, list[object]]:
+    """What `wrong` finds in each file, without the files in which it finds nothing."""
+    found = {name_of(path): list(wrong(read(path))) for path in paths}
+    return {name: objects for name, objects in found.items() if objects}
+
+
 WRITE_DOCS = tool("write_docs")
 
 
@@ -110,64 +115,66 @@ def test_the_readme_fits_one_screen() -> None:
     assert len(read(ROOT / "README.md").split()) <= 600
 
 
-@every_text
-def test_every_relative_link_leads_somewhere(path: Path) -> None:
+def test_every_relative_link_leads_somewhere() -> None:
     """mkdocs checks the pages' own links; this also those of what is outside of the site."""
-    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", read(path))
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+    links = [(path, target) for path in TEXTS for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", read(path))]
+    assert [link for link in links if not (link[0].parent / link[1]).exists()] == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=name_of)
-def test_every_docs_path_that_the_code_names_exists(path: Path) -> None:
-    named = re.findall(r"\bdocs/[\w./-]*\w", read(path))
-    assert [name for name in named if not (ROOT / name).exists()] == []
+def test_every_docs_path_that_the_code_names_exists() -> None:
+    def missing(code: str) -> list[str]:
+        return [name for name in re.findall(r"\bdocs/[\w./-]*\w", code) if not (ROOT / name).exists()]
+
+    assert wrong_by_file(sorted((ROOT / "src").rglob("*.py")), missing) == {}
 
 
-@every_text
-def test_no_text_names_an_option_that_is_not_there(path: Path) -> None:
-    named = set(re.findall(r"--llm-[a-z-]+", read(path)))
-    assert named <= {option.flag for option in ALL_OPTIONS}
+def test_no_text_names_an_option_that_is_not_there() -> None:
+    flags = {option.flag for option in ALL_OPTIONS}
+    assert wrong_by_file(TEXTS, lambda text: set(re.findall(r"--llm-[a-z-]+", text)) - flags) == {}
 
 
-@every_text
-def test_no_text_names_an_ini_value_that_is_not_there(path: Path) -> None:
-    set_in_toml = re.findall(r"^(llm_[a-z_]+) = ", read(path), re.MULTILINE)
-    assert set(set_in_toml) <= {option.ini for option in ALL_OPTIONS}
+def test_no_text_names_an_ini_value_that_is_not_there() -> None:
+    values = {option.ini for option in ALL_OPTIONS}
+    assert wrong_by_file(TEXTS, lambda text: set(re.findall(r"^(llm_[a-z_]+) = ", text, re.MULTILINE)) - values) == {}
 
 
-@every_text
-def test_no_text_names_a_variant_that_is_not_there(path: Path) -> None:
-    text = read(path)
-    listed = re.findall(r"--(?:llm-variants|variant)[ =]([a-z0-9,-]+)", text)
-    alone = re.findall(r"`((?:fp|bf|autocast-|ort-|bnb-)[a-z0-9-]+)`", text)
-    assert {name for names in listed for name in names.split(",")} | set(alone) <= NAMES | MEASURED_BY_DOCS
+def test_no_text_names_a_variant_that_is_not_there() -> None:
+    def unknown(text: str) -> set[str]:
+        listed = re.findall(r"--(?:llm-variants|variant)[ =]([a-z0-9,-]+)", text)
+        alone = re.findall(r"`((?:fp|bf|autocast-|ort-|bnb-)[a-z0-9-]+)`", text)
+        return {*",".join(listed).split(","), *alone} - {""} - NAMES - MEASURED_BY_DOCS
+
+    assert wrong_by_file(TEXTS, unknown) == {}
 
 
-@every_text
-def test_no_text_names_a_metric_that_is_not_there(path: Path) -> None:
+def test_no_text_names_a_metric_that_is_not_there() -> None:
     """Also what looks like one: a name in backticks that ends with a unit is a metric, or a field of a saved run."""
-    text = read(path)
     metrics = {metric.name for metric in METRICS} | MEASURED_BY_DOCS
-    followed = re.findall(r"--metric ([a-z0-9_,]+)", text)
-    assert {name for names in followed for name in names.split(",")} <= metrics
-    ruled = re.findall(r"(?:[\",]|\w/)([a-z0-9_]+):(?:\d[\d.]*%|advisory|blocking|off)", text)
-    assert set(ruled) <= metrics | set(Kind)
-    marked = re.findall(r"llm_gate\(([^)]*)\)", text)
-    assert set(re.findall(r"([a-z0-9_]+)=", "".join(marked))) <= metrics | set(Kind)
-    with_unit = re.findall(r"`([a-z0-9_]+_(?:s|j|bytes|flops|share|error|ratio|tokens|passes))`", text)
     settings = {name for option in ALL_OPTIONS for name in (option.ini, option.name)}
-    assert set(with_unit) <= metrics | FIELDS | settings
+
+    def unknown(text: str) -> set[str]:
+        followed = re.findall(r"--metric ([a-z0-9_,]+)", text)
+        ruled = re.findall(r"(?:[\",]|\w/)([a-z0-9_]+):(?:\d[\d.]*%|advisory|blocking|off)", text)
+        marked = re.findall(r"llm_gate\(([^)]*)\)", text)
+        with_unit = re.findall(r"`([a-z0-9_]+_(?:s|j|bytes|flops|share|error|ratio|tokens|passes))`", text)
+        return (
+            {name for names in followed for name in names.split(",")} - metrics
+            | {*ruled, *re.findall(r"([a-z0-9_]+)=", "".join(marked))} - metrics - set(Kind)
+            | set(with_unit) - metrics - FIELDS - settings
+        )
+
+    assert wrong_by_file(TEXTS, unknown) == {}
 
 
-def examples(path: Path) -> Iterator[ast.Module]:
+def examples(text: str) -> Iterator[ast.Module]:
     """The Python code of a text."""
-    for code in re.findall(r"^```python\n(.*?)^```", read(path), re.MULTILINE | re.DOTALL):
+    for code in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield ast.parse(code)
 
 
-def own_imports(path: Path) -> Iterator[tuple[str, str]]:
+def own_imports(text: str) -> Iterator[tuple[str, str]]:
     """Module and name of each import from this package in a text's Python code."""
-    for module in examples(path):
+    for module in examples(text):
         for node in ast.walk(module):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
                 yield from ((node.module or "", alias.name) for alias in node.names)
@@ -175,10 +182,9 @@ def own_imports(path: Path) -> Iterator[tuple[str, str]]:
                 yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == PACKAGE)
 
 
-@every_text
-def test_examples_import_public_names_only(path: Path) -> None:
+def test_examples_import_public_names_only() -> None:
     public = {(PACKAGE, name) for name in ("", *llm_bench_fixtures.__all__)}
-    assert set(own_imports(path)) <= public
+    assert wrong_by_file(TEXTS, lambda text: set(own_imports(text)) - public) == {}
 
 
 def test_the_page_of_variants_names_each_in_the_catalogues_order() -> None:
@@ -231,10 +237,13 @@ def test_the_check_of_the_site_lets_links_and_own_files_pass() -> None:
     assert tool("check_site").foreign_addresses("page.html", page) == []
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_text_names_a_member_of_a_public_enum_that_is_not_there(path: Path) -> None:
+def test_no_text_names_a_member_of_a_public_enum_that_is_not_there() -> None:
     """Bug: an example went on to name a table after the table was renamed."""
     public = {name: getattr(llm_bench_fixtures, name) for name in llm_bench_fixtures.__all__}
     enums = {name: set(value.__members__) for name, value in public.items() if hasattr(value, "__members__")}
-    named = re.findall(rf"\b({'|'.join(enums)})\.([A-Z][A-Z0-9_]*)\b", path.read_text(encoding="utf-8"))
-    assert [f"{name}.{member}" for name, member in named if member not in enums[name]] == []
+
+    def unknown(text: str) -> list[str]:
+        named = re.findall(rf"\b({'|'.join(enums)})\.([A-Z][A-Z0-9_]*)\b", text)
+        return [f"{name}.{member}" for name, member in named if member not in enums[name]]
+
+    assert wrong_by_file(TEXTS, unknown) == {}

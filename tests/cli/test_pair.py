@@ -40,6 +40,13 @@ def pytest_fixture_setup(fixturedef):
         model.model.generate = slower
     return model
 """
+SETTINGS = """
+[pytest]
+llm_variants = fp32
+llm_corpus = corpus.txt
+llm_choices = none
+llm_limits_time = 0
+"""
 FEW = ("--rounds", "4", "--max-time", "300")
 
 
@@ -49,7 +56,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     (folder / "benchmarks").mkdir(parents=True)
     (folder / "corpus.txt").write_text("The keeper climbed the stairs at dusk. She lit the lamp.\n", encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\nllm_variants = fp32\nllm_corpus = corpus.txt\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text(SETTINGS, encoding="utf-8")
     (folder / "benchmarks" / "test_mine.py").write_text(SUITE, encoding="utf-8")
     commit(folder, "first")
     (folder / "conftest.py").write_text(SLOW, encoding="utf-8")
@@ -172,21 +179,6 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     assert len(worktrees(project)) == 1
     left = {path.name for path in project.iterdir()} - {"__pycache__", "out", ".benchmarks"}  # pytest-benchmark's own
     assert left == {".git", "benchmarks", "conftest.py", "corpus.txt", "pytest.ini"}  # no report, no cache
-
-
-@pytest.mark.slow("three real pairs of processes that import torch")
-def test_a_version_against_itself_gives_the_resolution(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["aa", "HEAD~1", *FEW, "--pairs", "3", "--json", "floor.json"]) == ExitStatus.PASSED
-    assert "against itself: 1 test in 3 pairs of processes" in capsys.readouterr().out
-    data = json.loads((project / "floor.json").read_text(encoding="utf-8"))
-    assert [row["metric"] for row in data["metrics"]] == ["latency_s", "ttft_s", "tpot_s", "decode_tokens_per_s"]
-    assert all(row["resolvable"] > row["half_width"] > row["deviation"] > 0 for row in data["metrics"])
-
-
-@pytest.mark.slow("a real pair of processes that import torch")
-def test_a_time_limit_that_leaves_too_few_pairs_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pair", "HEAD", "--rounds", "1", "--max-time", "1"]) == ExitStatus.INCONCLUSIVE
-    assert "the time was up after 1 pair, and verdicts take at least 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
