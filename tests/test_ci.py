@@ -25,6 +25,7 @@ llm_new_tokens = 2
 llm_rounds = 2
 llm_max_noise = 0
 llm_limits_time = 0
+llm_choices = none
 llm_corpus = corpus.txt
 """
 
@@ -126,7 +127,7 @@ def test_githubs_commands_save_judge_and_comment(project: Project) -> None:
     assert "meant" in project.run(GITHUB["Bless the newest run"]).stdout
 
 
-@pytest.mark.slow("runs all commands of a workflow, benchmarks included")
+@pytest.mark.nightly("runs all commands of a workflow, benchmarks included")
 def test_gitlabs_commands_save_and_judge(project: Project) -> None:
     project.run(GITLAB["save"])
     project.branch()
@@ -135,7 +136,7 @@ def test_gitlabs_commands_save_and_judge(project: Project) -> None:
     assert "it is meant" in project.run(GITLAB["save"], BLESS_REASON="it is meant").stdout
 
 
-@pytest.mark.slow("runs all commands of a workflow, benchmarks included")
+@pytest.mark.nightly("runs all commands of a workflow, benchmarks included")
 def test_the_paired_gates_command(project: Project) -> None:
     """Equal versions are never found to differ; on a busy machine they may not be found equal either, which passes."""
     project.branch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = (".github/workflows/ci.yml", ".github/workflows/nightly.yml")
 
 
 def load(name: str) -> dict[str, Any]:
@@ -19,8 +21,8 @@ def load(name: str) -> dict[str, Any]:
     return loaded
 
 
-def commands() -> list[str]:
-    jobs = load(".github/workflows/ci.yml")["jobs"].values()
+def commands(workflow: str = WORKFLOWS[0]) -> list[str]:
+    jobs = load(workflow)["jobs"].values()
     return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
 
 
@@ -30,11 +32,22 @@ def test_the_workflow_runs_what_ci_runs_and_builds_the_docs() -> None:
     assert os.access(ROOT / ".ci" / "run", os.R_OK)
 
 
-def test_the_workflow_may_only_read_and_puts_nothing_into_a_command() -> None:
-    workflow = load(".github/workflows/ci.yml")
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_the_workflow_may_only_read_and_puts_nothing_into_a_command(name: str) -> None:
+    workflow = load(name)
     assert workflow["permissions"] == {"contents": "read"}
     assert not any("permissions" in job for job in workflow["jobs"].values())
-    assert not any("${{" in command for command in commands())
+    assert not any("${{" in command for command in commands(name))
+
+
+def test_each_environment_of_tests_is_run_at_each_push_or_each_night() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    matrix = load(WORKFLOWS[1])["jobs"]["checks"]["strategy"]["matrix"]["include"]
+    nightly = {row["command"].removeprefix("tox run -e ") for row in matrix}
+    every_push = {*re.findall(r"tox \w+ -e ([\w,-]+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))}
+    tested = {name for names in every_push for name in names.split(",")} | nightly | {"types"}  # mypy, where test ran
+    assert tested == {name.strip() for name in tox["tox"]["env_list"].split(",")}
 
 
 def test_the_workflow_tests_pythons_that_the_package_says_it_supports() -> None:

@@ -18,7 +18,7 @@ HOSTILE = (
     "</script><img src=x onerror=alert(1)><b>bold</b> <a href='javascript:alert(1)'>x</a> \"'&amp; %{y} \0\u202e $x^2$"
 )
 NEEDS_A_BROWSER = [
-    pytest.mark.slow("starts a browser"),
+    pytest.mark.nightly("starts a browser"),
     pytest.mark.skipif(FOUND is None, reason=f"no browser: none of {', '.join(BROWSERS)} is installed"),
     pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="playwright is not installed"),
 ]
