@@ -218,3 +218,9 @@ def wait_for_workers(process: psutil.Process) -> list[psutil.Process]:
 
     wait_until(are_there)
     return workers
+
+
+def test_a_path_that_pytest_would_take_for_tests_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bug: it moved pytest's root folder, and every test was "new"."""
+    assert main(["pair", "HEAD", ".", "--", "--llm-cache-dir", str(project)]) == ExitStatus.USAGE
+    assert f"Write --llm-cache-dir={project}, with an equals sign" in capsys.readouterr().err

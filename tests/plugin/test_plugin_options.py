@@ -62,8 +62,23 @@ def test_an_ini_file_in_a_models_folder_is_not_taken_for_the_projects(own_suite:
     folder = own_suite.pytester.mkdir("model")
     (folder / "pytest.ini").write_text("[pytest]\nllm_rounds = 9\n", encoding="utf-8")
     text = usage_error(own_suite, "--llm-model", "./model")
-    assert "model/pytest.ini, in the model's folder, as this project's own ini file" in text
+    assert "model/pytest.ini as this project's own ini file: write --llm-model=./model, with an equals sign" in text
     assert "No candidate could be loaded" in usage_error(own_suite, "--llm-model=./model")
+
+
+def test_a_path_that_moves_the_projects_root_is_refused(
+    own_suite: Bench, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Bug: `--llm-cache-dir DIR` dropped the project's ini file, or gave each test another id, without a word."""
+    own_suite.pytester.makeini("[pytest]\nllm_max_time = nonsense\n")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for flag in ("--llm-cache-dir", "--llm-corpus"):
+        text = usage_error(own_suite, flag, str(elsewhere))
+        assert f"has taken {elsewhere} for a folder of tests" in text
+        assert f"write {flag}={elsewhere}, with an equals sign" in text
+    # as with "=": the project's own ini file is read
+    assert "nonsense" in usage_error(own_suite, f"--llm-cache-dir={elsewhere}")
+    assert "nonsense" in usage_error(own_suite, "test_own.py", "--llm-cache-dir", str(elsewhere))
 
 
 def test_a_device_that_is_not_here_is_refused(own_suite: Bench) -> None:

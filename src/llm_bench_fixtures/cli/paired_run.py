@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -100,7 +101,13 @@ def parse_threads(text: str) -> int:
 def make_plan(
     given: argparse.Namespace, *, threshold: float, grows: bool, allowed: frozenset[Allowance] = NOTHING
 ) -> Plan:
-    """given: the options of add_run_arguments, and what goes to pytest."""
+    """given: the options of add_run_arguments, and what goes to pytest. Raises InvalidSetting."""
+    for flag, value in pairwise(given.passed_on):
+        if flag.startswith("--llm-") and "=" not in flag and os.path.lexists(value):
+            raise InvalidSetting(
+                f"{flag} {value}: pytest would take that path for a folder of tests, and its root folder from it. "
+                f"Write {flag}={value}, with an equals sign"
+            )
     commands = tuple(
         Command(tuple(given.passed_on), worker_environment(given.threads, cores), cores, given.timeout)
         for cores in choose_lanes(given.threads, given.at_once)

@@ -7,6 +7,7 @@ the installed version, and names the version in which it was seen.
 from __future__ import annotations
 
 import glob
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -48,6 +49,23 @@ def paths_known_early(config: pytest.Config) -> list[str]:
     """The paths on the command line before the conftest files are loaded. What is added is looked at for them too."""
     paths: list[str] = config.known_args_namespace.file_or_dir
     return paths
+
+
+def setup_of_paths(config: pytest.Config) -> tuple[Path, Path | None]:
+    """The root folder and the ini file that pytest would have taken by the paths of tests alone."""
+    from _pytest.config.findpaths import determine_setup
+
+    given = config.known_args_namespace
+    known: dict[str, Any] = {
+        "inifile": given.inifilename,
+        "override_ini": given.override_ini,
+        "args": given.file_or_dir,
+        "rootdir_cmd_arg": given.rootdir,
+        "invocation_dir": config.invocation_params.dir,
+    }
+    takes = inspect.signature(determine_setup).parameters  # which differ from version to version
+    root, ini, *_ = determine_setup(**{name: value for name, value in known.items() if name in takes})
+    return root, ini
 
 
 def has_pytest_benchmark(config: pytest.Config) -> bool:

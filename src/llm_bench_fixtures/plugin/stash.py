@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -14,7 +17,7 @@ from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings
-from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit
+from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 
 if TYPE_CHECKING:
@@ -60,20 +63,24 @@ def check_settings(config: pytest.Config) -> None:
         if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
             raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is gone: {advice}")
     if any_given(config):
-        _check_ini_file(config, settings_of(config))
+        settings_of(config)
+        _check_ini_file(config)
 
 
-def _check_ini_file(config: pytest.Config, settings: Settings) -> None:
-    """UsageError where pytest took its ini file from a model's folder, as it does for `--llm-model FOLDER`: it looks
-    for one before any plugin can tell it what is an option's value."""
-    ini, here = config.inipath, config.invocation_params.dir
-    for name in settings.model:
-        folder = (here / name).resolve()
-        if ini is not None and ini.parent == folder and not here.resolve().is_relative_to(folder):
-            raise pytest.UsageError(
-                f"pytest has read {ini}, in the model's folder, as this project's own ini file, and has loaded what it "
-                f"names: write --llm-model={name}, with an equals sign"
-            )
+def _check_ini_file(config: pytest.Config) -> None:
+    """UsageError where an option's value has made pytest take another ini file or root folder than the project's: it
+    looks for them beside each argument that stands alone, before any plugin can tell it what is an option's value."""
+    typed = (*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *config.invocation_params.args)
+    flags = {option.flag for option in ALL_OPTIONS if not option.is_switch}
+    here = config.invocation_params.dir
+    taken = [(flag, value) for flag, value in pairwise(typed) if flag in flags and os.path.lexists(here / value)]
+    if taken and (config.rootpath, config.inipath) != setup_of_paths(config):
+        flag, value = taken[0]
+        ini = config.inipath
+        found = f"{ini} as this project's own ini file" if ini else f"{config.rootpath} as its root"
+        raise pytest.UsageError(
+            f"pytest has taken {value} for a folder of tests, and {found}: write {flag}={value}, with an equals sign"
+        )
 
 
 def any_given(config: pytest.Config) -> bool:
