@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from llm_bench_fixtures.text import harmless_text, without_middle
 
 LONGEST_LINE = 400  # characters
+LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
 
 
 def first_line(text: object) -> str:
-    """The first line of a message, which may have many."""
-    return str(text).strip().split("\n", 1)[0]
+    """The first line of a message, which may have many; of bounded length."""
+    return without_middle(str(text).strip().split("\n", 1)[0], LONGEST_REASON)
 
 
 def reason_of(error: BaseException) -> str:
@@ -37,7 +38,7 @@ class LlmBenchError(Exception):
     """Base of every error that this package raises on purpose. What it quotes may come from anybody."""
 
     def __str__(self) -> str:
-        return harmless_text(super().__str__())
+        return harmless_text(without_middle(super().__str__()))
 
 
 class InvalidSetting(LlmBenchError, ValueError):

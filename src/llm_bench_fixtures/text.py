@@ -31,16 +31,8 @@ PLAIN = {
     "→": "->", "–": "-", "—": "-", "×": "x", "±": "+/-", "µ": "u", "μ": "u", "≤": "<=", "≥": ">=", "…": "...",
     "·": "|", "▴": "^", "▾": "v", "↵": "/", "\N{NO-BREAK SPACE}": " ", INSTEAD: "?",
 }  # fmt: skip
-LONGEST = 100_000  # characters of a text from elsewhere: a model's outputs, a reason with a traceback
+LONGEST = 100_000  # characters of any text from elsewhere: what a model writes, a test's id, a reason
 PLAINLY = "llm-bench-plainly"  # the name of this handling of errors among Python's codecs
-
-
-def bounded(text: str, most: int = LONGEST) -> str:
-    """The text, cut where it has more characters than that; the cut one says how many it had."""
-    if len(text) <= most:
-        return text
-    told = f"… ({len(text):,} characters)"
-    return f"{text[: max(most - len(told), 0)]}{told}"
 
 
 def printable(text: str) -> str:
@@ -101,7 +93,7 @@ def _is_readable(character: str) -> bool:
     return character not in TURNING and unicodedata.category(character) not in UNPRINTABLE - {"Cf"}
 
 
-def without_middle(text: str, most: int) -> str:
+def without_middle(text: str, most: int = LONGEST) -> str:
     """The text, of which the middle is left out where it has more characters than so many."""
     if len(text) <= most:
         return text

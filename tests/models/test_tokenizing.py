@@ -56,7 +56,7 @@ def test_it_works_as_the_tokenizer_does(apart: TokenizerApart) -> None:
 
 
 def test_a_text_without_end_is_cut_where_it_was_made(apart: TokenizerApart) -> None:
-    assert len(apart.decode(apart("x")["input_ids"])) == LONGEST
+    assert LONGEST - 2 < len(apart.decode(apart("x")["input_ids"])) <= LONGEST
 
 
 def test_what_is_cut_short_leaves_no_late_answer(apart: TokenizerApart, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
-from run_factory import absent_variant, make_provenance, make_record, make_variant, skipped_record
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from run_factory import absent_variant, full_run, make_provenance, make_record, make_variant, skipped_record
 
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.results.plausible import bounded
 from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run
+from llm_bench_fixtures.text import LONGEST
 
 
 @pytest.fixture
@@ -70,11 +78,30 @@ def test_an_unknown_variant_is_a_key_error(builder: RunBuilder) -> None:
         builder.variant("fp32")
 
 
-def test_a_reason_without_end_is_cut_so_that_the_run_can_be_read(builder: RunBuilder) -> None:
-    """Bug: an assertion over a text of a million characters made a run that was refused ever after."""
-    builder.add_variant(absent_variant("fp32", "x" * 2_000_000, Status.ERROR))
-    builder.add_unmeasured(skipped_record("bf16", "y" * 2_000_000))
-    run = builder.build(make_provenance(), {})
-    for reason in (run.variants[0].reason, run.records[0].reason):
-        assert reason.endswith("... of 2,000,000 characters")
-        assert len(reason) < 100_100
+TEXTS = st.builds(
+    lambda part, times: part * times, st.text(min_size=1, max_size=2), st.sampled_from((1, 99_999, 600_000))
+)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(TEXTS, min_size=9, max_size=9))
+def test_whatever_texts_come_in_the_run_that_is_written_can_be_read(texts: list[str], tmp_path: Path) -> None:
+    """Bugs: an assertion over a million characters, a reason that listed 60,000 shards, and a server's name for itself
+    made runs that were refused ever after."""
+    reason, label, note, passed_over, output, case, quality, gate, name = texts
+    builder = RunBuilder("fp32")
+    builder.add_variant(make_variant(label=label, notes=(note, reason), quality_note=note, quality={quality: 1.0}))
+    builder.add_variant(absent_variant("bf16", reason, Status.ERROR))
+    measured = make_record(case=case, outputs=(output,), extra={name: 1.0}, gate={gate: note})
+    builder.add_record(replace(measured, test=name))
+    builder.add_unmeasured(skipped_record("bf16", reason))
+    run = builder.build(make_provenance(passed_over=(passed_over,), command=reason, model=label), {})
+    assert write_run(run, tmp_path / RESULTS_FILE) == ""
+    read = read_run(tmp_path / RESULTS_FILE)
+    assert [record.status for record in read.records] == [Status.MEASURED, Status.SKIPPED]
+    assert max(map(len, (read.variants[0].label, read.variants[1].reason, *read.provenance.passed_over))) <= LONGEST
+
+
+def test_texts_of_usual_length_and_all_numbers_stay_as_they_are() -> None:
+    run = full_run(provenance=make_provenance(passed_over=("a: no such folder",)))
+    assert bounded(run) == run

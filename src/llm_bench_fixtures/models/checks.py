@@ -22,7 +22,7 @@ from llm_bench_fixtures.models.files import (
 from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
 from llm_bench_fixtures.models.variants import parse_precision
 from llm_bench_fixtures.processes.memory import free_memory_bytes
-from llm_bench_fixtures.text import bounded
+from llm_bench_fixtures.text import without_middle
 from llm_bench_fixtures.workloads import MANY_LINES, ODD_UNICODE, STANDARD_PROMPTS, read_corpus
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def check_parts(source: ModelSource, tell: Tell) -> Footprint:
 def _number(what: str, value: object) -> int:
     """The value, if it is a whole number above 0. Raises CandidateFailed."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise CandidateFailed(f"{what} is {bounded(repr(value), LONGEST_SHOWN)}, and has to be a number above 0")
+        raise CandidateFailed(f"{what} is {without_middle(repr(value), LONGEST_SHOWN)}, and has to be a number above 0")
     return value
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from llm_bench_fixtures.errors import CandidateFailed, reason_of
 from llm_bench_fixtures.models.trust import read_config, read_json
 from llm_bench_fixtures.reading import refusal
-from llm_bench_fixtures.text import bounded, printable
+from llm_bench_fixtures.text import printable, without_middle
 
 LONGEST_SHOWN = 200  # characters of a name in a message
 INDEX = ".index.json"
@@ -121,4 +121,4 @@ def shards_in(index: Path) -> list[Path]:
 
 
 def _shown(name: object) -> str:
-    return printable(bounded(str(name), LONGEST_SHOWN))
+    return printable(without_middle(str(name), LONGEST_SHOWN))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory, first_line
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_at_rest
@@ -83,11 +83,12 @@ def load_variant(request: LoadRequest) -> LocalModel:
         request.device.synchronize()
     facts = replace(
         model.facts,
-        configuration=model.facts.configuration or request.variant.id,
+        label=first_line(model.facts.label),
+        configuration=first_line(model.facts.configuration) or request.variant.id,
         resident_before_load_bytes=model.facts.resident_before_load_bytes or before_bytes,
         mapped_before_load_bytes=mapped_before_bytes,
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
-        notes=(*model.facts.notes, *notes),
+        notes=tuple(map(first_line, (*model.facts.notes, *notes))),
     )
     return LocalModel(model, request.source, facts)
 

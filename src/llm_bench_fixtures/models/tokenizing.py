@@ -18,7 +18,7 @@ from llm_bench_fixtures.models.tryout import LONGEST_S, memory_budget
 from llm_bench_fixtures.processes.calls import Raised, Returned
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.memory import limit_own_memory
-from llm_bench_fixtures.text import bounded
+from llm_bench_fixtures.text import without_middle
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.source import ModelSource
@@ -59,7 +59,7 @@ class Decode:
     skip_special_tokens: bool
 
     def __call__(self, tokenizer: Tokenizer) -> str:
-        return bounded(tokenizer.decode(self.ids, skip_special_tokens=self.skip_special_tokens))
+        return without_middle(tokenizer.decode(self.ids, skip_special_tokens=self.skip_special_tokens))
 
 
 class TokenizerApart:

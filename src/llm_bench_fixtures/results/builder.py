@@ -1,4 +1,8 @@
-"""Gathers a run's results while it goes on, so that what has finished is kept when the run ends early."""
+"""Gathers a run's results while it goes on, so that what has finished is kept when the run ends early.
+
+Whatever comes in, its texts are cut here to what readers take: an assertion may compare millions of characters, and a
+server, a hook or a test's parameter may have as many.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.plausible import bounded
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence
     from llm_bench_fixtures.results.load import LoadPoint
-
-
-LONGEST_REASON = 100_000  # characters: what an assertion compares may have millions, and no reader takes that
 
 
 class RunBuilder:
@@ -42,7 +44,8 @@ class RunBuilder:
 
     def add_variant(self, variant: VariantResult) -> None:
         """Keep the variant in place of one of the same id."""
-        self._variants[variant.id] = replace(variant, reason=_readable(variant.reason))
+        variant = bounded(variant)
+        self._variants[variant.id] = variant
 
     def add_equivalence(self, identifier: str, found: Equivalence) -> None:
         """Add the result of one execution mode. Raises KeyError for a variant that never began to load."""
@@ -55,21 +58,24 @@ class RunBuilder:
 
     def add_load(self, point: LoadPoint) -> None:
         """Keep what a rate of requests made of a server, in place of one of the same test, rate and lengths."""
+        point = bounded(point)
         self._loads[point.test, point.rate_per_s, point.prompt_tokens, point.new_tokens] = point
 
     def add_record(self, record: Record) -> None:
         """Keep the record in place of one of the same test."""
+        record = bounded(record)
         self._records[record.test] = record
 
     def add_unmeasured(self, record: Record) -> None:
         """Keep a skip or an error. What was measured before a test failed stays, with the new status and reason."""
+        record = bounded(record)
         measured = self._records.get(record.test, record)
-        self._records[record.test] = replace(measured, status=record.status, reason=_readable(record.reason))
+        self._records[record.test] = replace(measured, status=record.status, reason=record.reason)
 
     def build(self, provenance: Provenance, phase_s: Mapping[Phase, float], *, interrupted: bool = False) -> Run:
         """The run so far."""
         return Run(
-            provenance=provenance,
+            provenance=bounded(provenance),
             reference=self.reference,
             variants=tuple(self._variants.values()),
             records=tuple(self._records.values()),
@@ -78,10 +84,5 @@ class RunBuilder:
             interrupted=interrupted,
             instrumentation_ratios=dict(self._instrumentation_ratios),
             loads=tuple(self._loads.values()),
-            scenarios=self.scenarios,
+            scenarios=bounded(self.scenarios),
         )
-
-
-def _readable(reason: str) -> str:
-    """The reason, cut where it is longer than any; the terminal has shown all of it."""
-    return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}... of {len(reason):,} characters"

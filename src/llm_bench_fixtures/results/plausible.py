@@ -7,19 +7,22 @@ The limits are far from real runs: a whole suite on 14 variants, with the times 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from itertools import chain
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import HasStatus, Record, RunOf, Status, TimedRecord, VariantResult
-from llm_bench_fixtures.text import printable
+from llm_bench_fixtures.text import LONGEST, printable, without_middle
+
+T = TypeVar("T")
 
 MOST_BYTES = 128 * 2**20  # of a file
 MOST_VALUES = 8_000_000  # in a file: read, each takes up to 60 bytes, however short it is there
-LONGEST_NAME = 100_000  # characters of a test's id, or a metric's: parametrized by a prompt of 25,000 tokens
+LONGEST_NAME = LONGEST  # characters of a test's id, or a metric's: parametrized by a prompt of 25,000 tokens
 LONGEST_TEXT = 1_000_000  # characters of a reason, or a command line
 MOST_VARIANTS, MOST_RECORDS = 200, 20_000
 LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
@@ -133,6 +136,22 @@ def _texts(value: object) -> Iterator[str]:
         yield from _texts(msgspec.structs.astuple(value))
     elif is_dataclass(value):
         yield from _texts(tuple(vars(value).values()))
+
+
+def bounded(value: T) -> T:
+    """The value with each of its texts, names included, cut to what readers take."""
+    cut: Any = value
+    if isinstance(value, str):
+        cut = value if len(value) <= LONGEST else without_middle(value)
+    elif isinstance(value, Mapping):
+        cut = {bounded(name): bounded(one) for name, one in value.items()}
+    elif isinstance(value, tuple) and not (value and isinstance(value[0], float)):  # rounds have many thousand times
+        cut = tuple(map(bounded, value))
+    elif isinstance(value, msgspec.Struct):
+        cut = msgspec.structs.replace(value, **bounded(msgspec.structs.asdict(value)))
+    elif is_dataclass(value) and not isinstance(value, type):
+        cut = replace(value, **{field.name: bounded(getattr(value, field.name)) for field in fields(value)})
+    return cast(T, cut)
 
 
 def _too_long(text: str, longest: int) -> Iterator[str]:

@@ -225,6 +225,11 @@ def test_the_model_is_the_one_that_is_listed_or_named(serve: Serve, connect: Ope
     assert connect(several, endpoint_model="two").facts.label.startswith("two at")
     with pytest.raises(EndpointFailed, match="it lists none"):
         connect(serve(models=()))
+    with pytest.raises(EndpointFailed, match=r"it lists x+…x+$") as caught:  # bug: no reader took the run's label
+        connect(serve(models=("x" * 2_000_000,)))
+    assert len(str(caught.value)) < 500
+    with pytest.raises(EndpointFailed, match=r"it lists a, a, .* and 80 more$"):
+        connect(serve(models=("a",) * 100))
 
 
 def test_a_text_that_ends_early_is_a_reason_and_no_figure(serve: Serve, connect: Open) -> None:

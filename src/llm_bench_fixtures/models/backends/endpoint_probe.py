@@ -14,6 +14,7 @@ import msgspec
 
 from llm_bench_fixtures.errors import EndpointFailed
 from llm_bench_fixtures.models.backends.endpoint_stream import Answer, Form, converse
+from llm_bench_fixtures.text import without_middle
 from llm_bench_fixtures.workloads import read_corpus
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
 OTHER_FORM = frozenset({400, 404, 405, 422, 501})  # statuses of a server that doesn't know what it was asked
 PROBED_CHARACTERS = 300  # of each text
+LONGEST_NAME = 200  # characters of a model's, or of a server's for itself
+MOST_LISTED = 20  # of a server's models, in a message
 PROBED_TEXTS = 4  # prose and code among them, which tokenizers cut differently
 NEW_TOKENS = 4
 MOST_SPECIAL = 4  # tokens that a server may put before a text to continue; a chat template may add any number
@@ -91,7 +94,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     scoring, why_not = await _scoring(client, form, card.id, ids, chosen)
     return Served(
         model=card.id,
-        owner=card.owned_by,
+        owner=without_middle(card.owned_by, LONGEST_NAME),
         context_length=card.max_model_len or (card.meta.n_ctx if card.meta else None),
         form=form,
         added_tokens=added,
@@ -116,9 +119,11 @@ async def _choose(client: EndpointClient, wanted: str) -> _Card:
         cards = []
     if wanted:
         return next((card for card in cards if card.id == wanted), _Card(wanted))
-    if len(cards) == 1:
+    if len(cards) == 1 and len(cards[0].id) <= LONGEST_NAME:
         return cards[0]
-    listed = f"it lists {', '.join(card.id for card in cards)}" if cards else "it lists none"
+    more = f" and {len(cards) - MOST_LISTED:,} more" if len(cards) > MOST_LISTED else ""
+    shown = (without_middle(card.id, LONGEST_NAME) for card in cards[:MOST_LISTED])
+    listed = f"it lists {', '.join(shown)}{more}" if cards else "it lists none"
     raise EndpointFailed(client.key.hide(f"{client.url}: give --llm-endpoint-model the model to ask for; {listed}"))
 
 
