@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,9 @@ class Backend:
 
     imports: tuple[str, ...] = ()
     """Modules that take long to import and may be imported before a process is forked, those of `prepare` say."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the engine reads when it is first imported. What the user has set stays."""
 
     extra: str = ""
     """The extra of this package that installs them. Empty: the message names the modules themselves."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
@@ -45,6 +46,7 @@ class BenchSession:
         *,
         keeps_report: bool = True,
     ) -> None:
+        set_environment()
         self.settings = settings
         self.progress = progress
         self.setup = Setup(settings, progress)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -87,6 +88,19 @@ def test_a_backend_is_found_by_dotted_path_and_returns_what_it_loaded(
     model = model_around(SimpleNamespace())
     install(lambda request: model)
     assert load_variant(make_request(FAKE)).model is model
+
+
+@pytest.mark.parametrize(("given", "is_set_to"), [(None, "1"), ("0", "0")])
+def test_onnx_runtime_keeps_no_telemetry_unless_the_user_says_so(
+    given: str | None, is_set_to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: it wrote below ~/.cache, and had a thread of its own while it was measured."""
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "x")  # for what it is afterwards
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+    if given is not None:
+        monkeypatch.setenv("ORT_DISABLE_TELEMETRY", given)
+    backends.set_environment()
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == is_set_to
 
 
 def test_a_projects_own_backend_with_options_is_refused(install: Install) -> None:

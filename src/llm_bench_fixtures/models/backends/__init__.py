@@ -6,6 +6,7 @@ What engines have in common stands in `models`.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,13 @@ def known_backends() -> Iterator[Backend]:
     """The package's, then those of projects that this process has asked for."""
     yield from BACKENDS.values()
     yield from _OWN.values()
+
+
+def set_environment() -> None:
+    """Set the variables that engines read when they are first imported, unless the user has."""
+    for backend in known_backends():
+        for name, value in backend.environment.items():
+            os.environ.setdefault(name, value)
 
 
 def known_libraries() -> tuple[str, ...]:

@@ -46,6 +46,9 @@ VARIANTS = (
     ),
 )
 
+# By default it keeps a file below ~/.cache, has a thread of its own while it measures, and sends its maker word.
+NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
+
 FAILED_ALLOCATION = re.compile(
     r"(?:\[ONNXRuntimeError\].*?(?:out of memory|(?:failed|unable) to allocate)|failed to allocate memory for)"
     r"(?:.*?buffer of size (\d+))?",
@@ -136,6 +139,7 @@ BACKEND = Backend(
     modules=("optimum", "optimum.onnxruntime", "onnxruntime"),
     extra="onnxruntime",
     imports=("optimum.onnxruntime",),
+    environment=NO_TELEMETRY,
     variants=VARIANTS,
     libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
     takes_attention=False,
