@@ -70,7 +70,7 @@ def test_a_path_that_moves_the_projects_root_is_refused(
     own_suite: Bench, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Bug: `--llm-cache-dir DIR` dropped the project's ini file, or gave each test another id, without a word."""
-    own_suite.pytester.makeini("[pytest]\nllm_max_time = nonsense\n")
+    own_suite.pytester.makeini("[pytest]\nllm_warmup_rounds = nonsense\n")
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for flag in ("--llm-cache-dir", "--llm-corpus"):
         text = usage_error(own_suite, flag, str(elsewhere))
