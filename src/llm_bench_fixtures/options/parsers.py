@@ -14,6 +14,7 @@ EnumT = TypeVar("EnumT", bound=StrEnum)
 
 MOST_WINDOW = 2**24  # tokens
 WEEK_S = 7 * 24 * 3600
+WORDS = ("tiny", "none")  # what an option takes in place of a model's folder, or of a file
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -161,6 +162,24 @@ def parse_path(text: str) -> Path:
 
 def parse_optional_path(text: str) -> Path | None:
     return parse_path(text) if text else None
+
+
+def names_seen_from(folder: Path, text: str) -> str:
+    """Names or paths, separated by commas, as a file in that folder has them: what lies there, by its whole path.
+
+    A word such as `tiny` stays one, whatever is called so there.
+    """
+    return ",".join(_seen_from(folder, name.strip()) for name in text.split(","))
+
+
+def _seen_from(folder: Path, name: str) -> str:
+    is_there = bool(name) and name not in WORDS and "\0" not in name and (folder / name).exists()
+    return str(folder / name) if is_there else name
+
+
+def path_seen_from(folder: Path, text: str) -> str:
+    """The same of one path, whether anything is there or not; none stays none, and ~ is a home folder."""
+    return str(folder / text) if text and not text.startswith("~") else text
 
 
 def parse_device(text: str) -> str:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
-from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
+from llm_bench_fixtures.options.parsers import names_seen_from, parse_optional_path, parse_path, path_seen_from
+from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, Option, flag_of, ini_of
 from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
@@ -90,13 +91,21 @@ def any_given(config: pytest.Config) -> bool:
 
 def _given(config: pytest.Config) -> Mapping[str, str | None]:
     """The texts by option name; None for what was not given. An empty text was."""
-    return {option.name: _text(config, option.ini) for option in ALL_OPTIONS}
+    return {option.name: _text(config, option) for option in ALL_OPTIONS}
 
 
-def _text(config: pytest.Config, name: str) -> str | None:
-    typed: str | None = config.getoption(name)
-    written: str | None = config.getini(name)
-    return written if typed is None else typed
+def _text(config: pytest.Config, option: Option[Any]) -> str | None:
+    """What was typed, else what the ini file has, whose paths begin in its folder."""
+    typed: str | None = config.getoption(option.ini)
+    written: str | None = config.getini(option.ini)
+    if typed is not None or not written or config.inipath is None:
+        return written if typed is None else typed
+    folder = config.inipath.parent
+    if folder == config.invocation_params.dir:
+        return written
+    if option.parse in (parse_path, parse_optional_path):
+        return path_seen_from(folder, written)
+    return names_seen_from(folder, written) if option.name in ("model", "choices") else written
 
 
 def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
