@@ -238,6 +238,10 @@ class ChannelClosed(LlmBenchError):
         self.last_words = last_words
 
 
+class LockHeld(LlmBenchError):
+    """Another process holds what this one has to wait for, and doesn't work. Says which, and what it does instead."""
+
+
 class NoAnswer(LlmBenchError, TimeoutError):
     """The other end of a conversation between processes said nothing in time."""
 

@@ -10,12 +10,14 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.processes.locks import held
 from llm_bench_fixtures.processes.scratch import remove, remove_unless_locked
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.version import __version__
@@ -100,19 +102,17 @@ class ArtifactStore:
 
     @contextmanager
     def _locked(self, folder: Path) -> Iterator[None]:
-        """Keep other sessions from building this folder. Raises UnwritableFile where the lock can't be made."""
+        """Keep other sessions from building this folder. Raises UnwritableFile where the lock can't be made, LockHeld
+        where whoever holds it doesn't work."""
         from filelock import FileLock
 
-        lock = FileLock(lock_of(folder))
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except OSError as error:
-            raise self._unwritable(error) from error
-        try:
+        with ExitStack() as stack:
+            try:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(held(FileLock(lock_of(folder)), partial(self._progress.activity, Phase.CHECKING)))
+            except OSError as error:
+                raise self._unwritable(error) from error
             yield
-        finally:
-            lock.release()
 
     def _rebuild(self, folder: Path, key: Key, build: Callable[[Path], None]) -> None:
         try:

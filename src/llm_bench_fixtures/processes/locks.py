@@ -1,0 +1,127 @@
+"""Waiting for a lock that another process holds: it is said which one, and one that does nothing isn't waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import LockHeld
+from llm_bench_fixtures.text import printable
+
+if TYPE_CHECKING:
+    import psutil
+    from filelock import BaseFileLock
+
+LOCKS = Path("/proc/locks")
+SHORT_S = 1.0  # for which a lock is awaited without a word
+LOOK_EVERY_S = 5.0
+LONGEST_STOP_S = 30.0  # longer than a user stops a program to look at something
+LONGEST_IDLE_S = 120.0  # without any processor time, also where it waits for a disk now and then
+LONGEST_COMMAND = 80  # characters of it that are shown
+
+
+@contextmanager
+def held(lock: BaseFileLock, waiting: Callable[[str], AbstractContextManager[None]]) -> Iterator[None]:
+    """Hold the lock within. waiting: shows the text while it is awaited.
+
+    Raises LockHeld where the process that holds it is stopped or does nothing, as far as that is known; OSError where
+    the lock can't be made.
+    """
+    path = Path(lock.lock_file)
+    if not _is_acquired(lock, SHORT_S):
+        holder = _Holder(find_holder(path))
+        with waiting(f"waiting for {holder.name}, which holds {path.name[:12]}…{path.suffix}"):
+            while not _is_acquired(lock, LOOK_EVERY_S):
+                holder.check(path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _is_acquired(lock: BaseFileLock, seconds: float) -> bool:
+    from filelock import Timeout
+
+    try:
+        lock.acquire(timeout=seconds)
+    except Timeout:
+        return False
+    return True
+
+
+def find_holder(path: Path) -> psutil.Process | None:
+    """The process that holds the lock on the file, as far as the kernel tells; only Linux does."""
+    import psutil
+
+    with suppress(OSError, ValueError, psutil.Error):
+        number = path.stat().st_ino
+        for line in LOCKS.read_text(encoding="ascii").splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5].endswith(f":{number}"):
+                return psutil.Process(int(words[4]))
+    return None
+
+
+@dataclass
+class _Holder:
+    process: psutil.Process | None
+    worked_s: float = -1.0
+    """Processor time that it had when it last moved."""
+    moved_at: float = field(default_factory=time.monotonic)
+    stopped_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the process, for a sentence."""
+        import psutil
+
+        with suppress(psutil.Error):
+            if self.process is not None:
+                command = printable(" ".join(self.process.cmdline()))[:LONGEST_COMMAND]
+                since = datetime.fromtimestamp(self.process.create_time()).astimezone()
+                return f"process {self.process.pid} (since {since:%H:%M:%S}: {command})"
+        return "another process"
+
+    def check(self, path: Path) -> None:
+        """Look what it does. Raises LockHeld."""
+        import psutil
+
+        if self.process is None or not self.process.is_running():
+            self.process = find_holder(path)  # another one's turn
+            self.worked_s, self.moved_at, self.stopped_at = -1.0, time.monotonic(), None
+            return
+        now = time.monotonic()
+        with suppress(psutil.Error):
+            if self.process.status() == psutil.STATUS_STOPPED:
+                self.stopped_at = self.stopped_at or now
+                if now - self.stopped_at >= LONGEST_STOP_S:
+                    raise self._held(
+                        path, "a signal has stopped it", f"let it go on (kill -CONT {self.process.pid}) or"
+                    )
+                return
+            self.stopped_at = None
+            worked_s = _processor_s(self.process)
+            if worked_s != self.worked_s or self.process.status() == psutil.STATUS_DISK_SLEEP:
+                self.worked_s, self.moved_at = worked_s, now
+        if now - self.moved_at >= LONGEST_IDLE_S:
+            raise self._held(path, f"it has done nothing for {LONGEST_IDLE_S:.0f} s", "")
+
+    def _held(self, path: Path, why: str, advice: str) -> LockHeld:
+        return LockHeld(f"{self.name} holds {path}, and {why}: {advice} end it".replace(":  ", ": "))
+
+
+def _processor_s(process: psutil.Process) -> float:
+    """Of it and its children."""
+    import psutil
+
+    total_s = 0.0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = one.cpu_times()
+            total_s += times.user + times.system
+    return total_s
