@@ -114,6 +114,21 @@ def test_wheels_of_what_is_there_are_left_out(tmp_path: Path) -> None:
     assert there.exists()
 
 
+def test_a_missing_wheel_is_installed_without_network_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    info = "notthere-1.0.dist-info"
+    files = {
+        "notthere.py": "X = 1\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: notthere\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": f"notthere.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n",
+    }
+    path = wheel(tmp_path, "notthere", files)
+    outcome = first_gpu_run.prepare(tmp_path, tmp_path / "site")
+    assert outcome.status is Status.DONE
+    assert path.name in outcome.command
+    assert (tmp_path / "site" / "notthere.py").read_text() == "X = 1\n"
+
+
 def test_a_wheel_keeps_the_libraries_of_one_cuda(tmp_path: Path) -> None:
     """And its list of files names no other, which pip would look for."""
     names = ["bnb/libbnb_cuda130.so", "bnb/libbnb_cuda118.so", "bnb/libbnb_rocm64.so", "bnb/libbnb_cpu.so"]
