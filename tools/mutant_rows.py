@@ -136,8 +136,8 @@ MUTANTS = (
     Mutant(
         "models-ini-is-taken",
         "plugin/stash.py",
-        "ini.parent == folder and not",
-        "ini.parent == folder / name and not",
+        "if taken and (config",
+        "if False and (config",
         OPTIONS,
         "a_models_folder",
     ),
@@ -370,6 +370,9 @@ MUTANTS = (
         "tests/test_workloads.py",
     ),
     Mutant(
+        "holes-are-read", "reading.py", "if status.st_size > LARGE_BYTES and", "if False and", "tests/test_reading.py"
+    ),
+    Mutant(
         "file-written-in-place",
         "writing.py",
         "    with replacing(path, follows=follows) as scratch:\n        scratch.write_bytes(",
@@ -377,18 +380,17 @@ MUTANTS = (
         "tests/test_writing.py",
     ),
     Mutant(
-        "worker-outlives-its-parent",
-        "processes/launch.py",
-        "    threading.Thread(target=_end_with_parent, daemon=True).start()\n",
+        "pause-is-timed",
+        "processes/pausing.py",
+        "            self._paused_s += self._clock() - read_at\n",
         "",
-        "tests/processes/test_launch.py",
-        "ends_in_the_middle",
+        "tests/processes/test_pausing.py",
     ),
     Mutant(
         "worker-is-not-killed",
         "processes/worker.py",
-        "            self._process.kill()\n            self._process.wait()",
-        "            self._process.wait(0)",
+        "            self._process.kill()\n",
+        "",
         "tests/processes/test_worker.py",
     ),
     Mutant(

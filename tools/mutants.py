@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import psutil
 from mutant_rows import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -150,8 +151,11 @@ class Copy:
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):  # nothing is left of it
-        os.killpg(process.pid, signal.SIGKILL)
+    """Kill all that it started, in whichever process group, but for what has a session of its own."""
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == process.pid:
+                os.kill(pid, signal.SIGKILL)
     process.wait()
 
 
