@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from page_browser import FOUND, Opened
+from waiting import BACKSTOP_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -30,6 +31,7 @@ def open_page(browser: Browser) -> Iterator[Any]:
     def open_it(path: Path, **options: Any) -> Opened:
         context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
         contexts.append(context)
+        context.set_default_timeout(BACKSTOP_S * 1000)
         opened = Opened(context.new_page())
         opened.page.goto(path.as_uri())
         if options.get("java_script_enabled", True):

@@ -58,11 +58,19 @@ def test_it_draws_every_chart_without_a_complaint_and_without_the_network(report
     assert opened.requests == [report.as_uri()]
 
 
-def test_it_can_be_read_within_a_second(report: Path, open_page: Any) -> None:
-    """The text is painted before the charts' library is read. The browser is warm."""
-    open_page(report)
+NOTE_LIBRARY = """
+new MutationObserver(() => { if (window.Plotly) window.hadLibraryAt ??= performance.now(); })
+  .observe(document, { subtree: true, childList: true });
+"""
+
+
+def test_it_can_be_read_before_the_charts_library_is(report: Path, open_page: Any) -> None:
+    """To read that takes most of a second."""
     opened = open_page(report)
-    assert opened.ask("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 1000
+    opened.page.add_init_script(NOTE_LIBRARY)
+    opened.page.reload()
+    opened.page.wait_for_function("window.hadLibraryAt")
+    assert opened.ask("performance.getEntriesByName('first-contentful-paint')[0].startTime < window.hadLibraryAt")
 
 
 @pytest.mark.parametrize("width", [390, 1440])
