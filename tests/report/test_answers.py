@@ -313,6 +313,16 @@ def test_a_win_in_blocks_has_its_interval() -> None:
     )
 
 
+@pytest.mark.parametrize(("disturbed", "notes"), [(5, 0), (6, 1)])
+def test_a_win_over_disturbed_rounds_of_the_reference_is_doubtful(disturbed: int, notes: int) -> None:
+    """Bug: next to a server, which tells no waits of its own, such a win was headlined without a word."""
+    waited_s = (0.5,) * disturbed + (0.0,) * (10 - disturbed)
+    run = make_run([make_block_record(spread=0.0), make_block_record("endpoint", 29.3, reference_waited_s=waited_s)])
+    found = for_reader(run, Reader.LATENCY).notes
+    doubt = f"endpoint's speed-up is doubtful: {disturbed} of 10 pairs of rounds disturbed (threads waited for a core)."
+    assert [note for note in found if "doubtful" in note] == [doubt] * notes
+
+
 def test_a_win_in_blocks_may_be_smaller_than_the_noise_of_what_was_taken_apart() -> None:
     assert "v0 is the fastest on one prompt of 64 tokens: 1.05×" in latency(side_by_side(1.05))
 

@@ -39,6 +39,7 @@ def test_the_limit_is_20_percent(half_width: float, remarks: int) -> None:
 def test_a_speedup_of_blocks_that_were_mostly_disturbed(disturbed: int, remarks: list[str]) -> None:
     waited_s = (0.5,) * disturbed + (0.0,) * (10 - disturbed)
     assert of_last(make_block_record("bf16", 2.0, waited_s=waited_s)) == remarks
+    assert of_last(make_block_record("endpoint", 2.0, reference_waited_s=waited_s)) == remarks
 
 
 def test_what_was_taken_apart_where_others_were_measured_in_blocks() -> None:

@@ -36,6 +36,12 @@ def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     )
 
 
+def test_rounds_of_the_reference_next_to_a_server_count() -> None:
+    """Bug: a server tells no waits, so all of its pairs were left out."""
+    server = make_block_record("endpoint", 29.3, reference_waited_s=(0.5,) * 10)
+    assert "In 10 of 10 pairs a thread waited for a core." in footnotes(make_block_record(spread=0.0), server)[1]
+
+
 def test_how_many_comparisons_are_made_at_once() -> None:
     """Two with fp32, and one between the two: 1 - 0.05 / 3."""
     records = [make_block_record(spread=0.0), make_block_record("bf16", 2.0), make_block_record("nf4", 1.5)]

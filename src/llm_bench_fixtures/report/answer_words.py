@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.report.beyond_limit import rejected, wins_beyond_limit
+from llm_bench_fixtures.report.blocks import disturbance
 from llm_bench_fixtures.report.cells import speedup_or_ratio, times_cell
 from llm_bench_fixtures.report.evidence import Evidence, in_blocks
 from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, Choice, Pick, Reader, against, gain_words
@@ -111,7 +112,9 @@ def pick_sentence(pick: Pick, seen: Evidence, standings: QualityStandings, is_qu
 
 
 def pick_notes(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:
-    """What this run can't tell from the best, what would be better but for the limit, and the smallest weights."""
+    """Whether its rounds were disturbed, what this run can't tell from the best, what would be better but for the
+    limit, and the smallest weights."""
+    yield from _disturbed(pick, seen)
     yield from _ties(pick, seen)
     yield from rejected(pick, standings)
     yield from _weights(pick, seen, standings)
@@ -171,6 +174,14 @@ def _beyond(pick: Pick, seen: Evidence) -> str:
     if in_blocks(*records.values()):
         return " by a difference that this run can show"
     return f" beyond the noise ({seen.noise.percent:.0f} %)"
+
+
+def _disturbed(pick: Pick, seen: Evidence) -> Iterator[str]:
+    """Most pairs of rounds behind a proven speed-up were disturbed, in the variant or in the reference."""
+    records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.best_batch}.get(pick.reader, {})
+    record = records.get(pick.choices[0].variant)
+    if pick.is_proven and record is not None and (disturbed := disturbance(record)):
+        yield f"{record.variant}'s speed-up is doubtful: {disturbed} (threads waited for a core)."
 
 
 def _ties(pick: Pick, seen: Evidence) -> Iterator[str]:

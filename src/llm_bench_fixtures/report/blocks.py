@@ -20,6 +20,12 @@ def is_taken_apart(run: Run, record: Record) -> bool:
     return record.status is Status.MEASURED and not record.reference_s and in_blocks_at_all(run)
 
 
+def disturbance(record: Record) -> str:
+    """How many pairs of rounds were disturbed, where these are most; else empty."""
+    disturbed, pairs = disturbed_pairs(record), len(record.reference_s)
+    return f"{disturbed} of {pairs} pairs of rounds disturbed" if disturbed > pairs / 2 else ""
+
+
 def speedup_footnotes(seen: Evidence) -> Iterator[str]:
     """How the speed-ups were measured, and how many comparisons the report makes with them."""
     run = seen.run
@@ -44,7 +50,8 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
 
 def _disturbed(run: Run) -> Iterator[str]:
     """How many pairs of rounds were disturbed; nothing where the system doesn't tell."""
-    records = [record for record in run.measured() if record.variant != run.reference and record.waited_s]
+    others = [record for record in run.measured() if record.variant != run.reference]
+    records = [record for record in others if record.waited_s or record.reference_waited_s]
     rounds = sum(len(record.reference_s) for record in records)
     if rounds:
         yield (

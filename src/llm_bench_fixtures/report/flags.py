@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Iterator
 
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
-from llm_bench_fixtures.report.blocks import is_taken_apart
+from llm_bench_fixtures.report.blocks import disturbance, is_taken_apart
 from llm_bench_fixtures.results.formatting import three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
-from llm_bench_fixtures.results.speedup import disturbed_pairs
 from llm_bench_fixtures.results.spread import UNSTABLE, coefficient_of_variation, stability
 
 SLOW = 1.5  # times the median of the scenario's other cases on the same variant
@@ -93,8 +92,7 @@ def _unstable(record: Record) -> Iterator[str]:
 
 def _of_blocks(run: Run, record: Record) -> Iterator[str]:
     """A speed-up that rests on disturbed rounds, or on none though others of the run rest on blocks."""
-    disturbed = disturbed_pairs(record)
-    if disturbed > len(record.reference_s) / 2:
-        yield f"{disturbed} of {len(record.reference_s)} pairs of rounds disturbed"
+    if disturbed := disturbance(record):
+        yield disturbed
     if is_taken_apart(run, record):
         yield "taken apart"
