@@ -139,6 +139,46 @@ def test_a_function_that_raises_says_so_with_its_last_words() -> None:
     process.close()
 
 
+STOPPED_SERVER = """
+import os, signal
+from multiprocessing import forkserver
+import psutil
+from llm_bench_fixtures.errors import WorkerDied
+from llm_bench_fixtures.processes import launch
+
+def stay(channel):
+    channel.send(0)
+
+if __name__ == "__main__":
+    launch.LOOK_EVERY_S = launch.LONGEST_STOP_S = 0.1
+    launch.start_importing([], on_cpu=True)
+    (server,) = [one for one in psutil.Process().children() if "forkserver" in " ".join(one.cmdline())]
+    server.suspend()
+    try:
+        launch.start_function("it", stay, (), on_cpu=True)
+    except WorkerDied as died:
+        print(died)
+    process = launch.start_function("it", stay, (), on_cpu=True)
+    print(process.receive())
+    [server] = [one for one in psutil.Process().children() if "forkserver" in " ".join(one.cmdline())]
+    server.suspend()
+    process.kill()
+    process.close()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes start afresh elsewhere")
+def test_a_server_that_a_signal_stops_is_not_awaited_without_end(tmp_path: Path) -> None:
+    """Bug: a session whose server was stopped waited for over three minutes. The next process finds a new server."""
+    path = tmp_path / "stopped_server.py"
+    path.write_text(STOPPED_SERVER, encoding="utf-8")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False)
+    assert done.stderr == ""
+    first, second = done.stdout.splitlines()
+    assert first.startswith("it couldn't be started: a signal had stopped process ")
+    assert second == "0"
+
+
 def wait_for_ever(channel: Channel[Any, Any]) -> None:
     channel.send(os.getpid())
     while True:

@@ -20,18 +20,19 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from llm_bench_fixtures.errors import last_line
+from llm_bench_fixtures.errors import WorkerDied, last_line
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.parent import end_with_parent, kill_with_parent, lead_group
 from llm_bench_fixtures.processes.scratch import ScratchFolder
-from llm_bench_fixtures.processes.worker import WorkerProcess
+from llm_bench_fixtures.processes.worker import LONGEST_STOP_S, LOOK_EVERY_S, WorkerProcess, is_stopped
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -125,10 +126,48 @@ def start_function(
         _ensure_server()
     inherited = (theirs, tuple(sys.path), dict(os.environ), is_forked or _is_main_thread())
     process = context.Process(target=_call, args=(*inherited, function, arguments), daemon=True)
-    with off_the_working_folder():
+    with off_the_working_folder(), _server_that_works(name):
         process.start()
     theirs.close()
     return WorkerProcess(name, _Function(process), PipeChannel(ours))
+
+
+@contextmanager
+def _server_that_works(name: str) -> Iterator[None]:
+    """Kill the server within, where a signal has stopped it for long: it would be awaited for ever. Raises
+    WorkerDied."""
+    pid = _server_pid()
+    is_over, killed = threading.Event(), threading.Event()
+    threading.Thread(target=_kill_where_stopped, args=(pid, is_over, killed), daemon=True).start()
+    try:
+        yield
+    except (EOFError, OSError):
+        if killed.is_set():
+            how = f"couldn't be started: a signal had stopped process {pid}, which starts it,"
+            raise WorkerDied(name, f"{how} for {LONGEST_STOP_S:.0f} s") from None
+        raise
+    finally:
+        is_over.set()
+
+
+def _server_pid() -> int | None:
+    """None where it doesn't run."""
+    if sys.platform != "linux":
+        return None
+    from multiprocessing import forkserver
+
+    return getattr(forkserver._forkserver, "_forkserver_pid", None)
+
+
+def _kill_where_stopped(pid: int | None, is_over: threading.Event, killed: threading.Event) -> None:
+    stopped_at = None
+    while pid is not None and not is_over.wait(LOOK_EVERY_S):
+        stopped_at = (stopped_at or time.monotonic()) if is_stopped(pid) else None
+        if stopped_at is not None and time.monotonic() - stopped_at >= LONGEST_STOP_S:
+            killed.set()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            return
 
 
 def _call(
@@ -211,7 +250,10 @@ class _Function:
         return self.process.exitcode
 
     def kill(self) -> None:
-        """Its children too, while it runs."""
+        """Its children too, while it runs. A stopped server too, which would tell nobody that it has ended."""
+        server = _server_pid()
+        if server is not None and is_stopped(server):
+            os.kill(server, signal.SIGKILL)
         if self.pid and self.process.exitcode is None and hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
                 os.killpg(self.pid, signal.SIGKILL)

@@ -100,19 +100,16 @@ class _Holder:
             if self.process.status() == psutil.STATUS_STOPPED:
                 self.stopped_at = self.stopped_at or now
                 if now - self.stopped_at >= LONGEST_STOP_S:
-                    raise self._held(
-                        path, "a signal has stopped it", f"let it go on (kill -CONT {self.process.pid}) or"
-                    )
+                    what = f"a signal has stopped it: let it go on (kill -CONT {self.process.pid}), or end it"
+                    raise LockHeld(f"{self.name} holds {path}, and {what}")
                 return
             self.stopped_at = None
             worked_s = _processor_s(self.process)
             if worked_s != self.worked_s or self.process.status() == psutil.STATUS_DISK_SLEEP:
                 self.worked_s, self.moved_at = worked_s, now
         if now - self.moved_at >= LONGEST_IDLE_S:
-            raise self._held(path, f"it has done nothing for {LONGEST_IDLE_S:.0f} s", "")
-
-    def _held(self, path: Path, why: str, advice: str) -> LockHeld:
-        return LockHeld(f"{self.name} holds {path}, and {why}: {advice} end it".replace(":  ", ": "))
+            what = f"it has done nothing for {LONGEST_IDLE_S:.0f} s: end it"
+            raise LockHeld(f"{self.name} holds {path}, and {what}")
 
 
 def _processor_s(process: psutil.Process) -> float:

@@ -118,12 +118,7 @@ class WorkerProcess(Generic[S, R]):
     @property
     def is_stopped(self) -> bool:
         """Whether a signal has stopped it, and none has let it go on."""
-        import psutil
-
-        try:
-            return bool(psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
-        except psutil.Error:
-            return False
+        return is_stopped(self._process.pid)
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
@@ -143,6 +138,16 @@ class WorkerProcess(Generic[S, R]):
             if exit_code is None:
                 raise
             raise WorkerDied(self._name, how_it_ended(exit_code)) from None
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process, and none has let it go on."""
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False
 
 
 def how_it_ended(exit_code: int | None) -> str:
