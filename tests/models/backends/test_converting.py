@@ -7,28 +7,59 @@ from pathlib import Path
 
 import pytest
 from families import BY_NAME
+from safetensors.torch import load_file, save_file
 
+from llm_bench_fixtures.errors import IncompleteWeights
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
 
 MakeRequest = Callable[..., LoadRequest]
 CONVERTING = ("ort-fp32", "ov-fp32", "ct2-fp32", "ortgenai-fp32", "gguf-f32")
+INCOMPLETE = (*CONVERTING, "ort-int8-static", "bnb-int8", "bnb-nf4")
+LACKING = "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def incomplete(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
+    """A small Llama whose files lack a weight."""
+    with quiet_libraries():
+        source = BY_NAME["llama"].build(tmp_path_factory.mktemp("incomplete"))
+    path = source.folder / "model.safetensors"
+    weights = load_file(path)
+    del weights[LACKING]
+    save_file(weights, path, metadata={"format": "pt"})
+    return source
+
+
+@pytest.mark.parametrize("variant", INCOMPLETE)
+def test_a_weight_that_the_files_lack_is_not_made_up(
+    variant: str, incomplete: ModelSource, make_request: MakeRequest
+) -> None:
+    """Bug: Optimum's load filled it with random numbers, which were then measured; bitsandbytes' failed at them."""
+    request = make_request(variant, incomplete)
+    skip_unless_installed(request)
+    with pytest.raises(IncompleteWeights, match=f"the model's files lack {LACKING}: download"):
+        load_variant(request)
 
 
 @pytest.fixture(params=CONVERTING)
 def request_of(request: pytest.FixtureRequest, make_request: MakeRequest, tmp_path: Path) -> LoadRequest:
     """To load the embedded model, or where the engine doesn't know its family, a small Llama."""
     made = make_request(request.param)
-    missing = first_missing(find_backend(made.variant.backend).modules)
-    if missing:
-        pytest.skip(f"needs {missing}")
+    skip_unless_installed(made)
     if request.param != "ortgenai-fp32":
         return made
     with quiet_libraries():
         return make_request(request.param, BY_NAME["llama"].build(tmp_path))
+
+
+def skip_unless_installed(request: LoadRequest) -> None:
+    if missing := first_missing(find_backend(request.variant.backend).modules):
+        pytest.skip(f"needs {missing}")
 
 
 def test_memory_before_a_load_is_read_when_the_conversions_is_given_back(

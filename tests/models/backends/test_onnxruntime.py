@@ -324,7 +324,7 @@ def test_an_export_that_fails(
     def fail(*_: object, **__: object) -> None:
         raise raised
 
-    monkeypatch.setattr("optimum.exporters.onnx.main_export", fail)
+    monkeypatch.setattr("optimum.exporters.onnx.onnx_export_from_model", fail)
     request = replace(make_request("ort-fp32"), store=ArtifactStore(tmp_path))
     with pytest.raises(expected, match=text):
         load_variant(request)

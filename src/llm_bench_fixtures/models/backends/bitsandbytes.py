@@ -30,6 +30,7 @@ from llm_bench_fixtures.options.table import Option
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel
 
 
@@ -94,7 +95,8 @@ def load(request: LoadRequest) -> TransformersModel:
     repacks = compute is not None and repacks_on(request.device)
     is_int8_on_cpu = compute is None and request.device.kind is DeviceKind.CPU
     left_out = find_left_out(request.source, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
-    module = request.source.load_model(
+    module = _load_quantized(
+        request.source,
         dtype=precision.torch_dtype,
         quantization_config=_quantization_config(request, precision, left_out.names),
         device_map={"": request.device.name},
@@ -116,6 +118,15 @@ def load(request: LoadRequest) -> TransformersModel:
         scales=scales_of(module),
     )
     return greedy_model(request, module, replace(facts, quantized_share=share, notes=left_out.notes))
+
+
+def _load_quantized(source: ModelSource, **how: Any) -> Any:
+    """As `ModelSource.load_model`. Where files lack weights, transformers fails at the numbers that it would make."""
+    try:
+        return source.load_model(**how)
+    except AttributeError:
+        source.load_model(dtype="auto")  # raises IncompleteWeights where that is why
+        raise
 
 
 def _asked_precision(request: LoadRequest) -> ResolvedPrecision:

@@ -36,11 +36,10 @@ def build(request: LoadRequest) -> Artifact:
 
     def make(folder: Path) -> None:
         from llm_bench_fixtures.models.backends.torch import check_memory
-        from llm_bench_fixtures.models.trust import check_trusted
         from llm_bench_fixtures.progress import Phase
 
-        check_trusted(request.source.folder, request.source.trust_remote_code)
         check_memory(request, FLOAT32_BYTES)
+        request.source.load_model(dtype="auto")  # raises for what the builder would run, or make up
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
             write_facts(folder)

@@ -13,6 +13,7 @@ from llm_bench_fixtures.models.backends.onnx_graphs import (
     try_generating,
     write_facts,
 )
+from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
 
 if TYPE_CHECKING:
@@ -47,27 +48,24 @@ def export(request: LoadRequest) -> Artifact:
     from llm_bench_fixtures.progress import Phase
 
     def build(folder: Path) -> None:
-        from optimum.exporters.onnx import main_export
-
-        from llm_bench_fixtures.models.trust import check_trusted
-
-        check_trusted(request.source.folder, request.source.trust_remote_code)
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
         with exporting, unavailable_where_it_fails(f"Optimum can't export {_architecture(request)} models to ONNX"):
-            main_export(
-                str(request.source.folder),
-                folder,
-                task=TASK,
-                library_name="transformers",  # else a file of the folder chooses the library, and with it what runs
-                dtype="fp32",
-                do_validation=False,
-                local_files_only=True,
-                trust_remote_code=request.source.trust_remote_code,
-            )
+            _export(request, folder)
             write_facts(folder)
         _try(request, folder)
 
     return request.store.get("onnx-export", key_of(request, LIBRARIES, FACTS), build)
+
+
+def _export(request: LoadRequest, folder: Path) -> None:
+    """Of what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
+    import torch
+    from optimum.exporters.onnx import onnx_export_from_model
+
+    check_memory(request, torch.float32.itemsize)
+    module = request.source.load_model(dtype=torch.float32)
+    module.config.use_cache = True
+    onnx_export_from_model(module, folder, task=TASK, do_validation=False)
 
 
 def _architecture(request: LoadRequest) -> str:
