@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -12,8 +13,15 @@ from types import SimpleNamespace
 import pytest
 
 from llm_bench_fixtures import writing
-from llm_bench_fixtures.errors import UnwritableFile
-from llm_bench_fixtures.writing import append_text, check_writable, replacing, write_or_keep, write_whole
+from llm_bench_fixtures.errors import NoRoom, UnwritableFile
+from llm_bench_fixtures.writing import (
+    append_text,
+    check_writable,
+    naming_full_disks,
+    replacing,
+    write_or_keep,
+    write_whole,
+)
 
 
 def mode(path: Path) -> int:
@@ -131,3 +139,24 @@ def test_what_has_no_place_is_kept_in_another(tmp_path: Path, monkeypatch: pytes
     assert reason.startswith(f"{tmp_path / 'file' / 'result.json'} can't be written: ")
     assert (kept.name, kept.read_text(encoding="utf-8")) == ("result.json", "text")
     assert kept.parent.parent == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/of/the/cache/file"), "/of/the/cache"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded", "/temporary/file"), "/temporary"),
+        (OSError(errno.ENOSPC, "No space left on device"), "/temporary"),  # which has the least room
+        (Exception("No space left on device (os error 28)"), "/temporary"),  # as libraries in Rust say it
+        (OSError(errno.ENOENT, "No such file", "/temporary/file"), None),
+        (ValueError("28"), None),
+    ],
+)
+def test_the_folder_that_is_full_is_named(error: Exception, full: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the cache was blamed for a full folder of temporary files, and a tokenizer's own words were shown raw."""
+    monkeypatch.setattr(writing, "_free_bytes", {Path("/of/the/cache"): 10**9, Path("/temporary"): 0}.__getitem__)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/temporary")
+    how = {"/temporary": "TMPDIR", "/of/the/cache": "--llm-cache-dir"}
+    expected = rf"^there is no room left in {full}: .* with .*{how[full]}" if full else "."
+    with pytest.raises(NoRoom if full else type(error), match=expected), naming_full_disks(Path("/of/the/cache")):
+        raise error

@@ -198,6 +198,10 @@ class UnwritableFile(LlmBenchError, OSError):
     """A file that can't be written where it was asked for."""
 
 
+class NoRoom(UnwritableFile):
+    """A disk is full; says which folder is on it."""
+
+
 class NotOurResults(UnreadableResults):
     """A whole file in which this package measured nothing: another program's, or other tests' of pytest-benchmark."""
 

@@ -6,19 +6,23 @@ A regular file is replaced in one step. To a device or a pipe is written, since 
 from __future__ import annotations
 
 import errno
+import math
 import os
+import re
 import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.errors import LlmBenchError, NoRoom, UnwritableFile
 
 LEAST_FREE_BYTES = 20_000_000  # more than a report takes
 OPEN_ALREADY = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")  # names of files that somebody else has open
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM_WORDS = re.compile(r"No space left on device|Disk quota exceeded|\(os error (?:28|122)\)", re.I)
 PRIVATE, USUAL = 0o600, 0o666  # modes; of the second the umask takes its part
 
 
@@ -171,6 +175,40 @@ def check_folder(folder: Path) -> None:
             raise OSError(errno.ENOSPC, f"{there} has {free / 1e6:.0f} MB left, {least}")
     except OSError as error:
         raise unwritable(folder, error) from error
+
+
+def full_folder(error: BaseException, folders: Sequence[Path]) -> Path | None:
+    """Which of the folders has no room, where the error says that one has none, in whatever library's words: the one of
+    the file that it names, else the one with the least room. None for another error."""
+    number = getattr(error, "errno", None)
+    if number not in NO_ROOM and not NO_ROOM_WORDS.search(str(error)):
+        return None
+    named = str(getattr(error, "filename", None) or "")
+    below = next((folder for folder in folders if named.startswith(str(folder))), None)
+    return below or min(folders, key=_free_bytes)
+
+
+def _free_bytes(folder: Path) -> float:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return math.inf
+
+
+@contextmanager
+def naming_full_disks(cache: Path) -> Iterator[None]:
+    """Raise NoRoom, which names the folder, for each library's way to say that a disk is full."""
+    try:
+        yield
+    except LlmBenchError:
+        raise
+    except Exception as error:  # a library in Rust or C++ has errors of its own
+        temporary = Path(tempfile.gettempdir())
+        folder = full_folder(error, (cache, temporary))
+        if folder is None:
+            raise
+        option = "--llm-cache-dir" if folder == cache else "the variable TMPDIR"
+        raise NoRoom(f"there is no room left in {folder}: make some, or name another folder with {option}") from error
 
 
 def unwritable(path: Path, error: Exception) -> UnwritableFile:

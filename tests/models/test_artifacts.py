@@ -217,14 +217,17 @@ def test_a_cache_that_cannot_be_written_is_named_with_its_option(store: Artifact
         ArtifactStore(store.root.with_name("file")).get("export", KEY, builder)
 
 
-def test_a_cache_without_room_is_named_and_another_failure_is_its_own(store: ArtifactStore, builder: Builder) -> None:
+def test_a_cache_without_room_is_named_and_another_failure_is_its_own(
+    store: ArtifactStore, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fill_up(folder: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def miss(folder: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file", "/model/weights")
 
-    with pytest.raises(UnwritableFile, match=r"No space left on device.*--llm-cache-dir"):
+    monkeypatch.setattr("llm_bench_fixtures.writing._free_bytes", lambda folder: float(folder != store.root))
+    with pytest.raises(UnwritableFile, match=r"no room left in .*--llm-cache-dir"):
         store.get("export", KEY, fill_up)
     with pytest.raises(FileNotFoundError):
         store.get("export", KEY, miss)

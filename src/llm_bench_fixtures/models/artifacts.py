@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -16,18 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.processes.locks import held
 from llm_bench_fixtures.processes.scratch import remove, remove_unless_locked
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.version import __version__
-from llm_bench_fixtures.writing import replacing
+from llm_bench_fixtures.writing import naming_full_disks, replacing
 
 MANIFEST = "manifest.json"
 MOST_MANIFEST_BYTES = 10_000_000
 DIGITS = 64  # of a key's digest, with which the names of its folders begin
 SCRATCH = re.compile(r"[0-9a-f]{64}-\w+", re.ASCII)  # the folder of a build that goes on, or was killed
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 KeyValue: TypeAlias = "str | int | float | bool | None"
 Key: TypeAlias = Mapping[str, KeyValue]
@@ -116,10 +114,13 @@ class ArtifactStore:
 
     def _rebuild(self, folder: Path, key: Key, build: Callable[[Path], None]) -> None:
         try:
-            remove(folder)
-            self._build(folder, key, build)
+            with naming_full_disks(self.root):
+                remove(folder)
+                self._build(folder, key, build)
+        except LlmBenchError:
+            raise
         except OSError as error:
-            if error.errno in NO_ROOM or str(error.filename).startswith(str(self.root)):
+            if str(error.filename).startswith(str(self.root)):
                 raise self._unwritable(error) from error
             raise
 

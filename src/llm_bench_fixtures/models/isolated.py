@@ -27,6 +27,7 @@ from llm_bench_fixtures.processes.calls import Answer, Call, Caller, answer_call
 from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.progress import Phase, Progress
+from llm_bench_fixtures.writing import naming_full_disks
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
@@ -115,7 +116,7 @@ class IsolatedModel(ModelHandle):
 def _serve(channel: Channel[Answer, Call], assignment: Assignment) -> None:
     """The process: loads its variant, then answers calls with it."""
     load = functools.partial(_load, assignment)
-    answer_calls(channel, load, functools.partial(_quietly, assignment.variant))
+    answer_calls(channel, load, functools.partial(_quietly, assignment))
 
 
 def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts]:
@@ -132,6 +133,6 @@ def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts
 
 
 @contextmanager
-def _quietly(variant: Variant) -> Iterator[None]:
-    with quiet_libraries(), translate_out_of_memory(variant.id):
+def _quietly(assignment: Assignment) -> Iterator[None]:
+    with quiet_libraries(), naming_full_disks(assignment.cache_dir), translate_out_of_memory(assignment.variant.id):
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import OtherTokens, WorkloadUnsupported
+from llm_bench_fixtures.errors import NoRoom, OtherTokens, WorkloadUnsupported
 from llm_bench_fixtures.measure.choices import choose
 from llm_bench_fixtures.measure.flips import accuracy_metrics
 from llm_bench_fixtures.measure.quality import CorpusScore, score_corpus
@@ -43,6 +43,9 @@ def _on_corpus(session: BenchSession, model: ModelHandle, corpus: Corpus) -> Cor
     except OtherTokens as error:  # its own quality can be told all the same
         score = model.call(score_corpus, corpus, plan)
         return replace(score, notes=(f"not compared with the reference variant: {error}",))
+    except NoRoom as error:  # likewise, without the files that others would be compared by
+        score = model.call(score_corpus, corpus, plan)
+        return replace(score, notes=(f"nothing was kept to compare with: {error}",))
 
 
 def _by_answers(session: BenchSession, model: ModelHandle, choices: ChoiceSet) -> dict[str, float]:

@@ -20,7 +20,7 @@ pytest.importorskip("optimum.onnxruntime")
 import onnxruntime
 from families import BY_NAME
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, QualityCollapsed
+from llm_bench_fixtures.errors import BackendUnavailable, NoRoom, OutOfMemory, QualityCollapsed
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
@@ -296,9 +296,9 @@ WRAPPED = raised_from(RuntimeError("Failed to import optimum.exporters"), Import
         pytest.param(ImportError("no libonnx.so"), ImportError, "^no libonnx.so", id="an installation that is broken"),
         pytest.param(WRAPPED, RuntimeError, "^Failed to import", id="the same, raised as something else"),
         pytest.param(LACKS_A_NAME, AttributeError, "^module 'onnxruntime' has", id="a library of another version"),
-        pytest.param(OSError("no space left on device"), OSError, "no space left on device", id="a full disk"),
+        pytest.param(OSError("no space left on device"), NoRoom, "no room left", id="a full disk"),
         pytest.param(
-            RuntimeError("PytorchStreamWriter failed: No space left on device"), RuntimeError, "No space", id="in C++"
+            RuntimeError("PytorchStreamWriter failed: No space left on device"), NoRoom, "no room left", id="in C++"
         ),
         pytest.param(
             RuntimeError("[ONNXRuntimeError] : 3 : NO_SUCHFILE : Load model failed"),
