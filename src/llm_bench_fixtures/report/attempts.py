@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
@@ -30,7 +33,8 @@ class Attempts:
         path = self.folder / name
         try:
             if not self.was_interrupted:
-                return write()
+                with _hearing_ctrl_c():
+                    return write()
             self.problems.append(f"{path} was not written: interrupted")
         except KeyboardInterrupt:
             self.was_interrupted = True
@@ -51,6 +55,30 @@ class Attempts:
             raise UnwritableFile("\n".join(self.problems))
         if not (self.folder / EARLIER / RESULTS_FILE).exists():
             forget_earlier(self.folder)
+
+
+@contextmanager
+def _hearing_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt after Ctrl-C, of which a library in C++ may have made an error of its own."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    except Exception as error:
+        if heard:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
