@@ -40,6 +40,7 @@ class Manner:
     tokens_an_event: int = 1
     more_prompt_tokens: Callable[[str], int] = lambda _: 0
     models: tuple[str, ...] = ("counting",)
+    context: int = CONTEXT  # that it says it has
     ends_after: int | None = None  # tokens, where no length is asked for that it knows
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
     is_sure: bool = False  # of what it generates
@@ -144,9 +145,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.counting.seen.append(Seen(self.path, dict(self.headers), {}))
         if self.path == "/v1/models":
-            self.answer(
-                {"data": [{"id": name, "owned_by": "a test", "max_model_len": CONTEXT} for name in self.manner.models]}
-            )
+            card = {"owned_by": "a test", "max_model_len": self.manner.context}
+            self.answer({"data": [{"id": name, **card} for name in self.manner.models]})
         else:
             self.answer({"error": {"message": "no such path"}}, 404)
 
@@ -282,6 +282,12 @@ class Handler(BaseHTTPRequestHandler):
         elif fault == "key in event":
             key = self.headers.get("authorization", "").removeprefix("Bearer ")
             self.event({"error": "-" * (QUOTED - 4) + key})
+            self.chunk(b"")
+        elif fault == "an endless count":
+            self.event({"choices": [], "usage": {"completion_tokens": 10**40}})
+            self.chunk(b"")
+        elif fault == "an id of no token":
+            self.event({"choices": [{"text": "a", "token_ids": [10**6] * 4, "finish_reason": "length"}]})
             self.chunk(b"")
         elif fault == "a wrong event":
             self.chunk(b'data: {"choices": "none"}\n\n')

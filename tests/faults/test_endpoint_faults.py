@@ -24,6 +24,7 @@ from llm_bench_fixtures.measure.open_loop import run_open_loop
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, Key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
+from llm_bench_fixtures.models.backends.endpoint_said import Cards, Scores
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.workloads import Workload
@@ -52,6 +53,8 @@ FAULTS = [
     ("an early end", "the stream ended in the middle, after 4 tokens"),
     ("half an event", "an event that can't be read: "),
     ("a wrong event", "an event that can't be read: Expected `array`, got `str`"),
+    ("an endless count", "an event that can't be read: Expected `int` <= 2147483647"),  # bug: the run hung
+    ("an id of no token", "the server gave token 1000000, where the vocabulary has 4,096 tokens"),
     ("an error", "after 4 tokens: the engine died"),
     ("redirect https://elsewhere.test/v1", "redirected to https://elsewhere.test/v1. No redirect is followed"),
 ]
@@ -105,6 +108,17 @@ def test_a_fault_costs_the_request_and_nothing_else(
     assert run_round(model, workload).continuations[0] == tuple(range(120, 128))
 
 
+def test_an_answer_is_read_up_to_a_limit(server: CountingServer) -> None:
+    """Bug: 126 MB of `[{},{},...]` for a list of models took 3.1 GB."""
+
+    async def post() -> None:
+        client = EndpointClient(server.url, Key(""), TIMEOUT_S)
+        await client.post("/completions", {"prompt": list(PROMPT)}, Scores, most_bytes=10)
+
+    with pytest.raises(EndpointFailed, match=r"/completions: an answer of over 0\.00 MiB"):
+        asyncio.run(post())
+
+
 def test_a_connection_that_the_server_has_closed_costs_nothing(make_request: MakeRequest) -> None:
     """llama.cpp's server closes connections after a stream, which a client learns from its next request."""
     with CountingServer(Manner(answers_a_connection=1)).running() as server:
@@ -120,7 +134,7 @@ def test_only_what_fails_on_a_connection_that_was_idle_is_sent_again() -> None:
     async def sent(is_loaded: bool, is_used: bool) -> int:
         client = EndpointClient(server.url, Key(""), TIMEOUT_S)
         if is_used:
-            await client.get("/models")
+            await client.get("/models", Cards)
         began = len(server.seen)
         with client.loaded() if is_loaded else nullcontext(), pytest.raises(EndpointFailed, match="broke off"):
             await client.stream("/completions", {"stream": True}, lambda _: None)
@@ -172,7 +186,7 @@ def test_a_client_without_file_descriptors_says_so(server: CountingServer) -> No
         with suppress(OSError):
             while True:
                 opened.append(os.open(os.devnull, os.O_RDONLY))
-        await client.get("/models")
+        await client.get("/models", Cards)
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -155,6 +156,28 @@ def test_where_only_the_end_tells_the_last_token_is_there_with_it() -> None:
     assert (reader.finish().tokens, told) == (4, [1, 2, 3, 4])
 
 
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        pytest.param({"usage": {"completion_tokens": 10**40}}, "Expected `int` <= 2147483647", id="endless tokens"),
+        pytest.param({"usage": {"completion_tokens": 9}}, "gave 9 tokens where 8 were asked for", id="a token more"),
+        pytest.param({"usage": {"prompt_tokens": -5}}, "Expected `int` >= 0", id="tokens below 0"),
+        pytest.param({"timings": {"predicted_n": 10**9}}, "gave 1000000000 tokens", id="a thousand million"),
+        pytest.param({"choices": [{"token_ids": [-7] * 8}]}, "Expected `int` >= 0", id="ids below 0"),
+        pytest.param({"choices": [{"token_ids": [2**70]}]}, "Expected `int` <= 16777216", id="an id of 70 bits"),
+        pytest.param({"choices": [{"token_ids": [10**9]}]}, "Expected `int` <= 16777216", id="an id of no vocabulary"),
+        pytest.param({"choices": [{"text": "x" * 18_001}]}, "18,001 characters for 8 tokens", id="a text"),
+        pytest.param({"error": {"error": {"message": "m"}}}, "after 0 tokens: m", id="an error in an error"),
+        pytest.param({"error": 10**40}, "after 0 tokens: 10000", id="a number for an error"),
+    ],
+)
+def test_what_a_server_says_is_bounded(event: dict, reason: str) -> None:
+    """Bugs: the run hung for a count, lost its rounds by an id, and took 1.3 GB for the text of four tokens."""
+    reader = StreamReader(8)
+    with pytest.raises(EndpointFailed, match=reason):
+        reader.take(json.dumps({"choices": [{"text": ""}]} | event).encode())
+
+
 def test_a_server_that_takes_no_form_has_its_reasons_told(serve: Serve, connect: Open) -> None:
     """Bug: that of the first form alone, which says nothing of why the chat was refused."""
     with pytest.raises(EndpointFailed, match=r"no such parameter"):
@@ -228,8 +251,10 @@ def test_the_model_is_the_one_that_is_listed_or_named(serve: Serve, connect: Ope
     with pytest.raises(EndpointFailed, match=r"it lists x+…x+$") as caught:  # bug: no reader took the run's label
         connect(serve(models=("x" * 2_000_000,)))
     assert len(str(caught.value)) < 500
-    with pytest.raises(EndpointFailed, match=r"it lists a, a, .* and 80 more$"):
-        connect(serve(models=("a",) * 100))
+    with pytest.raises(EndpointFailed, match=r"it lists a, 0, .* and 80 more$"):
+        connect(serve(models=("a", *map(str, range(99)))))
+    with pytest.raises(EndpointFailed, match=r"description of the model that can't be read: Expected `int` >= 1"):
+        connect(serve(context=-5), endpoint_model="counting")
 
 
 def test_a_text_that_ends_early_is_a_reason_and_no_figure(serve: Serve, connect: Open) -> None:

@@ -1,5 +1,5 @@
-"""The HTTP side of a server: JSON, and streams of events, within limits of time and size. What fails is told in words
-that hold no key.
+"""The HTTP side of a server: requests and their answers, within a limit of time. What fails is told in words that hold
+no key.
 
 The key is sent in a header to the server's own address: redirects are not followed. TLS is verified.
 """
@@ -13,24 +13,31 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, first_line
 from llm_bench_fixtures.models.backends.endpoint_patience import Patience
+from llm_bench_fixtures.models.backends.endpoint_said import (
+    MOST_BYTES,
+    QUOTED,
+    Unreadable,
+    events,
+    parts,
+    read,
+    summary,
+)
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
+T = TypeVar("T")
+
 HIDDEN = "[key]"
 KEPT_S = 60.0  # an idle connection; a server that closes it before is noticed
-MOST_BYTES = 256 * 2**20  # of one answer
-MOST_EVENT_BYTES = 4 * 2**20
-QUOTED = 300  # characters of what a server says, in a reason
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
-_DATA = b"data:"
 
 
 class Key:
@@ -111,36 +118,31 @@ class EndpointClient:
         finally:
             self._is_loaded = False
 
-    async def get(self, path: str) -> Any:
-        """The JSON at a path below the URL."""
-        return await self._json("GET", path, b"")
+    async def get(self, path: str, kind: type[T]) -> T:
+        """What is at a path below the URL. Raises Unreadable where it is of another kind."""
+        return await self._read("GET", path, b"", kind, MOST_BYTES)
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The JSON that answers another one."""
-        return await self._json("POST", path, msgspec.json.encode(body))
+    async def post(self, path: str, body: Mapping[str, Any], kind: type[T], most_bytes: int = MOST_BYTES) -> T:
+        """What answers JSON. Raises Unreadable where it is of another kind."""
+        return await self._read("POST", path, msgspec.json.encode(body), kind, most_bytes)
 
-    async def stream(self, path: str, body: Mapping[str, Any], take: Callable[[bytes], None]) -> None:
+    async def stream(
+        self, path: str, body: Mapping[str, Any], take: Callable[[bytes], None], most_bytes: int = MOST_BYTES
+    ) -> None:
         """Post JSON and hand each event's data to `take` as it comes."""
         async with self._answer("POST", path, msgspec.json.encode(body)) as response:
             _check_streams(response, self.key)
-            pending = b""
-            async for data in _within(response, MOST_BYTES):
-                *lines, pending = (pending + data).split(b"\n")
-                for line in lines:
-                    if line.startswith(_DATA):
-                        take(line[len(_DATA) :].strip())
-                if len(pending) > MOST_EVENT_BYTES:
-                    raise EndpointFailed(f"an event of over {MOST_EVENT_BYTES >> 20} MiB")
-            if pending.startswith(_DATA):
-                take(pending[len(_DATA) :].strip())
+            async for data in events(response, most_bytes):
+                take(data)
 
-    async def _json(self, method: str, path: str, content: bytes) -> Any:
+    async def _read(self, method: str, path: str, content: bytes, kind: type[T], most_bytes: int) -> T:
         async with self._answer(method, path, content) as response:
-            body = b"".join([part async for part in _within(response, MOST_BYTES)])
+            body = b"".join([part async for part in parts(response, most_bytes)])
         try:
-            return msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise EndpointFailed(f"{self.url}{path}: {_summary(body, self.key)}, which is no JSON") from None
+            return read(body, kind)
+        except Unreadable as error:
+            said = summary(body, self.key.hide)
+            raise Unreadable(self.key.hide(f"{self.url}{path}: {error}: {said}")) from None
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, content: bytes) -> AsyncIterator[Response]:
@@ -214,16 +216,6 @@ def _shortage(error: BaseException) -> str:
     return ""
 
 
-async def _within(response: Response, most_bytes: int) -> AsyncIterator[bytes]:
-    """The body in parts. Raises EndpointFailed beyond that many bytes."""
-    size = 0
-    async for part in response.aiter_bytes():
-        size += len(part)
-        if size > most_bytes:
-            raise EndpointFailed(f"an answer of over {most_bytes >> 20} MiB")
-        yield part
-
-
 def _check_streams(response: Response, key: Key) -> None:
     kind = key.hide(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
     if kind not in ("text/event-stream", ""):
@@ -232,17 +224,17 @@ def _check_streams(response: Response, key: Key) -> None:
 
 async def _refusal(response: Response, key: Key) -> str:
     """What an answer that is no success says, without the key."""
-    status = key.hide(f"{response.status_code} {response.reason_phrase}".strip())
+    status = key.hide(f"{response.status_code} {response.reason_phrase}".strip())[:QUOTED]
     if response.is_redirect:
         where = _destination(key.hide(response.headers.get("location", "")))
         return f"{status}: redirected to {where[:QUOTED]}. No redirect is followed, so that no key is: give that URL"
     body = b""
     async for part in response.aiter_bytes():
         body += part
-        if len(body) > MOST_EVENT_BYTES:
+        if len(body) > MOST_BYTES:
             break
     wait = key.hide(response.headers.get("retry-after", ""))
-    return f"{status}: {_summary(body, key)}" + (f" (retry after {wait[:20]})" if wait else "")
+    return f"{status}: {summary(body, key.hide)}" + (f" (retry after {wait[:20]})" if wait else "")
 
 
 def _destination(location: str) -> str:
@@ -253,23 +245,3 @@ def _destination(location: str) -> str:
         return "what is no URL"
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if host else parts.path
-
-
-def _summary(body: bytes, key: Key) -> str:
-    """The message in an error's body, or what kind of body it is, in a line without the key."""
-    text = body.decode(errors="replace").strip()
-    if text.startswith("<"):
-        return "an HTML page"
-    try:
-        found = message_of(msgspec.json.decode(body))
-    except (msgspec.DecodeError, RecursionError):
-        found = text
-    return first_line(key.hide(found))[:QUOTED] or "nothing"
-
-
-def message_of(body: Any) -> str:
-    """What servers put into the JSON of an error, wherever each of them puts it."""
-    if isinstance(body, dict):
-        inner = next((body[name] for name in ("error", "message", "detail") if body.get(name)), "")
-        return message_of(inner) if inner else msgspec.json.encode(body).decode()
-    return body if isinstance(body, str) else msgspec.json.encode(body).decode()

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback, read_key
-from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore, forced_log_likelihood, log_likelihoods
+from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore
+from llm_bench_fixtures.models.backends.endpoint_scoring import forced_log_likelihood, log_likelihoods
 from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
 from llm_bench_fixtures.models.counter import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
@@ -27,7 +28,7 @@ from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.backends.endpoint_probe import Scoring
+    from llm_bench_fixtures.models.backends.endpoint_scoring import Scoring
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Send
     from llm_bench_fixtures.models.source import ModelSource
@@ -168,8 +169,9 @@ class EndpointModel(Model):
         if not prompt:
             raise WorkloadUnsupported("the server takes texts only, and this prompt has none")
         answer = await converse(self._client, form, self._served.model, prompt, new_tokens, on_tokens)
-        if answer.tokens > new_tokens:
-            raise EndpointFailed(f"the server gave {answer.tokens} tokens where {new_tokens} were asked for")
+        largest, vocabulary = max(answer.ids or (0,)), self.facts.vocabulary
+        if self.facts.runs_source and largest >= vocabulary:
+            raise EndpointFailed(f"the server gave token {largest}, where the vocabulary has {vocabulary:,} tokens")
         return answer
 
     def _new_ids(self, answer: Answer, new_tokens: int) -> list[int]:

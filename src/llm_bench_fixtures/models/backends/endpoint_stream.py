@@ -11,10 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from llm_bench_fixtures.errors import EndpointFailed, first_line
-from llm_bench_fixtures.models.backends.endpoint_http import QUOTED, message_of
+from llm_bench_fixtures.errors import EndpointFailed
+from llm_bench_fixtures.models.backends.endpoint_said import (
+    CHARACTERS_A_TOKEN,
+    MOST_CHARACTERS,
+    NOTHING,
+    Choice,
+    Event,
+    Timings,
+    Usage,
+    read,
+    room_for,
+    summary,
+)
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient
@@ -60,52 +69,6 @@ def _extensions(new_tokens: int) -> Mapping[str, Any]:
     }
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-
-
-class _Timings(msgspec.Struct):
-    """llama.cpp's."""
-
-    predicted_n: int | None = None
-    cache_n: int | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    text: str | None = None
-    delta: _Delta | None = None
-    token_ids: list[int] | None = None
-    prompt_token_ids: list[int] | None = None
-    finish_reason: str | None = None
-
-    @property
-    def new_text(self) -> str:
-        said = (self.delta.reasoning_content or self.delta.reasoning, self.delta.content) if self.delta else ()
-        return "".join(filter(None, (self.text, *said)))
-
-
-class _Event(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: _Usage | None = None
-    timings: _Timings | None = None
-    error: Any = None
-
-
-_DECODER = msgspec.json.Decoder(_Event)
-
-
 @dataclass(frozen=True)
 class Answer:
     """What a server has answered to one request, to the end."""
@@ -142,8 +105,9 @@ class StreamReader:
         self._ids: list[int] = []
         self._prompt_ids: list[int] | None = None
         self._texts: list[str] = []
-        self._usage = _Usage()
-        self._timings = _Timings()
+        self._characters = 0
+        self._usage = Usage()
+        self._timings = Timings()
         self._is_over = False
 
     def take(self, data: bytes) -> None:
@@ -151,20 +115,18 @@ class StreamReader:
         if data == DONE:
             self._is_over = True
             return
-        try:
-            event = _DECODER.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise EndpointFailed(f"an event that can't be read: {first_line(error)}") from None
-        if event.error:
-            raise EndpointFailed(
-                f"after {self._tokens} tokens: {first_line(self._hide(message_of(event.error)))[:QUOTED]}"
-            )
+        event = read(data, Event, "an event")
+        if (failure := bytes(event.error)) not in NOTHING:
+            raise EndpointFailed(f"after {self._tokens} tokens: {summary(failure, self._hide)}")
         self._usage, self._timings = event.usage or self._usage, event.timings or self._timings
         for choice in event.choices[:1]:
             self._take_choice(choice, event)
 
-    def _take_choice(self, choice: _Choice, event: _Event) -> None:
+    def _take_choice(self, choice: Choice, event: Event) -> None:
         self._texts.append(text := choice.new_text)
+        self._characters += len(text)
+        if self._characters > MOST_CHARACTERS + CHARACTERS_A_TOKEN * self._most:
+            raise EndpointFailed(f"a text of {self._characters:,} characters for {self._most} tokens")
         self._ids += choice.token_ids or ()
         self._prompt_ids = choice.prompt_token_ids or self._prompt_ids
         self._is_over |= choice.finish_reason is not None
@@ -175,6 +137,8 @@ class StreamReader:
         self._grow(told or 0)
 
     def _grow(self, tokens: int) -> None:
+        if tokens > self._most:
+            raise EndpointFailed(f"the server gave {tokens} tokens where {self._most} were asked for")
         if tokens > self._tokens:
             self._tokens = tokens
             if self._on_tokens is not None:
@@ -203,7 +167,7 @@ class StreamReader:
         )
 
 
-def _told(event: _Event) -> int | None:
+def _told(event: Event) -> int | None:
     """How many tokens there are by now, by what came with the event. None: it doesn't say."""
     if event.usage is not None and event.usage.completion_tokens is not None:
         return event.usage.completion_tokens
@@ -220,7 +184,8 @@ async def converse(
 ) -> Answer:
     """Send one request and read its answer to the end. Raises EndpointFailed."""
     reader = StreamReader(new_tokens, on_tokens, client.key.hide)
-    await client.stream(form.path, form.body(model, prompt, new_tokens), reader.take)
+    most_bytes = room_for(len(prompt) + new_tokens)
+    await client.stream(form.path, form.body(model, prompt, new_tokens), reader.take, most_bytes)
     with client.in_words(form.path):
         answer = reader.finish()
     return replace(answer, text=client.key.hide(answer.text))
