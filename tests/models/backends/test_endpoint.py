@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from endpoint_server import CONTEXT, LIKELY, UNLIKELY, Body, CountingServer, Manner
@@ -20,7 +21,7 @@ from llm_bench_fixtures.measure.quality import score_corpus
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_endpoints, parse_models, variants_of
-from llm_bench_fixtures.models.backends.endpoint_http import read_key
+from llm_bench_fixtures.models.backends.endpoint_key import Key, read_key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
 from llm_bench_fixtures.models.backends.endpoint_probe import PROBED_CHARACTERS, PROBED_TEXTS
 from llm_bench_fixtures.models.backends.endpoint_stream import StreamReader
@@ -463,6 +464,26 @@ class TestTheKey:
             run_round(model, workload(20))
         assert "[key" in str(failed.value)
         assert not any(part.lower() in str(failed.value).lower() for part in (self.KEY[:4], self.KEY[3:9]))
+
+    @pytest.mark.parametrize(
+        ("said", "shown"),
+        [
+            pytest.param(KEY.upper(), "[key]", id="capitals"),
+            pytest.param(quote(KEY, safe="").replace("-", "%2D"), "[key]", id="a URL's escapes"),
+            pytest.param("".join(f"%{ord(one):02x}" for one in KEY), "[key]", id="all in a URL's escapes"),
+            pytest.param("".join(f"\\u{ord(one):04x}" for one in KEY), "[key]", id="JSON's escapes"),
+            pytest.param(KEY.replace("-", "&#45;"), "[key]", id="a page's escapes"),
+            pytest.param(KEY.replace("-", r"\-"), "[key]", id="backslashes"),
+            pytest.param(f"{KEY[:8]}***{KEY[-4:]}", "[key]***seen", id="in part"),
+            pytest.param(f"{KEY}{KEY}", "[key]", id="twice"),
+            pytest.param("100 % of it, &c.", "100 % of it, &c.", id="nothing of it"),
+        ],
+    )
+    def test_it_is_hidden_however_it_is_spelled(self, said: str, shown: str) -> None:
+        """Bug: only where it was spelled exactly so."""
+        assert Key(self.KEY).hide(f"for {said}!") == f"for {shown}!"
+        assert Key("none").hide("None for none, none-too") == "None for [key], [key]-too"
+        assert Key("").hide(said) == said
 
     def test_a_redirect_takes_it_nowhere(self, serve: Serve, connect: Open) -> None:
         elsewhere = serve()

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from llm_bench_fixtures.errors import EndpointFailed, InvalidSetting, first_line
+from llm_bench_fixtures.errors import EndpointFailed, first_line
+from llm_bench_fixtures.models.backends.endpoint_key import Key
 from llm_bench_fixtures.models.backends.endpoint_patience import Patience
 from llm_bench_fixtures.models.backends.endpoint_said import (
     MOST_BYTES,
@@ -35,39 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HIDDEN = "[key]"
 KEPT_S = 60.0  # an idle connection; a server that closes it before is noticed
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
-
-
-class Key:
-    """A secret. It shows itself in headers alone."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return f"Key({HIDDEN if self._text else ''})"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._text}"} if self._text else {}
-
-    def hide(self, text: str) -> str:
-        """The text without the key, which a server may repeat. It comes before a text is cut or its case changed."""
-        if not self._text:
-            return text
-        in_json = msgspec.json.encode(self._text)[1:-1].decode()
-        return text.replace(self._text, HIDDEN).replace(in_json, HIDDEN)
-
-
-def read_key(variable: str, environment: Mapping[str, str] = os.environ) -> Key:
-    """The key in an environment variable; an empty one where there is none. Raises InvalidSetting, which quotes
-    nothing."""
-    text = environment.get(variable, "").strip()
-    if not text.isascii() or not text.isprintable() or " " in text:
-        raise InvalidSetting(f"{variable} holds what can't be a key: spaces, or characters beyond ASCII")
-    return Key(text)
 
 
 def is_loopback(url: str) -> bool:

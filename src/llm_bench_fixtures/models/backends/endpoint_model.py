@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
-from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback, read_key
+from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback
+from llm_bench_fixtures.models.backends.endpoint_key import read_key
 from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore
 from llm_bench_fixtures.models.backends.endpoint_scoring import forced_log_likelihood, log_likelihoods
 from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
