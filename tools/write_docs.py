@@ -24,7 +24,7 @@ import llm_bench_fixtures
 from llm_bench_fixtures.cli.main import COMMANDS, main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
-from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.report.markdown import escape
 from llm_bench_fixtures.results.metrics import METRICS, Kind
 
@@ -70,7 +70,7 @@ def metric_tables() -> Iterator[str]:
 
 
 def option_table() -> Iterator[str]:
-    rows = ((option.flag, option.metavar, option.default, option.help) for option in ALL_OPTIONS)
+    rows = ((option.flag, option.metavar, option.default, option.help) for option in OPTIONS)
     return table(("option", "value", "default", "what"), rows)
 
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
     from llm_bench_fixtures.models.variants import Precision as Precision
     from llm_bench_fixtures.models.variants import Variant as Variant
+    from llm_bench_fixtures.options.settings import Setting as Setting
     from llm_bench_fixtures.options.settings import Settings as Settings
-    from llm_bench_fixtures.options.table import Option as Option
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark as LlmBenchmark
     from llm_bench_fixtures.plugin.checks import LlmEquivalence as LlmEquivalence
     from llm_bench_fixtures.plugin.checks import LlmLoad as LlmLoad
@@ -98,8 +98,7 @@ _HOMES = {
     "models.source": ("ModelSource",),
     "models.transformers": ("TransformersModel",),
     "models.variants": ("Precision", "Variant"),
-    "options.settings": ("Settings",),
-    "options.table": ("Option",),
+    "options.settings": ("Setting", "Settings"),
     "plugin.benchmark": ("LlmBenchmark",),
     "plugin.checks": ("LlmEquivalence", "LlmLoad", "LlmOverhead"),
     "progress": ("Phase", "Progress"),

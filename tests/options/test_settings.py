@@ -9,12 +9,13 @@ from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.gate.allowances import Allowance
 from llm_bench_fixtures.gate.rules import NamedRule
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
-from llm_bench_fixtures.models.backends import bitsandbytes
+from llm_bench_fixtures.models import backends
+from llm_bench_fixtures.models.backends import bitsandbytes, endpoint
 from llm_bench_fixtures.models.variants import SPELLINGS, Precision
-from llm_bench_fixtures.options.parsers import LoadFormat, WindowScheme
+from llm_bench_fixtures.options.parsers import LoadFormat, WindowScheme, parse_bool
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.options.settings import Settings, parse_settings
-from llm_bench_fixtures.options.table import OPTIONS, Option
+from llm_bench_fixtures.options.settings import FIELDS, Setting, Settings, parse_settings
+from llm_bench_fixtures.options.table import OPTIONS
 
 
 def test_nothing_given_means_every_default() -> None:
@@ -183,15 +184,29 @@ def test_the_switches_are_the_truth_values() -> None:
         "probe",
         "in_process",
         "overhead",
+        "bnb_double_quant",
+        "gate",
+    }
+    readers = {setting.name: setting.parse for setting in (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)}
+    assert {option.name for option in OPTIONS if option.is_switch} == {
+        name for name, parse in readers.items() if parse is parse_bool
     }
 
 
-def test_every_row_has_a_field_and_every_field_a_row() -> None:
-    assert [*(option.name for option in OPTIONS), "given"] == list(Settings.__dataclass_fields__)
+def test_every_option_is_read_once_and_by_what_the_table_says() -> None:
+    assert ["given", *(setting.name for setting in FIELDS)] == list(Settings.__dataclass_fields__)
+    read = (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)
+    assert [option.name for option in OPTIONS] == [setting.name for setting in read]
+
+
+def test_the_help_of_a_server_names_the_variables_of_its_key() -> None:
+    assert f"{endpoint.KEY} in the environment, for endpoint-a from {endpoint.key_variable('endpoint-a')}" in (
+        endpoint.ENDPOINT.option.help
+    )
 
 
 @pytest.mark.parametrize(
-    ("option", "text", "value"),
+    ("setting", "text", "value"),
     [
         (bitsandbytes.COMPUTE_DTYPE, None, None),
         (bitsandbytes.COMPUTE_DTYPE, "bf16", Precision.BFLOAT16),
@@ -207,9 +222,9 @@ def test_every_row_has_a_field_and_every_field_a_row() -> None:
     ],
 )
 def test_a_row_that_stands_with_its_reader_is_read_from_the_same_texts(
-    option: Option[object], text: str | None, value: object
+    setting: Setting[object], text: str | None, value: object
 ) -> None:
-    assert parse_settings({option.name: text}).of(option) == value
+    assert parse_settings({setting.name: text}).of(setting) == value
 
 
 def test_a_bad_value_of_such_a_row_is_refused_with_its_flag() -> None:

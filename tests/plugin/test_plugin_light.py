@@ -53,7 +53,7 @@ def test_a_suite_that_has_nothing_to_do_with_it_pays_nothing(bench: Bench) -> No
     assert imports(bench, HEAVY) == set(), result.stdout.str()
     assert imports(bench, ["llm_bench_fixtures.options.table"])
     rooms = ("measure", "results.record", "models.loading", "models.transformers", "models.device", "workloads")
-    assert imports(bench, [f"llm_bench_fixtures.{name}" for name in ("options.settings", *rooms)]) == set()
+    assert imports(bench, [f"llm_bench_fixtures.{name}" for name in rooms]) == set()
     assert imports(bench, ["llm_bench_fixtures.models.backends.onnxruntime"])  # for its options
     assert not bench.report.exists()
 

@@ -10,7 +10,7 @@ import pytest
 
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.source import TINY_FOLDER
-from llm_bench_fixtures.plugin.stash import ALL_OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -256,7 +256,7 @@ def test_an_options_old_name_is_refused_with_its_new_one(own_suite: Bench, where
 
 def test_help_shows_every_option(bench: Bench) -> None:
     text = " ".join(bench.run_with("--help").stdout.str().split())
-    for option in ALL_OPTIONS:
+    for option in OPTIONS:
         assert option.flag in text
         assert f"{option.ini} (string):" in text
     assert "Default: fp32" in text

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
 from llm_bench_fixtures.history.storage import find_storage
-from llm_bench_fixtures.options.table import OPTIONS, Option
+from llm_bench_fixtures.options.settings import FIELDS, Setting
 from llm_bench_fixtures.writing import check_writable
 
 T = TypeVar("T")
@@ -52,16 +52,17 @@ def check_files(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def plugin_option(name: str) -> Option[Any]:
-    """The row of the pytest plugin's table of options."""
-    return next(option for option in OPTIONS if option.name == name)
+def plugin_setting(name: str) -> Setting[Any]:
+    """A field of the pytest plugin's settings."""
+    return next(setting for setting in FIELDS if setting.name == name)
 
 
-def add_option(parser: argparse.ArgumentParser, flag: str, option: Option[T], help_text: str = "") -> None:
+def add_option(parser: argparse.ArgumentParser, flag: str, setting: Setting[T], help_text: str = "") -> None:
     """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given."""
+    option = setting.option
     parser.add_argument(
         flag,
-        type=checked(option.parse),
+        type=checked(setting.parse),
         default=option.default,
         metavar=option.metavar,
         help=(help_text or option.full_help).replace("%", "%%"),

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, plugin_option, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, plugin_setting, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
@@ -52,12 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         type=checked(parse_path),
-        default=Path(plugin_option("report").default),
+        default=Path(plugin_setting("report").option.default),
         metavar="DIR",
         help="folder for the report. Default: %(default)s",
     )
-    add_option(parser, "--quality-limit", plugin_option("quality_limit"))
-    add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.help}")
+    add_option(parser, "--quality-limit", plugin_setting("quality_limit"))
+    add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
     add_storage(parser)
 
 

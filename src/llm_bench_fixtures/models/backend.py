@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.options.table import Option
+    from llm_bench_fixtures.options.settings import Setting, Settings
 
 
 class Chosen(Enum):
@@ -103,6 +102,6 @@ class Backend:
     """Matches what the engine's own errors say where memory runs out; its first group is the size asked for, where the
     text tells it. What torch, numpy and Python say is known without it."""
 
-    options: tuple[Option[Any], ...] = ()
-    """Its command-line options; for the package's own backends only, as options are read before any project's hook.
-    A project's own backend that has some is refused."""
+    options: tuple[Setting[Any], ...] = ()
+    """What its command-line options mean, which are rows of options/table.py; for the package's own backends only, as
+    options are read before any project's hook. A project's own backend that has some is refused."""

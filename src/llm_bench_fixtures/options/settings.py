@@ -2,64 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.options.parsers import LoadFormat, WindowScheme
-from llm_bench_fixtures.options.quality_limit import QualityLimit
+from llm_bench_fixtures.options.parsers import (
+    LoadFormat,
+    WindowScheme,
+    integer_of_at_least,
+    member_of,
+    parse_bool,
+    parse_device,
+    parse_names,
+    parse_optional_path,
+    parse_part,
+    parse_path,
+    parse_seconds,
+    parse_share,
+    parse_window,
+    positive_integers,
+    positive_numbers,
+    shortened,
+)
+from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
 from llm_bench_fixtures.options.table import OPTIONS, Option
 
 T = TypeVar("T")
 
+MOST_TOKENS = 2**24  # of a prompt: the longest published contexts hold ten millions
+MOST_ROWS = 65_536  # of a batch
+MOST_ROUNDS = 100_000
+MOST_REQUESTS_PER_S = 10_000.0
+MOST_SEED = 2**63 - 1  # torch's seeds have 64 bits
 LEAST_LLAMA_WINDOW = 3  # one token, the middle one, and one that is scored
+
+_OPTIONS = {option.name: option for option in OPTIONS}
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """What the text of an option means: the option's name in the table, and the parser."""
+
+    name: str
+    parse: Callable[[str], T]
+
+    @property
+    def option(self) -> Option:
+        return _OPTIONS[self.name]
+
+    @property
+    def flag(self) -> str:
+        return self.option.flag
+
+    def read(self, given: Mapping[str, str]) -> T:
+        """The value among texts by option name, or that of the default. Raises InvalidSetting that names the flag."""
+        text = given.get(self.name)
+        if text is not None and "\0" in text:
+            raise InvalidSetting(f"{self.flag}: there is a NUL character in {shortened(text)}; take it out")
+        try:
+            return self.parse(self.option.default if text is None else text)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{self.flag}: {error}") from error
+
+
+def parsed_by(parse: Callable[[str], T]) -> T:
+    """A field of `Settings`: the value of the option of that name."""
+    made: T = field(metadata={"parse": parse})
+    return made
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for: one field for each row of OPTIONS."""
+    """What the user asked for: one field for each option that is neither an engine's nor the gate's."""
 
-    model: tuple[str, ...]
-    load_format: LoadFormat
-    trust_remote_code: bool
-    device: str
-    attention: str
-    chat: bool
-    variants: str
-    reference: str
-    new_tokens: int
-    rounds: int
-    warmup_rounds: int
-    max_noise: float
-    max_time: float
-    probe: bool
-    in_process: bool
-    memory_share: float
-    limits_time: float
-    prompt_lengths: tuple[int, ...]
-    batch_sizes: tuple[int, ...]
-    request_rates: tuple[float, ...]
-    load_time: float
-    ttft_limit: float
-    tpot_limit: float
-    corpus: Path | None
-    windows: WindowScheme
-    window: int
-    stride: int
-    choices: str
-    overhead: bool
-    seed: int
-    quality_limit: QualityLimit
-    report: Path
-    cache_dir: Path | None
     given: Mapping[str, str]
-    """The texts by option name, also of the gate's and the backends' options."""
+    """The texts by option name, also of the gate's and the engines' options."""
+    model: tuple[str, ...] = parsed_by(parse_names)
+    load_format: LoadFormat = parsed_by(member_of(LoadFormat, "load format"))
+    trust_remote_code: bool = parsed_by(parse_bool)
+    device: str = parsed_by(parse_device)
+    attention: str = parsed_by(str)
+    chat: bool = parsed_by(parse_bool)
+    variants: str = parsed_by(str)
+    reference: str = parsed_by(str)
+    new_tokens: int = parsed_by(integer_of_at_least(1, MOST_TOKENS))
+    rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))
+    warmup_rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))
+    max_noise: float = parsed_by(parse_share)
+    max_time: float = parsed_by(parse_seconds)
+    probe: bool = parsed_by(parse_bool)
+    in_process: bool = parsed_by(parse_bool)
+    memory_share: float = parsed_by(parse_part)
+    limits_time: float = parsed_by(parse_seconds)
+    prompt_lengths: tuple[int, ...] = parsed_by(positive_integers(MOST_TOKENS))
+    batch_sizes: tuple[int, ...] = parsed_by(positive_integers(MOST_ROWS))
+    request_rates: tuple[float, ...] = parsed_by(positive_numbers(MOST_REQUESTS_PER_S))
+    load_time: float = parsed_by(parse_seconds)
+    ttft_limit: float = parsed_by(parse_seconds)
+    tpot_limit: float = parsed_by(parse_seconds)
+    corpus: Path | None = parsed_by(parse_optional_path)
+    windows: WindowScheme = parsed_by(member_of(WindowScheme, "scheme of windows"))
+    window: int = parsed_by(parse_window)
+    stride: int = parsed_by(integer_of_at_least(0, MOST_TOKENS))
+    choices: str = parsed_by(str)
+    overhead: bool = parsed_by(parse_bool)
+    seed: int = parsed_by(integer_of_at_least(0, MOST_SEED))
+    quality_limit: QualityLimit = parsed_by(parse_quality_limit)
+    report: Path = parsed_by(parse_path)
+    cache_dir: Path | None = parsed_by(parse_optional_path)
 
-    def of(self, option: Option[T]) -> T:
-        """The value of an option that isn't a field: the gate's, or a backend's. Raises InvalidSetting."""
-        return option.read(self.given)
+    def of(self, setting: Setting[T]) -> T:
+        """The value of an option that isn't a field: the gate's, or an engine's. Raises InvalidSetting."""
+        return setting.read(self.given)
+
+
+FIELDS: tuple[Setting[Any], ...] = tuple(
+    Setting(one.name, one.metadata["parse"]) for one in fields(Settings) if "parse" in one.metadata
+)
 
 
 def parse_settings(given: Mapping[str, str | None]) -> Settings:
@@ -68,7 +129,7 @@ def parse_settings(given: Mapping[str, str | None]) -> Settings:
     Raises InvalidSetting that names the flag.
     """
     texts = {name: text for name, text in given.items() if text is not None}
-    settings = Settings(**{option.name: option.read(texts) for option in OPTIONS}, given=texts)
+    settings = Settings(texts, **{setting.name: setting.read(texts) for setting in FIELDS})
     if settings.window and settings.stride > settings.window:
         raise InvalidSetting(f"--llm-stride: {settings.stride} is more than the window of {settings.window} tokens")
     _check_windows(settings)

@@ -1,48 +1,18 @@
 """The table of options: their names, defaults and help.
 
-Each row of `OPTIONS` is at the same time the command-line flag `--llm-NAME`, the ini value `llm_NAME` and the field
-`NAME` of `Settings`. The command line wins over the ini file, and that over the default. The gate and the backends
-have rows of their own beside what reads them.
+Each row of `OPTIONS` is at the same time the command-line flag `--llm-NAME` and the ini value `llm_NAME`. The command
+line wins over the ini file, and that over the default. What its text means stands where it is read: in `Settings`, and
+of the engines' and the gate's options in a `Setting`.
 
-Every pytest run in the environment reads this table, so nothing is imported here that pytest itself doesn't.
+Every pytest run in the environment reads this table, so it is plain data, and imports nothing that pytest itself
+doesn't.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
-from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.options.parsers import (
-    LoadFormat,
-    WindowScheme,
-    integer_of_at_least,
-    member_of,
-    parse_bool,
-    parse_device,
-    parse_names,
-    parse_optional_path,
-    parse_part,
-    parse_path,
-    parse_seconds,
-    parse_share,
-    parse_window,
-    positive_integers,
-    positive_numbers,
-    shortened,
-)
-from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 
 PAIR_SOCKET = "--llm-pair-socket"  # only `llm-bench pair` gives it: the number of a socket that a worker inherits
-
-MOST_TOKENS = 2**24  # of a prompt: the longest published contexts hold ten millions
-MOST_ROWS = 65_536  # of a batch
-MOST_ROUNDS = 100_000
-MOST_REQUESTS_PER_S = 10_000.0
-MOST_SEED = 2**63 - 1  # torch's seeds have 64 bits
-
-T = TypeVar("T")
 
 
 def flag_of(name: str) -> str:
@@ -54,13 +24,13 @@ def ini_of(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Option(Generic[T]):
-    """One setting: how it is parsed, its default as one would type it, and what `--help` says."""
+class Option:
+    """What one may type: its name, its default as one would type it, and what `--help` says."""
 
     name: str
-    parse: Callable[[str], T]
     default: str
     metavar: str
+    """Empty for a switch."""
     help: str
 
     @property
@@ -72,22 +42,12 @@ class Option(Generic[T]):
         return ini_of(self.name)
 
     @property
-    def full_help(self) -> str:
-        return self.help if self.is_switch or not self.default else f"{self.help}. Default: {self.default}"
+    def is_switch(self) -> bool:
+        return not self.metavar
 
     @property
-    def is_switch(self) -> bool:
-        return self.parse is parse_bool
-
-    def read(self, given: Mapping[str, str]) -> T:
-        """The value of this option among texts by option name. Raises InvalidSetting that names the flag."""
-        text = given.get(self.name)
-        if text is not None and "\0" in text:
-            raise InvalidSetting(f"{self.flag}: there is a NUL character in {shortened(text)}; take it out")
-        try:
-            return self.parse(self.default if text is None else text)
-        except InvalidSetting as error:
-            raise InvalidSetting(f"{self.flag}: {error}") from error
+    def full_help(self) -> str:
+        return self.help if self.is_switch or not self.default else f"{self.help}. Default: {self.default}"
 
 
 GONE = {  # options that are refused, with what to do instead
@@ -95,10 +55,10 @@ GONE = {  # options that are refused, with what to do instead
 }
 RENAMED = {"precision": "max_noise"}  # what an option was called before, which is refused with its new name
 
-OPTIONS: tuple[Option[Any], ...] = (
+OPTIONS = (
+    # Read in options/settings.py.
     Option(
         "model",
-        parse_names,
         "tiny",
         "MODEL[,MODEL...]",
         "hub id or local folder of the model, 'tiny' for the embedded one, or with --llm-load-format=dummy also a "
@@ -106,17 +66,15 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "load_format",
-        member_of(LoadFormat, "load format"),
         "auto",
         "FORMAT",
         "auto: the model's own weights. dummy: seeded random weights in the shape of the model's config, with the "
         "embedded tokenizer: real cost, no download, no meaning",
     ),
-    Option("trust_remote_code", parse_bool, "false", "", "let the model's repository run its own Python code"),
-    Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or mps"),
+    Option("trust_remote_code", "false", "", "let the model's repository run its own Python code"),
+    Option("device", "auto", "DEVICE", "auto, cpu, cuda, cuda:N or mps"),
     Option(
         "attention",
-        str,
         "",
         "NAME",
         "attention implementation of the variants that transformers runs on torch, by its name for it: eager, sdpa, "
@@ -124,7 +82,6 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "chat",
-        parse_bool,
         "false",
         "",
         "make each prompt a user's turn in the model's chat template, whose tokens count among the prompt's. Quality "
@@ -132,26 +89,23 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "variants",
-        str,
         "",
         "NAME[,NAME...]",
         "ways to run the model, such as fp32,bf16,bnb-nf4,ort-int8-dynamic; an engine's name (onnxruntime) stands for "
         "all of its ways, 'default' for the default: all of torch, onnxruntime and bitsandbytes and of the further "
         "engines that are installed. Those that can't run here are skipped with their reason",
     ),
-    Option("reference", str, "fp32", "ID", "the variant that the others are compared with; it runs first"),
-    Option("new_tokens", integer_of_at_least(1, MOST_TOKENS), "16", "N", "tokens to generate for each prompt"),
-    Option("rounds", integer_of_at_least(1, MOST_ROUNDS), "3", "N", "timed rounds of each benchmark, at least"),
+    Option("reference", "fp32", "ID", "the variant that the others are compared with; it runs first"),
+    Option("new_tokens", "16", "N", "tokens to generate for each prompt"),
+    Option("rounds", "3", "N", "timed rounds of each benchmark, at least"),
     Option(
         "warmup_rounds",
-        integer_of_at_least(1, MOST_ROUNDS),
         "1",
         "N",
         "untimed rounds before the timed ones; in the first of them memory and work are observed",
     ),
     Option(
         "max_noise",
-        parse_share,
         "3%",
         "SHARE",
         "add timed rounds until the 95% interval of the speed-up over the reference is within this share of it to "
@@ -160,14 +114,12 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "max_time",
-        parse_seconds,
         "0.5",
         "SECONDS",
         "of rounds for one benchmark, on average: what one leaves is there for those after it",
     ),
     Option(
         "probe",
-        parse_bool,
         "false",
         "",
         "before each timed round time a fixed matrix product and a fixed read of memory too, some milliseconds that "
@@ -176,7 +128,6 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "in_process",
-        parse_bool,
         "false",
         "",
         "run every variant in this process, one at a time, as debuggers and profilers need it: speed-ups are then the "
@@ -184,7 +135,6 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "memory_share",
-        parse_part,
         "60%",
         "SHARE",
         "of the free memory that the loaded variants may take together. As many as fit are loaded, each in a process "
@@ -192,52 +142,40 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "limits_time",
-        parse_seconds,
         "2",
         "SECONDS",
         "to measure how fast this machine reads memory and multiplies matrices, which the speeds are compared with. "
         "0: leave that out",
     ),
-    Option(
-        "prompt_lengths",
-        positive_integers(MOST_TOKENS),
-        "16,64,128,256",
-        "N[,N...]",
-        "prompt lengths to sweep, in tokens",
-    ),
-    Option("batch_sizes", positive_integers(MOST_ROWS), "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
+    Option("prompt_lengths", "16,64,128,256", "N[,N...]", "prompt lengths to sweep, in tokens"),
+    Option("batch_sizes", "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
     Option(
         "request_rates",
-        positive_numbers(MOST_REQUESTS_PER_S),
         "1,2,4",
         "N[,N...]",
         "requests per second to load a server with, at random times (a Poisson process), whether or not it keeps up",
     ),
-    Option("load_time", parse_seconds, "30", "SECONDS", "during which requests are sent at each of these rates"),
+    Option("load_time", "30", "SECONDS", "during which requests are sent at each of these rates"),
     Option(
         "ttft_limit",
-        parse_seconds,
         "1",
         "SECONDS",
         "until the first token, from the time for which a request was planned; goodput counts requests within it",
     ),
     Option(
         "tpot_limit",
-        parse_seconds,
         "0.1",
         "SECONDS",
         "for each token after the first, on a request's average; goodput counts requests within it",
     ),
     Option(
         "corpus",
-        parse_optional_path,
         "",
         "FILE",
         "text file, or folder of .txt files, to compute the perplexity on. Default: the embedded corpus",
     ),
     Option(
         "windows",
-        member_of(WindowScheme, "scheme of windows"),
         "strided",
         "SCHEME",
         "how the corpus is cut to score it. strided: Hugging Face's perplexity; rolling: as lm-evaluation-harness; "
@@ -245,21 +183,13 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "window",
-        parse_window,
         "0",
         "N",
         "tokens that the model sees at once when it scores the corpus. 0: its context, at most 1024",
     ),
-    Option(
-        "stride",
-        integer_of_at_least(0, MOST_TOKENS),
-        "0",
-        "N",
-        "tokens from one strided window's start to the next. 0: half a window",
-    ),
+    Option("stride", "0", "N", "tokens from one strided window's start to the next. 0: half a window"),
     Option(
         "choices",
-        str,
         "",
         "FILE",
         "questions of multiple choice, a line of JSON each with prompt, choices and answer: the report tells how many "
@@ -268,33 +198,85 @@ OPTIONS: tuple[Option[Any], ...] = (
     ),
     Option(
         "overhead",
-        parse_bool,
         "false",
         "",
         "run the tests that take llm_overhead too: they measure what taking the tokens' times costs, which is the "
         "tool's affair and not the model's",
     ),
-    Option(
-        "seed",
-        integer_of_at_least(0, MOST_SEED),
-        "0",
-        "N",
-        "seed of the dummy weights, and of the times at which a server is sent requests",
-    ),
+    Option("seed", "0", "N", "seed of the dummy weights, and of the times at which a server is sent requests"),
     Option(
         "quality_limit",
-        parse_quality_limit,
         "ppl_ratio:1.01",
         "METRIC:LIMIT",
         "quality that a variant must keep for the report to recommend it: ppl_ratio:1.01, a perplexity of at most 1.01 "
         "times the reference's, or top1_agreement:99%, the same most likely token at 99% of the corpus's tokens",
     ),
-    Option("report", parse_path, "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
+    Option("report", "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
+    Option("cache_dir", "", "DIR", "folder for exported and quantized models. Default: this user's cache folder"),
+    # Read by engines, each in its file of models/backends.
     Option(
-        "cache_dir",
-        parse_optional_path,
+        "bnb_compute_dtype",
         "",
-        "DIR",
-        "folder for exported and quantized models. Default: this user's cache folder",
+        "DTYPE",
+        "dtype in which bitsandbytes variants compute. Default: float32 on CPU, bfloat16 elsewhere",
+    ),
+    Option("bnb_double_quant", "false", "", "quantize the scales of the 4-bit bitsandbytes variants too"),
+    Option(
+        "gguf",
+        "",
+        "FILE",
+        "a GGUF file of --llm-model in 32 or 16 bits, for the gguf variants to be made from in place of the model's "
+        "own files",
+    ),
+    Option(
+        "endpoint",
+        "",
+        "[NAME=]URL[,...]",
+        "measure a server with OpenAI's interface too, such as http://127.0.0.1:8000/v1, as the variant endpoint; of "
+        "several each has a name: a=URL,b=URL are endpoint-a and endpoint-b. A key is taken from "
+        "LLM_BENCH_ENDPOINT_KEY in the environment, for endpoint-a from LLM_BENCH_ENDPOINT_KEY_A",
+    ),
+    Option(
+        "endpoint_model",
+        "",
+        "[NAME=]MODEL[,...]",
+        "the model to ask the server for, by its name there. Default: the only one that it lists",
+    ),
+    Option(
+        "endpoint_timeout",
+        "60",
+        "SECONDS",
+        "until a request to a server has to be answered to its end; one that isn't costs its row, or counts as failed",
+    ),
+    # Read by the gate, in gate/options.py.
+    Option(
+        "gate",
+        "false",
+        "",
+        "judge this run by a saved one, and fail where it is worse: the newest complete run in pytest-benchmark's "
+        "storage, or what --benchmark-compare or --llm-baseline names",
+    ),
+    Option(
+        "gate_rules",
+        "",
+        "RULE[,RULE...]",
+        "[SCENARIO/]METRIC:CHANGE, where METRIC may be a kind (timing, memory, quality, exact) and CHANGE is what may "
+        "change for the worse: 5% relative, 0.5 in the metric's unit, 0 nothing, or blocking, advisory, off. Default: "
+        "docs/reference/stored-gate.md",
+    ),
+    Option(
+        "gate_missing",
+        "fail",
+        "WHAT[,WHAT...]",
+        "what may be missing without failing the gate: baseline, new, vanished, skipped or errored (tests), "
+        "fingerprint (another machine, model, corpus or library set). pass: baseline and new. fail: nothing",
+    ),
+    Option("gate_summary", "", "FILE", "write the gate's verdict as Markdown, for a comment or a step summary"),
+    Option(
+        "baseline",
+        "",
+        "WHAT",
+        "the saved run to judge by: branch:NAME (its newest), merge-base:REF (of the commit where this branch left "
+        "REF, or the nearest before it), or a run's number, name or file",
     ),
 )

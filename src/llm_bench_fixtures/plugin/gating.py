@@ -62,7 +62,7 @@ def set_baseline(config: pytest.Config) -> None:
 
 def check_is_gated(config: pytest.Config) -> None:
     """Raise UsageError where the command line says how to judge, but not --llm-gate."""
-    given = [option.flag for option in options.HOW if config.getoption(option.ini)]
+    given = [setting.flag for setting in options.HOW if config.getoption(setting.option.ini)]
     if given and not settings_of(config).of(options.GATE):
         raise pytest.UsageError(f"{', '.join(given)}: say --llm-gate too, or nothing is judged")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llm_bench_fixtures.errors import named
-from llm_bench_fixtures.options.table import GONE, PAIR_SOCKET, RENAMED, flag_of, ini_of
+from llm_bench_fixtures.options.table import GONE, OPTIONS, PAIR_SOCKET, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hookspecs
 from llm_bench_fixtures.plugin.beside_benchmark import (  # noqa: F401  # pytest finds hooks by their names, too
     pytest_benchmark_compare_machine_info,
@@ -56,7 +56,6 @@ from llm_bench_fixtures.plugin.items import (
 from llm_bench_fixtures.plugin.outcomes import as_skips
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stash import (
-    ALL_OPTIONS,
     BENCHMARKS,
     SCENARIOS,
     SESSION,
@@ -93,7 +92,7 @@ MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("llm-bench", "llm-bench: benchmarks of language-model text generation (llm-bench-fixtures)")
-    for option in ALL_OPTIONS:
+    for option in OPTIONS:
         how: dict[str, Any] = {"metavar": option.metavar}
         if option.is_switch:
             how = {"action": "store_const", "const": "true"}

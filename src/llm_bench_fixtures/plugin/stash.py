@@ -16,7 +16,8 @@ from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.parsers import names_seen_from, parse_optional_path, parse_path, path_seen_from
-from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, Option, flag_of, ini_of
+from llm_bench_fixtures.options.settings import FIELDS, Setting, parse_settings
+from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ALL_OPTIONS = (*OPTIONS, *backends.OPTIONS, *gate_options.OPTIONS)
+ALL_SETTINGS = (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)
 
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
@@ -47,11 +48,10 @@ def settings_of(config: pytest.Config) -> Settings:
     """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
     if SETTINGS not in config.stash:
         from llm_bench_fixtures.models.backends.checkpoint import with_reference
-        from llm_bench_fixtures.options.settings import parse_settings
 
         config.stash[SETTINGS] = settings = or_usage_error(lambda: with_reference(parse_settings(_given(config))))
-        for option in (*backends.OPTIONS, *gate_options.OPTIONS):
-            or_usage_error(partial(settings.of, option))
+        for setting in (*backends.SETTINGS, *gate_options.SETTINGS):
+            or_usage_error(partial(settings.of, setting))
     return config.stash[SETTINGS]
 
 
@@ -72,7 +72,7 @@ def _check_ini_file(config: pytest.Config) -> None:
     """UsageError where an option's value has made pytest take another ini file or root folder than the project's: it
     looks for them beside each argument that stands alone, before any plugin can tell it what is an option's value."""
     typed = (*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *config.invocation_params.args)
-    flags = {option.flag for option in ALL_OPTIONS if not option.is_switch}
+    flags = {option.flag for option in OPTIONS if not option.is_switch}
     here = config.invocation_params.dir
     taken = [(flag, value) for flag, value in pairwise(typed) if flag in flags and os.path.lexists(here / value)]
     if taken and (config.rootpath, config.inipath) != setup_of_paths(config):
@@ -91,21 +91,21 @@ def any_given(config: pytest.Config) -> bool:
 
 def _given(config: pytest.Config) -> Mapping[str, str | None]:
     """The texts by option name; None for what was not given. An empty text was."""
-    return {option.name: _text(config, option) for option in ALL_OPTIONS}
+    return {setting.name: _text(config, setting) for setting in ALL_SETTINGS}
 
 
-def _text(config: pytest.Config, option: Option[Any]) -> str | None:
+def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
     """What was typed, else what the ini file has, whose paths begin in its folder."""
-    typed: str | None = config.getoption(option.ini)
-    written: str | None = config.getini(option.ini)
+    typed: str | None = config.getoption(setting.option.ini)
+    written: str | None = config.getini(setting.option.ini)
     if typed is not None or not written or config.inipath is None:
         return written if typed is None else typed
     folder = config.inipath.parent
     if folder == config.invocation_params.dir:
         return written
-    if option.parse in (parse_path, parse_optional_path):
+    if setting.parse in (parse_path, parse_optional_path):
         return path_seen_from(folder, written)
-    return names_seen_from(folder, written) if option.name in ("model", "choices") else written
+    return names_seen_from(folder, written) if setting.name in ("model", "choices") else written
 
 
 def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:

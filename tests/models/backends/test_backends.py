@@ -19,7 +19,7 @@ from llm_bench_fixtures.models.backends import (
     BACKENDS,
     CATALOGUE,
     LIBRARIES,
-    OPTIONS,
+    SETTINGS,
     chosen_by_default,
     find_backend,
     known_libraries,
@@ -29,7 +29,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant, require
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.options.table import Option
+from llm_bench_fixtures.options.settings import Setting
 from llm_bench_fixtures.progress import Phase, Progress
 
 MakeRequest = Callable[..., LoadRequest]
@@ -104,7 +104,7 @@ def test_onnx_runtime_keeps_no_telemetry_unless_the_user_says_so(
 
 
 def test_a_projects_own_backend_with_options_is_refused(install: Install) -> None:
-    install(lambda request: pytest.fail("loaded"), options=(Option("speed", int, "1", "N", "how fast"),))
+    install(lambda request: pytest.fail("loaded"), options=(Setting("speed", int),))
     with pytest.raises(InvalidSetting, match=r"^fake_backend: a project's own backend can't have options, as"):
         find_backend("fake_backend")
 
@@ -361,7 +361,7 @@ def test_the_words_for_quantizations_are_those_of_saved_runs() -> None:
 
 
 def test_the_backends_options_are_those_of_their_rows() -> None:
-    assert [option.flag for option in OPTIONS] == [
+    assert [setting.flag for setting in SETTINGS] == [
         *("--llm-bnb-compute-dtype", "--llm-bnb-double-quant"),
         "--llm-gguf",
         *("--llm-endpoint", "--llm-endpoint-model", "--llm-endpoint-timeout"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.backend import Backend, Chosen, first_missing
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.options.table import Option
+from llm_bench_fixtures.options.settings import Setting
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
@@ -44,7 +44,7 @@ def _backend_in(module: str) -> Backend:
 
 BACKENDS: Mapping[str, Backend] = {name: _backend_in(f"{__name__}.{name}") for name in ROWS}
 CATALOGUE: tuple[Variant, ...] = tuple(variant for backend in BACKENDS.values() for variant in backend.variants)
-OPTIONS: tuple[Option[Any], ...] = tuple(option for backend in BACKENDS.values() for option in backend.options)
+SETTINGS: tuple[Setting[Any], ...] = tuple(option for backend in BACKENDS.values() for option in backend.options)
 LIBRARIES: tuple[str, ...] = tuple(name for backend in BACKENDS.values() for name in backend.libraries)
 
 _OWN: dict[str, Backend] = {}  # projects' own, once they were asked for

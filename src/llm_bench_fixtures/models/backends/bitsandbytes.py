@@ -25,7 +25,7 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization, parse_precision
 from llm_bench_fixtures.options.parsers import parse_bool
-from llm_bench_fixtures.options.table import Option
+from llm_bench_fixtures.options.settings import Setting
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision
@@ -51,20 +51,8 @@ def parse_optional_precision(text: str) -> Precision | None:
     return parse_precision(text) if text else None
 
 
-COMPUTE_DTYPE = Option(
-    "bnb_compute_dtype",
-    parse_optional_precision,
-    "",
-    "DTYPE",
-    "dtype in which bitsandbytes variants compute. Default: float32 on CPU, bfloat16 elsewhere",
-)
-DOUBLE_QUANT = Option(
-    "bnb_double_quant",
-    parse_bool,
-    "false",
-    "",
-    "quantize the scales of the 4-bit bitsandbytes variants too",
-)
+COMPUTE_DTYPE = Setting("bnb_compute_dtype", parse_optional_precision)
+DOUBLE_QUANT = Setting("bnb_double_quant", parse_bool)
 
 
 def check(variant: Variant, device: Device) -> None:

@@ -11,7 +11,7 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.parsers import parse_seconds, shortened
-from llm_bench_fixtures.options.table import Option
+from llm_bench_fixtures.options.settings import Setting
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
@@ -74,29 +74,9 @@ def key_variable(identifier: str) -> str:
     return KEY + (re.sub(r"[^A-Z0-9]", "_", f"_{name.upper()}") if name else "")
 
 
-ENDPOINT: Option[Mapping[str, str]] = Option(
-    NAME,
-    parse_endpoints,
-    "",
-    "[NAME=]URL[,...]",
-    "measure a server with OpenAI's interface too, such as http://127.0.0.1:8000/v1, as the variant endpoint; of "
-    f"several each has a name: a=URL,b=URL are endpoint-a and endpoint-b. A key is taken from {KEY} in the "
-    f"environment, for endpoint-a from {KEY}_A",
-)
-MODEL: Option[Mapping[str, str]] = Option(
-    "endpoint_model",
-    parse_models,
-    "",
-    "[NAME=]MODEL[,...]",
-    "the model to ask the server for, by its name there. Default: the only one that it lists",
-)
-TIMEOUT: Option[float] = Option(
-    "endpoint_timeout",
-    parse_seconds,
-    "60",
-    "SECONDS",
-    "until a request to a server has to be answered to its end; one that isn't costs its row, or counts as failed",
-)
+ENDPOINT = Setting(NAME, parse_endpoints)
+MODEL = Setting("endpoint_model", parse_models)
+TIMEOUT = Setting("endpoint_timeout", parse_seconds)
 
 
 def variants_of(settings: Settings) -> tuple[Variant, ...]:

@@ -17,7 +17,7 @@ from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
 from llm_bench_fixtures.options.parsers import parse_optional_path
-from llm_bench_fixtures.options.table import Option
+from llm_bench_fixtures.options.settings import Setting
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel
@@ -50,14 +50,7 @@ VARIANTS = (
 
 BUILT_FOR = {"0.2.18": "AVX2"}  # cyllama's wheels for Linux on x86-64, by version, whatever more the processor has
 
-GGUF = Option(
-    "gguf",
-    parse_optional_path,
-    "",
-    "FILE",
-    "a GGUF file of --llm-model in 32 or 16 bits, for the gguf variants to be made from in place of the model's own "
-    "files",
-)
+GGUF = Setting("gguf", parse_optional_path)
 
 
 def check(variant: Variant, device: Device) -> None:
