@@ -184,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "skip-becomes-silent",
-        "plugin/hooks.py",
+        "plugin/bench_hooks.py",
         '    if report.outcome != "passed" and',
         '    if report.outcome == "failed" and',
         "tests/plugin/test_plugin_loading.py",

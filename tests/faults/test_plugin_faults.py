@@ -19,7 +19,7 @@ from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.plugin import hookspecs
-from llm_bench_fixtures.plugin.beside_benchmark import pytest_benchmark_compare_machine_info
+from llm_bench_fixtures.plugin.hooks import pytest_benchmark_compare_machine_info
 from llm_bench_fixtures.plugin.own_hooks import measured_by_hooks, own_metrics, own_variants, scores_by_hooks
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit
 from llm_bench_fixtures.text import harmless_text

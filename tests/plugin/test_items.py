@@ -5,7 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, saying_what_loads_need, shortest, without_loads
+from llm_bench_fixtures.plugin.hooks import pytest_collection
+from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, shortest, without_loads
 
 NOT_FOUND = "not found: /a/test_load.py::{}\n(no match in any of [<Module test_load.py>])"
 
@@ -31,15 +32,19 @@ class Collected:
 @pytest.fixture
 def config() -> pytest.Config:
     """Of a run that has left `test_load[8]` out."""
-    config = cast(pytest.Config, SimpleNamespace(stash=pytest.Stash()))
+    plugins = SimpleNamespace(has_plugin=lambda name: True)
+    config = cast(pytest.Config, SimpleNamespace(stash=pytest.Stash(), pluginmanager=plugins))
     found = [Collected("test_load[8]", "llm_load"), Collected("test_a"), Collected("test_b", "llm_model")]
     assert [item.name for item in without_loads(config, found)] == ["test_a", "test_b"]
     return config
 
 
 def raised(config: pytest.Config, error: pytest.UsageError) -> pytest.UsageError:
-    with pytest.raises(pytest.UsageError) as caught, saying_what_loads_need(config):
-        raise error
+    """By pytest's hook, where the collection that it wraps raises the error."""
+    collection = pytest_collection(cast(pytest.Session, SimpleNamespace(config=config)))
+    next(collection)
+    with pytest.raises(pytest.UsageError) as caught:
+        collection.throw(error)
     return caught.value
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_bench_fixtures.gate.allowances import parse_missing
+from llm_bench_fixtures.gate.rules import parse_rules
 from llm_bench_fixtures.options.parsers import parse_bool, parse_optional_path
 from llm_bench_fixtures.options.settings import Setting
 
-if TYPE_CHECKING:
-    from llm_bench_fixtures.gate.rules import NamedRule
-
-
-def _rules(text: str) -> tuple[NamedRule, ...]:
-    from llm_bench_fixtures.gate.rules import parse_rules  # here, because every pytest run reads these rows
-
-    return parse_rules(text)
-
-
 GATE = Setting("gate", parse_bool)
-RULES = Setting("gate_rules", _rules)
+RULES = Setting("gate_rules", parse_rules)
 MISSING = Setting("gate_missing", parse_missing)
 SUMMARY = Setting("gate_summary", parse_optional_path)
 BASELINE = Setting("baseline", str)

@@ -16,15 +16,6 @@ from llm_bench_fixtures.text import harmless_text
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
-def pytest_benchmark_generate_machine_info() -> Generator[None, dict[str, Any], dict[str, Any]]:
-    """Its look at the processor starts a Python that would import from the working folder first."""
-    from llm_bench_fixtures.processes.environment import off_the_working_folder
-
-    with off_the_working_folder():
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
     """The commit of the project that is measured; pytest-benchmark would look in the working folder."""
     if SESSION not in config.stash:
@@ -50,9 +41,8 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
             )
 
 
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_benchmark_compare_machine_info(compared_benchmark: dict[str, Any]) -> None:
-    """What is shown of a saved run, which may be anybody's: its figures in the table, its machine in a warning."""
+def make_harmless_to_show(compared_benchmark: dict[str, Any]) -> None:
+    """Take commands to a terminal or a CI runner out of what pytest-benchmark shows of a saved run."""
     compared_benchmark["machine_info"] = _harmless(compared_benchmark.get("machine_info"))
     for benchmark in compared_benchmark["benchmarks"]:
         benchmark["stats"] = _harmless(benchmark["stats"])

@@ -1,15 +1,10 @@
-"""The fixtures that a benchmark is written with."""
+"""The fixtures that a benchmark is written with. Every pytest run loads this; what they need is imported in them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from llm_bench_fixtures.errors import LlmBenchError
-from llm_bench_fixtures.plugin.items import variant_of
-from llm_bench_fixtures.plugin.outcomes import as_outcomes
-from llm_bench_fixtures.plugin.stash import TURNS, bench_session, is_timing, settings_of
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
@@ -19,10 +14,21 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Corpus, Prompts
 
+SWEEPS = {  # further fixtures, which are each of a setting's values
+    "llm_batch_size": "batch_sizes",
+    "llm_prompt_length": "prompt_lengths",
+    "llm_request_rate": "request_rates",
+}
+
 
 @pytest.fixture(scope="session")
 def llm_session(request: pytest.FixtureRequest) -> BenchSession:
     """What the run's benchmarks share. Where no model can be found, a run of nothing but benchmarks ends."""
+    from llm_bench_fixtures.errors import LlmBenchError
+    from llm_bench_fixtures.plugin.items import variant_of
+    from llm_bench_fixtures.plugin.outcomes import as_outcomes
+    from llm_bench_fixtures.plugin.stash import bench_session
+
     session = bench_session(request.config)
     with as_outcomes():
         try:
@@ -48,6 +54,8 @@ def llm_prompts(request: pytest.FixtureRequest, llm_session: BenchSession) -> Pr
     """
     if not hasattr(request, "param"):
         return llm_session.setup.prompts
+    from llm_bench_fixtures.plugin.outcomes import as_outcomes
+
     with as_outcomes():
         return llm_session.setup.prompts_of(request.getfixturevalue("llm_model"))
 
@@ -61,12 +69,16 @@ def llm_corpus(llm_session: BenchSession) -> Corpus:
 @pytest.fixture(scope="session")
 def llm_batch_sizes(request: pytest.FixtureRequest) -> tuple[int, ...]:
     """All values of --llm-batch-sizes; `llm_batch_size` is one of them."""
+    from llm_bench_fixtures.plugin.stash import settings_of
+
     return settings_of(request.config).batch_sizes
 
 
 @pytest.fixture(scope="session")
 def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> ModelHandle:
     """The model in one variant, loaded once a session. A test that takes it runs once for each variant."""
+    from llm_bench_fixtures.plugin.outcomes import as_outcomes
+
     with as_outcomes():
         return llm_session.loader.load(request.param)
 
@@ -97,6 +109,7 @@ def llm_benchmark(
 def llm_overhead(request: pytest.FixtureRequest, llm_model: ModelHandle, llm_session: BenchSession) -> LlmOverhead:
     """Call it with a prompt to measure what taking each token's time costs; the report tells the result."""
     from llm_bench_fixtures.plugin.checks import LlmOverhead
+    from llm_bench_fixtures.plugin.stash import is_timing
 
     if not is_timing(request.config):
         pytest.skip("nothing is timed in this run")
@@ -110,6 +123,7 @@ def llm_load(
     """Call it with a rate to load the server behind `llm_model` with requests. A test that takes it runs on the
     servers of --llm-endpoint only, and not where there are none."""
     from llm_bench_fixtures.plugin.checks import LlmLoad
+    from llm_bench_fixtures.plugin.stash import TURNS, is_timing
 
     if not is_timing(request.config) or TURNS in request.config.stash:
         pytest.skip("no load is measured in this run")

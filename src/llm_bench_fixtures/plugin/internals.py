@@ -40,11 +40,6 @@ DETACHED = "(detached head)"  # what pytest-benchmark calls the branch of a comm
 UNKNOWN = (None, "unknown", "(unknown)", "unversioned")
 
 
-def option_known_early(config: pytest.Config, name: str) -> Any:
-    """The value of an option before the conftest files are loaded."""
-    return getattr(config.known_args_namespace, name)
-
-
 def paths_known_early(config: pytest.Config) -> list[str]:
     """The paths on the command line before the conftest files are loaded. What is added is looked at for them too."""
     paths: list[str] = config.known_args_namespace.file_or_dir

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped
-from llm_bench_fixtures.plugin.stash import settings_of
+from llm_bench_fixtures.plugin.stash import selected_variants, settings_of, takes_requests
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
@@ -24,11 +24,6 @@ LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the
 NO_SERVER: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # names of tests of loads that had no server
 A_LOAD_NEEDS = "a load needs a server: --llm-endpoint URL"
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
-SWEEPS = {  # fixtures that are each of a setting's values, by their names
-    "llm_batch_size": "batch_sizes",
-    "llm_prompt_length": "prompt_lengths",
-    "llm_request_rate": "request_rates",
-}
 
 
 @dataclass(frozen=True)
@@ -67,6 +62,31 @@ def variant_of(item: pytest.Item) -> Variant | None:
     return parameter if isinstance(parameter, Variant) else None
 
 
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Give the test what it takes of the variants and of the sweeps' values."""
+    for name, setting in SWEEPS.items():
+        if name in metafunc.fixturenames:
+            values = getattr(settings_of(metafunc.config), setting)
+            metafunc.parametrize(name, values, ids=[shortest(value) for value in values])
+    if "llm_model" in metafunc.fixturenames:
+        variants = _variants_for(metafunc)
+        names = [name for name in OF_VARIANT if name in metafunc.fixturenames]
+        values = [[variant] * len(names) for variant in variants]
+        ids = [variant.id for variant in variants]
+        metafunc.parametrize(names, values, ids=ids, indirect=True, scope="session")
+
+
+def _variants_for(metafunc: pytest.Metafunc) -> tuple[Variant, ...]:
+    """Those of the run that the test's markers name, or all; of a test of load those that take requests."""
+    names = [name for marker in metafunc.definition.iter_markers("llm_variants") for name in marker.args]
+    try:
+        variants = selected_variants(metafunc.config, names)
+    except pytest.UsageError as error:  # which pytest would show with a traceback here
+        what = "llm_variants: " if names else ""
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {what}{error}") from error
+    return tuple(filter(takes_requests, variants)) if "llm_load" in metafunc.fixturenames else variants
+
+
 def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that measure the tool, unless --llm-overhead asks for them."""
     measures_tool = [item for item in items if "llm_overhead" in getattr(item, "fixturenames", ())]
@@ -92,15 +112,11 @@ def without_loads(config: pytest.Config, found: Any) -> Any:
     return kept
 
 
-@contextmanager
-def saying_what_loads_need(config: pytest.Config) -> Iterator[None]:
-    """Have the error of a test that pytest doesn't find say what it needs, where `without_loads` left it out."""
-    try:
-        yield
-    except pytest.UsageError as error:
-        if not any(_names(str(text), name) for name in config.stash.get(NO_SERVER, ()) for text in error.args):
-            raise
-        raise pytest.UsageError(*error.args, f"llm-bench: {A_LOAD_NEEDS}") from error
+def what_loads_need(config: pytest.Config, error: pytest.UsageError) -> str:
+    """What a test needs that pytest doesn't find, where `without_loads` left it out; else empty."""
+    left_out = config.stash.get(NO_SERVER, ())
+    is_named = any(_names(str(text), name) for name in left_out for text in error.args)
+    return f"llm-bench: {A_LOAD_NEEDS}" if is_named else ""
 
 
 def _names(text: str, function: str) -> bool:

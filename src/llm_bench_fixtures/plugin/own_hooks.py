@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PLUGIN = "llm_bench_fixtures.plugin.hooks"  # whose own implementations fail as our code does
+PLUGIN = "llm_bench_fixtures.plugin.bench_hooks"  # whose own implementations fail as our code does
 ENDS_TESTS = "pytest_llm_bench_measure"  # the one hook that may skip or fail the test that it is called in
 OUTCOMES = (pytest.fail.Exception, pytest.skip.Exception)  # which are no Exceptions
 EXPECTED = {

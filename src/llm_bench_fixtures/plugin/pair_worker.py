@@ -1,8 +1,8 @@
 """The hooks that make a pytest run a worker of `llm-bench pair`: it runs a round when the coordinator asks for one.
 
-hooks.py registers this module where the command line gives the number of an inherited socket (PAIR_SOCKET), so that no
-other program knows the module's path. The messages are those of paired/protocol.py. A worker ends when its coordinator
-is gone, whatever it is doing then.
+bench_hooks.py registers this module where the command line gives the number of an inherited socket (PAIR_SOCKET), so
+that no other program knows the module's path. The messages are those of paired/protocol.py. A worker ends when its
+coordinator is gone, whatever it is doing then.
 """
 
 from __future__ import annotations

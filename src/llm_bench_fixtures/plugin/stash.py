@@ -18,6 +18,7 @@ from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.parsers import names_seen_from, parse_optional_path, parse_path, path_seen_from
 from llm_bench_fixtures.options.settings import FIELDS, Setting, parse_settings
 from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
+from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
@@ -122,6 +123,7 @@ def bench_session(config: pytest.Config) -> BenchSession:
     """The session of this run, made when it is first asked for."""
     if SESSION not in config.stash:
         metrics_of(config)  # where it can't be, nothing is worth measuring
+        hooks.use(config)  # which a test may ask for by `getfixturevalue` alone
         config.stash[SESSION] = _new_session(config)
         config.pluginmanager.register(HarmlessWarnings())
         config.stash[SESSION].results.scenarios = config.stash.get(SCENARIOS, ())

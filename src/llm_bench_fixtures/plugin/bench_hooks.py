@@ -1,0 +1,208 @@
+"""The hooks of a run that uses the plugin. Each delegates; torch and the like are imported only once a test asks for a
+model.
+
+hooks.py registers this module, which may be while tests are collected.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from llm_bench_fixtures.errors import named
+from llm_bench_fixtures.plugin.beside_benchmark import (  # noqa: F401  # pytest finds hooks by their names, too
+    pytest_benchmark_generate_commit_info,
+    pytest_benchmark_update_json,
+)
+from llm_bench_fixtures.plugin.distributed import tell_controller
+from llm_bench_fixtures.plugin.finish import claim_report, finish, settle_status
+from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
+from llm_bench_fixtures.plugin.internals import (
+    NEEDS_PYTEST_BENCHMARK,
+    has_pytest_benchmark,
+    make_harmless,
+)
+from llm_bench_fixtures.plugin.items import (
+    arrange,
+    identify,
+    is_benchmark,
+    leave_out_overhead,
+    left_out_lines,
+    scenarios_of,
+    variant_of,
+)
+from llm_bench_fixtures.plugin.outcomes import as_skips
+from llm_bench_fixtures.plugin.signals import end_at_signals
+from llm_bench_fixtures.plugin.stash import (
+    BENCHMARKS,
+    SCENARIOS,
+    SESSION,
+    any_given,
+    bench_session,
+    check_settings,
+    is_xdist_worker,
+    metrics_of,
+    or_usage_error,
+    runs_in_turns,
+    selected_variants,
+)
+from llm_bench_fixtures.plugin.summary import show_summary
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from llm_bench_fixtures.measure.quality import CorpusScore
+    from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.workloads import Corpus
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("llm_pair_socket") is not None:
+        from llm_bench_fixtures.plugin import pair_worker
+
+        config.pluginmanager.register(pair_worker)  # which configures it at once
+    check_settings(config)
+    if any_given(config):
+        check_is_gated(config)
+        if is_gated(config):
+            set_baseline(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Refuse an unknown variant before any file is collected."""
+    if any_given(session.config):
+        selected_variants(session.config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put tests together that share a loaded model, or that are measured side by side; the reference's come first.
+
+    pytest's own ordering by session parameter goes by their position in each test's list, which differs from test to
+    test.
+    """
+    leave_out_overhead(config, items)
+    if any(variant_of(item) for item in items):
+        config.stash[HAS_BENCHMARKS] = True
+        from llm_bench_fixtures.plugin.storage import keep_with_project
+
+        keep_with_project(config)
+        config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
+        order = [variant.id for variant in selected_variants(config)]
+        arrange(items, order, (lambda _: 0) if runs_in_turns(config) else None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count the benchmarks, which share the time, once all have been taken away that --lf or another plugin takes."""
+    session.config.stash[BENCHMARKS] = sum(map(is_benchmark, session.items))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Claim the report's folder; decide which variants are loaded together, and say so, before the first test."""
+    config = session.config
+    runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
+    if runs_tests and any(map(variant_of, session.items)):
+        end_at_signals(session)
+        claim_report(session.config)
+    if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
+        from llm_bench_fixtures.plugin.lineup import plan_and_arrange
+
+        plan_and_arrange(session)
+    return (yield)
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    return left_out_lines(config, items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Say what a benchmark needs where pytest would only say that a fixture isn't found."""
+    if is_benchmark(item) and not has_pytest_benchmark(item.config):
+        pytest.fail(NEEDS_PYTEST_BENCHMARK, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Skip a benchmark whose prompts the model can't be given, as one whose workload it can't run."""
+    if not variant_of(pyfuncitem):
+        return (yield)
+    with as_skips():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if variant_of(item):
+        make_harmless(report)  # what failed may quote the model's files
+    if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
+        _add_unmeasured(item, call, report)
+    return report
+
+
+def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """A benchmark that was skipped or failed is a row of the report too, with its reason."""
+    from llm_bench_fixtures.results.record import Status
+
+    status = Status.SKIPPED if report.skipped else Status.ERROR
+    bench_session(item.config).results.add_unmeasured(identify(item).record(status, _reason(call)))
+
+
+def _reason(call: pytest.CallInfo[None]) -> str:
+    if call.excinfo is None:
+        return ""
+    error = call.excinfo.value
+    if isinstance(error, (pytest.skip.Exception, pytest.fail.Exception)):
+        return str(error.msg)
+    return named(error)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None]:
+    """Write the report of what was measured, however the session ended; before pytest-benchmark saves the run.
+
+    What fails here fails after that, and after the summary.
+    """
+    failure = None
+    try:
+        tell_controller(session.config)
+        if not is_xdist_worker(session.config):
+            finish(session, exitstatus)
+    except KeyboardInterrupt:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+    except BaseException as error:  # a bug of ours
+        failure = error
+    yield
+    settle_status(session)
+    if failure is not None:
+        raise failure
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> Generator[None]:
+    """Write the summary below pytest-benchmark's table, also where pytest-benchmark raises for its comparison."""
+    try:
+        yield
+    finally:
+        show_summary(terminalreporter, config)
+
+
+def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> CorpusScore:
+    """The plugin's own quality metrics: of the model by itself, and against the reference."""
+    from llm_bench_fixtures.session.scoring import score_variant
+
+    return score_variant(bench_session(config), model, corpus)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SESSION in config.stash:
+        config.stash[SESSION].close()
+        gc.collect()
+        gc.freeze()  # pytest collects five times after this, and would go through the libraries' objects each time
