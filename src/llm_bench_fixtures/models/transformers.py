@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Tokenizer
 
 DEFAULT_CONTEXT = 2048  # of models whose config names no limit
+CONTEXTS = ("max_position_embeddings", "max_seq_len", "max_target_positions", "max_positions")  # the limit's names
 _ALONE = "transformers masks padding in its recurrent states only where two or more rows run together"
 PADDING_NOTES = {
     **dict.fromkeys(("bamba", "falcon_h1", "granitemoehybrid", "mamba2", "qwen3_next"), _ALONE),
@@ -170,6 +171,11 @@ def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
     )
 
 
+def context_of(config: PretrainedConfig) -> int:
+    """Tokens that a text model's config allows in a context; DEFAULT_CONTEXT where it names no limit."""
+    return int(next(filter(None, (getattr(config, name, None) for name in CONTEXTS)), DEFAULT_CONTEXT))
+
+
 def source_facts(
     variant: Variant,
     config: PretrainedConfig,
@@ -181,15 +187,14 @@ def source_facts(
 ) -> ModelFacts:
     """What the config tells of a model that runs the source; the backend adds what else it knows.
 
-    attention: the implementation that was asked for, if one was; that which runs is named in the label. A config that
-    names no limit of the context gets DEFAULT_CONTEXT.
+    attention: the implementation that was asked for, if one was; that which runs is named in the label.
     """
     text = config.get_text_config()
     runs = f", {in_words(attention_of(config))}" if attention else ""
     return ModelFacts(
         label=f"{label}{runs}",
         weight_bytes=weight_bytes,
-        context_length=min(int(getattr(text, "max_position_embeddings", None) or DEFAULT_CONTEXT), MOST_PROMPT_TOKENS),
+        context_length=min(context_of(text), MOST_PROMPT_TOKENS),
         vocabulary=int(text.vocab_size),
         width=int(getattr(text, "hidden_size", None) or 0),
         # a plain model in float32 is the same one, whatever dtype was asked for

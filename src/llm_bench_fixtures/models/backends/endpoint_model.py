@@ -21,7 +21,7 @@ from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
 from llm_bench_fixtures.models.counter import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
-from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT
+from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
 from llm_bench_fixtures.processes.open_files import most_open_files
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
@@ -70,8 +70,7 @@ def _is_private(url: str) -> bool:
 def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool) -> ModelFacts:
     config = source.load_config().get_text_config()
     shares_tokens = served.added_tokens is not None
-    own_context = int(getattr(config, "max_position_embeddings", None) or DEFAULT_CONTEXT)
-    context = served.context_length or (own_context if shares_tokens else DEFAULT_CONTEXT)
+    context = served.context_length or (context_of(config) if shares_tokens else DEFAULT_CONTEXT)
     by = f" ({served.owner})" if served.owner else ""
     return ModelFacts(
         label=f"{served.model} at {urlsplit(url).netloc}{by}",

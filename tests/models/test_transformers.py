@@ -1,0 +1,25 @@
+"""What configs of transformers' tell of a model."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name", "tokens"),
+    [
+        pytest.param("llama", "max_position_embeddings", 256, id="its usual name"),
+        pytest.param("gpt2", "n_positions", 256, id="another one that its type has"),
+        pytest.param("mpt", "max_seq_len", 256, id="MPT's, with which every row was an error"),
+        pytest.param("whisper", "max_target_positions", 256, id="a decoder's"),
+        pytest.param("mamba", "hidden_size", DEFAULT_CONTEXT, id="none, as states have no limit"),
+    ],
+)
+def test_a_context_is_read_by_whichever_name_the_config_has(model_type: str, name: str, tokens: int) -> None:
+    """Bug: only the usual name was read."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(model_type, **{name: 256})
+    assert context_of(config.get_text_config(decoder=True)) == tokens
