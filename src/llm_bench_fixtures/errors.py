@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 from llm_bench_fixtures.text import harmless_text, without_middle
 
 LONGEST_LINE = 400  # characters
 LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
+WITHOUT_DOCSTRINGS = 2  # Python's level of optimization
 
 
 def first_line(text: object) -> str:
@@ -105,10 +107,12 @@ class NoCandidateLoaded(LlmBenchError):
     def __init__(self, failures: Sequence[tuple[str, str]]) -> None:
         width = max(len(name) for name, _ in failures)
         rows = "\n".join(f"  {name:{width}}  {reason}" for name, reason in failures)
-        super().__init__(
-            f"No candidate could be loaded:\n{rows}\n"
-            "Give --llm-model a folder, or --llm-model tiny for the embedded model."
-        )
+        advice = "Give --llm-model a folder, or --llm-model tiny for the embedded model."
+        if sys.flags.optimize >= WITHOUT_DOCSTRINGS:
+            advice = (
+                "Python runs without docstrings, which transformers reads: unset PYTHONOPTIMIZE=2, and give no -OO."
+            )
+        super().__init__(f"No candidate could be loaded:\n{rows}\n{advice}")
 
 
 class IncompleteWeights(LlmBenchError):
