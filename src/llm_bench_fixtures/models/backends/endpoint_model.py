@@ -99,6 +99,11 @@ def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
         yield f"prompts go through the server's chat template{more}"
     if not served.has_times:
         yield "the server doesn't tell which tokens an event holds: times between the first and the last are events'"
+    elif served.first_tokens > 1:
+        yield (
+            f"its first event holds {served.first_tokens} tokens: the time to the first token is that to all of them, "
+            "and the time per token, over all tokens but one, is too short"
+        )
     if not served.tells_ids:
         yield "the server tells no token ids: its texts are cut into tokens anew to be compared"
     if served.cached_tokens is None:

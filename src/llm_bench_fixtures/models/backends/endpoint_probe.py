@@ -59,6 +59,8 @@ class Served:
     """Why it isn't asked for likelihoods."""
     forces_tokens: bool = False
     """Whether it tells the likelihood of a token that it is made to generate."""
+    first_tokens: int = 1
+    """New tokens that come with the first event."""
 
 
 async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> Served:
@@ -85,6 +87,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         cached_tokens=again.cached_tokens,
         scoring=scoring,
         no_scoring=why_not,
+        first_tokens=again.first_tokens,
         forces_tokens=await forces_tokens(client, scoring, card.id, ids, chosen, tokenizer),
     )
 

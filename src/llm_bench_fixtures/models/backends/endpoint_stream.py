@@ -80,6 +80,8 @@ class Answer:
     text: str
     has_times: bool
     """Whether it was told with each event how many tokens there are."""
+    first_tokens: int
+    """Tokens that came with the first event that had any."""
     prompt_tokens: int | None
     prompt_ids: tuple[int, ...] | None
     cached_tokens: int | None
@@ -100,7 +102,7 @@ class StreamReader:
         self._most = most
         self._on_tokens = on_tokens
         self._hide = hide
-        self._tokens = 0
+        self._tokens = self._first_tokens = 0
         self._has_times = True
         self._ids: list[int] = []
         self._prompt_ids: list[int] | None = None
@@ -140,6 +142,7 @@ class StreamReader:
         if tokens > self._most:
             raise EndpointFailed(f"the server gave {tokens} tokens where {self._most} were asked for")
         if tokens > self._tokens:
+            self._first_tokens = self._first_tokens or tokens
             self._tokens = tokens
             if self._on_tokens is not None:
                 self._on_tokens(tokens)
@@ -161,6 +164,7 @@ class StreamReader:
             tuple(self._ids) or None,
             "".join(self._texts),
             self._has_times,
+            self._first_tokens,
             usage.prompt_tokens,
             None if self._prompt_ids is None else tuple(self._prompt_ids),
             details.cached_tokens if details and details.cached_tokens is not None else timings.cache_n,
