@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import re
 import weakref
 from collections.abc import Iterator, Sequence
@@ -72,6 +74,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         backend.prepare(request)
         request.device.synchronize()  # sets an accelerator up
     before_bytes, mapped_before_bytes = resident_at_rest(request.device), mapped_bytes()
+    _freeze_libraries()
     loading_before_s = progress.phase_s[Phase.LOADING]
     with (
         progress.activity(Phase.LOADING, f"loading {request.variant.id}"),
@@ -91,6 +94,15 @@ def load_variant(request: LoadRequest) -> LocalModel:
         notes=tuple(map(first_line, (*model.facts.notes, *notes))),
     )
     return LocalModel(model, request.source, facts)
+
+
+@functools.cache
+def _freeze_libraries() -> None:
+    """Keep the libraries' objects out of later garbage collections, which would take a tenth of a second each.
+
+    Once, before the process' first model: no model may be kept for good.
+    """
+    gc.freeze()
 
 
 def _check_not_quantized(source: ModelSource) -> None:
