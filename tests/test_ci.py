@@ -105,7 +105,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     return Project(tmp_path)
 
 
-@pytest.mark.slow("runs all commands of a workflow, benchmarks included")
+@pytest.mark.nightly("runs all commands of a workflow, benchmarks included")
 def test_githubs_commands_save_judge_and_comment(project: Project) -> None:
     project.run(GITHUB["Measure, judge and save"])
     project.branch()

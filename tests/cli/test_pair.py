@@ -32,7 +32,7 @@ def pytest_fixture_setup(fixturedef):
 
         def slower(*args, on_token=None, **kwargs):
             def tick():
-                sum(range(200_000))
+                sum(range(600_000))
                 if on_token:
                     on_token()
             return generate(*args, on_token=tick, **kwargs)
@@ -147,7 +147,7 @@ def test_a_suite_without_benchmarks_measures_nothing(project: Path, capsys: pyte
     assert "0 tests" in capsys.readouterr().out
 
 
-@pytest.mark.slow("eight real pairs of processes that import torch")
+@pytest.mark.slow("three real pairs of processes that import torch")
 def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(
         [
@@ -155,7 +155,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
             "HEAD~1",
             *FEW,
             "--pairs",
-            "4",
+            "3",
             "--threshold",
             "20%",
             "--json",

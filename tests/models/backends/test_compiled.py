@@ -58,7 +58,7 @@ def continuation(model: Any, rows: tuple[tuple[int, ...], ...], cache: CacheKind
 
 
 @needs_compiler
-@pytest.mark.slow("it compiles two graphs")
+@pytest.mark.nightly("it compiles two graphs")
 def test_a_compiled_model_continues_as_float32_does_and_compiles_nothing_more(
     model: CompiledModel, make_request: MakeRequest, llama: ModelSource
 ) -> None:
@@ -76,7 +76,7 @@ def test_a_compiled_model_continues_as_float32_does_and_compiles_nothing_more(
 
 
 @needs_compiler
-@pytest.mark.slow("it compiles two graphs")
+@pytest.mark.nightly("it compiles two graphs")
 def test_compiling_is_a_figure_of_its_own_and_is_done_once(
     model: CompiledModel, make_request: MakeRequest, llama: ModelSource, progress: Progress
 ) -> None:
@@ -97,7 +97,7 @@ def test_compiling_is_a_figure_of_its_own_and_is_done_once(
 
 
 @needs_compiler
-@pytest.mark.slow("it compiles two graphs")
+@pytest.mark.nightly("it compiles two graphs")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_embedded_model_gives_the_same_answers_compiled(precision: str, make_request: MakeRequest) -> None:
     plain, model = (load_variant(make_request(name)).model for name in (precision, f"compile-{precision}"))
