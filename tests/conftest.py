@@ -17,8 +17,9 @@ import pytest
 
 from llm_bench_fixtures.measure.quality import Score, score_windows
 from llm_bench_fixtures.measure.windows import strided_windows
+from llm_bench_fixtures.models import tryout
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
 from llm_bench_fixtures.models.device import Device, DeviceKind, ResolvedPrecision
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
@@ -26,7 +27,9 @@ from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel, source_facts
 from llm_bench_fixtures.models.variants import Precision, Variant, select_variants
 from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.processes.launch import start_importing
 from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.session.loader import MEASURING
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corpus
 
 FLOAT32 = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
@@ -58,6 +61,12 @@ class MakeRequest(Protocol):
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have no pictures, which take most of the time that a report takes."""
+    monkeypatch.setattr("llm_bench_fixtures.report.plots.DRAWINGS", ())
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +108,14 @@ def make_request(cpu: Device, session_store: ArtifactStore, tiny_source: ModelSo
         return LoadRequest(variant, source or tiny_source, cpu, settings, session_store, progress or Progress())
 
     return make
+
+
+@pytest.fixture(scope="session")
+def preloaded() -> None:
+    """The process that others are forked from has imported what models need, which each would else do by itself."""
+    engines = (module for name in ("torch", "bitsandbytes") for module in find_backend(name).imports)
+    asking = ("llm_bench_fixtures.models.chat", "llm_bench_fixtures.models.tokenizing")
+    start_importing((*MEASURING, *engines, *tryout.IMPORTS, *asking), on_cpu=True)
 
 
 @pytest.fixture(scope="session")

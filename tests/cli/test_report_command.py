@@ -14,6 +14,7 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, write_run
 
+without_pictures = pytest.mark.usefixtures("without_pictures")
 FILES = {".llm-bench-report", "report.html", "report.md", "results.csv", "results.json", "results.tex"}
 
 
@@ -44,6 +45,7 @@ def test_the_whole_report_is_made_again(shell: Shell, tmp_path: Path) -> None:
     assert "Keep fp32: no other variant with perplexity at most 1 % above fp32's" in " ".join(output.out.split())
 
 
+@without_pictures
 def test_another_quality_limit_is_asked(shell: Shell, tmp_path: Path) -> None:
     saved = kept(full_run(), tmp_path / "saved")
     output = shell("report", saved, "-o", str(tmp_path / "again"), "--quality-limit", "ppl_ratio:1.02")
@@ -51,6 +53,7 @@ def test_another_quality_limit_is_asked(shell: Shell, tmp_path: Path) -> None:
     assert "Use bf16 for the lowest latency" in text(tmp_path / "again" / "report.md")
 
 
+@without_pictures
 def test_a_report_is_made_anew_in_its_own_folder_and_the_blessing_of_its_results_stays(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -62,6 +65,7 @@ def test_a_report_is_made_anew_in_its_own_folder_and_the_blessing_of_its_results
     assert (tmp_path / "saved" / "report.html").is_file()
 
 
+@without_pictures
 def test_a_run_of_pytest_benchmarks_storage_says_what_it_lacks(shell: Shell, tmp_path: Path) -> None:
     """Its times to the first token were saved as figures."""
     shell.keep(1, full_run().records, full_run().variants, changes={"scenarios": full_run().scenarios})
@@ -76,6 +80,7 @@ def test_a_run_of_pytest_benchmarks_storage_says_what_it_lacks(shell: Shell, tmp
     assert results["records"][0]["metrics"]["ttft_s"] > 0
 
 
+@without_pictures
 def test_it_is_compared_with_another_run(shell: Shell, tmp_path: Path) -> None:
     shell.keep(1)
     shell.keep(2, variants=[make_variant(weight_bytes=5_000_000)])
@@ -89,6 +94,7 @@ def test_it_is_compared_with_another_run(shell: Shell, tmp_path: Path) -> None:
     assert sentence not in " ".join(loose.out.split())
 
 
+@without_pictures
 def test_several_runs_are_one_page(shell: Shell, tmp_path: Path) -> None:
     machines = [
         kept(full_run(provenance=make_provenance(hardware=name)), tmp_path / name) for name in ("laptop", "server")
@@ -116,6 +122,7 @@ def test_several_runs_are_one_page(shell: Shell, tmp_path: Path) -> None:
         (("1", "--rules", "speed:5%"), "unknown metric"),
     ],
 )
+@without_pictures
 def test_what_can_not_be_done_is_said(shell: Shell, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     shell.keep(1)
     shell.keep(2)
@@ -129,6 +136,7 @@ def test_what_can_not_be_done_is_said(shell: Shell, tmp_path: Path, arguments: t
     ("arguments", "message"),
     [(("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT"), ((), "are required: RUN")],
 )
+@without_pictures
 def test_what_can_not_be_read_as_an_argument_is_said(
     shell: Shell, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +146,7 @@ def test_what_can_not_be_read_as_an_argument_is_said(
     assert message in capsys.readouterr().err
 
 
+@without_pictures
 def test_a_damaged_run_is_named(shell: Shell, tmp_path: Path) -> None:
     shell.keep(1)
     broken = str(shell.damage())
@@ -147,6 +156,7 @@ def test_a_damaged_run_is_named(shell: Shell, tmp_path: Path) -> None:
         assert broken in output.err
 
 
+@without_pictures
 def test_where_no_run_can_be_read_there_is_no_page(shell: Shell, tmp_path: Path) -> None:
     broken = [str(shell.damage(name)) for name in ("0098_cut.json", "0099_cut.json")]
     output = shell("report", *broken, "-o", str(tmp_path / "out"))
@@ -154,6 +164,7 @@ def test_where_no_run_can_be_read_there_is_no_page(shell: Shell, tmp_path: Path)
     assert all(path in output.err for path in broken)
 
 
+@without_pictures
 def test_metrics_of_the_project_are_said_to_be_in_the_data_only(shell: Shell, tmp_path: Path) -> None:
     run = make_run([make_record(extra={"mine": 7.0})])
     output = shell("report", kept(run, tmp_path / "saved"), "-o", str(tmp_path / "out"))
@@ -161,6 +172,7 @@ def test_metrics_of_the_project_are_said_to_be_in_the_data_only(shell: Shell, tm
     assert "mine" in text(tmp_path / "out" / "results.csv").splitlines()[0].split(",")
 
 
+@without_pictures
 def test_nothing_in_a_saved_run_is_obeyed(shell: Shell, tmp_path: Path) -> None:
     run = full_run(provenance=make_provenance(model=HOSTILE, hardware=HOSTILE))
     saved = kept(replace(run, records=tuple(replace(one, case=HOSTILE) for one in run.records)), tmp_path / "a")

@@ -14,7 +14,8 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models import chat
 from llm_bench_fixtures.models.chat import chat_prompts
 from llm_bench_fixtures.models.source import ModelSource
-from llm_bench_fixtures.processes.launch import start_importing
+
+pytestmark = pytest.mark.usefixtures("preloaded")
 
 OF_X = "--llm-chat: the chat template of x "
 NO_END = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -41,12 +42,6 @@ TEMPLATES: Mapping[str, tuple[str, str]] = {
         f"{OF_X}can't be rendered: SecurityError: access to attribute '__init__'",
     ),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
-    """Before the processes, which are forked from one that has it."""
-    start_importing(("llm_bench_fixtures.models.chat", "transformers.models.auto.tokenization_auto"), on_cpu=True)
 
 
 def with_template(source: ModelSource, template: str) -> Any:

@@ -30,7 +30,7 @@ from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
 from llm_bench_fixtures.processes.scratch import remove_abandoned
-from llm_bench_fixtures.report import files, runs_report
+from llm_bench_fixtures.report import files, plots, runs_report
 from llm_bench_fixtures.report.files import Published, publish
 from llm_bench_fixtures.results.folder import MARKER, claim, set_aside
 from llm_bench_fixtures.results.metrics import registry
@@ -124,6 +124,12 @@ def nowhere(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 def in_files(name: str, error: BaseException) -> Plant:
     return lambda _, patch: patch.setattr(files, name, fails(error))
+
+
+@pytest.fixture(autouse=True)
+def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others take their time, and fail alike."""
+    monkeypatch.setattr(plots, "DRAWINGS", [row for row in plots.DRAWINGS if row[0] == "precision"])
 
 
 BROKEN = RuntimeError("broken\nbadly")

@@ -28,7 +28,7 @@ def with_template(source: ModelSource, template: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def chats(tiny_source: ModelSource) -> ChatPrompts:
+def chats(tiny_source: ModelSource, preloaded: None) -> ChatPrompts:
     return ChatPrompts(tiny_source.load_tokenizer(), FRAME)
 
 
@@ -79,6 +79,7 @@ def test_what_is_measured_on_plain_text_stays_plain(chats: ChatPrompts, prompts:
     assert chats.plain(9) == prompts.exact(9)
 
 
+@pytest.mark.usefixtures("preloaded")
 def test_a_template_is_rendered_as_transformers_does_on_the_same_day_each_day(tiny_source: ModelSource) -> None:
     """Else each day would have prompts of its own, which no baseline could be compared with."""
     tokenizer = with_template(tiny_source, TEMPLATE)

@@ -26,7 +26,7 @@ from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
 
-pytestmark = pytest.mark.slow("each test starts a process that imports torch")
+pytestmark = [pytest.mark.slow("each test starts a process"), pytest.mark.usefixtures("preloaded")]
 
 MakeRequest = Callable[..., LoadRequest]
 

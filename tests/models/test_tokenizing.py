@@ -15,7 +15,6 @@ from llm_bench_fixtures.models import tokenizing
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
-from llm_bench_fixtures.processes.launch import start_importing
 from llm_bench_fixtures.text import LONGEST
 from llm_bench_fixtures.workloads import Prompts, Tokenizer
 
@@ -38,8 +37,7 @@ def _never_ends(_: Tokenizer) -> None:
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenizerApart]:
-    start_importing(("llm_bench_fixtures.models.tokenizing", "transformers.models.auto.tokenization_auto"), on_cpu=True)
+def apart(tmp_path_factory: pytest.TempPathFactory, preloaded: None) -> Iterator[TokenizerApart]:
     tokenizer = TokenizerApart(multiplying(tmp_path_factory.mktemp("model"), 7))
     yield tokenizer
     tokenizer.close()

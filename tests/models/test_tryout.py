@@ -42,7 +42,7 @@ OWN = ModelSource(TINY, TINY_FOLDER)
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> ModelSource:
+def source(tmp_path: Path, preloaded: None) -> ModelSource:
     return ModelSource("model", tmp_path)
 
 

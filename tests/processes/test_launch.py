@@ -108,9 +108,21 @@ def describe_process(channel: Channel[Any, Any], word: str) -> None:
     channel.send(channel.receive() + 1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_server() -> Iterator[None]:
+    """One that has imported nothing; gone before other tests want one."""
+    from multiprocessing import forkserver
+
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    was_running = server._forkserver_pid is not None
+    start_importing([], on_cpu=True)
+    yield
+    if not was_running:
+        server._stop()
+
+
 def test_a_function_finds_this_environment_and_does_not_hear_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that runs already has the environment of its start."""
-    start_importing([], on_cpu=True)
     monkeypatch.setenv("SOMETHING_OF_THE_TEST", "it's here")
     monkeypatch.syspath_prepend("/of/the/test")
     process = start_function("it", describe_process, ("a word",), on_cpu=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
 from html_page import Page
 from run_factory import absent_variant, full_run, make_record, make_run, make_variant, skipped_record
 
@@ -55,6 +56,7 @@ def test_a_report_in_all_its_formats_computes_them_once(tmp_path: Path) -> None:
     assert calls == {"answer_of": 1, "takeaways": 1, "noise_floor": 1, "common_workload": 1}
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_page_markdown_and_terminal_show_the_same_takeaways(tmp_path: Path) -> None:
     findings = write_report(full_run(), registry(), tmp_path)
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -67,6 +69,7 @@ def test_page_markdown_and_terminal_show_the_same_takeaways(tmp_path: Path) -> N
         assert f"- {sentence}" in terminal
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_markdown_and_terminal_begin_with_the_same_answer(tmp_path: Path) -> None:
     findings = write_report(full_run(), registry(), tmp_path, parse_quality_limit("ppl_ratio:1.02"))
     sentence = findings.answer.sentence

@@ -38,7 +38,7 @@ SIGNS = " abcdefghijklmnopqrstuvwxyz"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def bigram_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def bigram_backend(tmp_path_factory: pytest.TempPathFactory, preloaded: None) -> Iterator[None]:
     """The page's module, in a folder that a process of its own imports from too."""
     folder = tmp_path_factory.mktemp("engines")
     (folder / "bigram_backend.py").write_text(python_blocks("how-to/add-a-backend.md")[0], encoding="utf-8")
