@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.pytester import SysModulesSnapshot
-
-from llm_bench_fixtures.report import plots
+from _pytest.pytester import SysModulesSnapshot, SysPathsSnapshot
 
 OWN_SUITE = """
 def test_mine(llm_benchmark):
@@ -27,7 +25,7 @@ CORPUS = "The keeper climbed the stairs at dusk. She lit the lamp, and the ships
 
 
 @pytest.fixture(scope="session")
-def imported_libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def imported_libraries(tmp_path_factory: pytest.TempPathFactory, preloaded: None) -> Iterator[None]:
     """Let what a run imports stay imported: a process that imports torch twice crashes.
 
     After each of its runs pytester forgets what the run imported. Here it forgets only what lies in the tests' folders.
@@ -42,9 +40,15 @@ def imported_libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     def take(self: SysModulesSnapshot, preserve: object = None) -> None:
         take_whole(self, preserve=lies_elsewhere)
 
-    take_whole = SysModulesSnapshot.__init__
+    def restore(self: SysPathsSnapshot) -> None:
+        finders = list(sys.meta_path)  # a library may have put its own in the place of Python's
+        restore_whole(self)
+        sys.meta_path[:] = finders
+
+    take_whole, restore_whole = SysModulesSnapshot.__init__, SysPathsSnapshot.restore
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SysModulesSnapshot, "__init__", take)
+        patch.setattr(SysPathsSnapshot, "restore", restore)
         yield
 
 
@@ -158,7 +162,7 @@ def bench(
     request: pytest.FixtureRequest,
 ) -> Bench:
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr(plots, "DRAWINGS", ())
+        request.getfixturevalue("without_pictures")
     monkeypatch.setenv("MPLCONFIGDIR", str(plot_settings))
     return Bench(pytester, bench_cache, short_corpus)
 

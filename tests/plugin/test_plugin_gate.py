@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -48,18 +49,32 @@ SLOWDOWN = PLANTED.format(
 GROWTH = PLANTED.format(work="planted.ballast = bytearray(b'x' * 150_000_000)")
 
 
+@pytest.fixture(scope="module")
+def storages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of what the first test that needed it saved."""
+    return tmp_path_factory.mktemp("storages")
+
+
 @pytest.fixture
-def saved(own_suite: Bench) -> Bench:
+def saved(own_suite: Bench, storages: Path) -> Bench:
     """A suite of one benchmark with a run saved."""
-    assert own_suite.run("--benchmark-autosave").ret == 0
-    return own_suite
+    return with_saved(own_suite, storages / "in_this_process", own_suite.run)
 
 
 @pytest.fixture
-def saved_apart(own_suite: Bench) -> Bench:
+def saved_apart(own_suite: Bench, storages: Path) -> Bench:
     """The same, saved by a process of its own."""
-    assert own_suite.run_apart("--benchmark-autosave").ret == 0
-    return own_suite
+    return with_saved(own_suite, storages / "apart", own_suite.run_apart)
+
+
+def with_saved(bench: Bench, kept: Path, run: Callable[[str], pytest.RunResult]) -> Bench:
+    own = bench.pytester.path / ".benchmarks"
+    if kept.exists():
+        shutil.copytree(kept, own)
+    else:
+        assert run("--benchmark-autosave").ret == 0
+        shutil.copytree(own, kept)
+    return bench
 
 
 def storage(bench: Bench) -> list[Path]:
@@ -107,12 +122,17 @@ def test_pytest_benchmark_compares_with_the_same_run(saved: Bench) -> None:
     result.stdout.fnmatch_lines_random(["*test_mine[[]fp32[]] (0001_*", "*test_mine[[]fp32[]] (NOW)*"])
 
 
-def test_a_slowdown_turns_only_the_timing_gate_red(saved_apart: Bench) -> None:
+def test_a_slowdown_turns_only_the_timing_gate_red(saved: Bench) -> None:
     """By real work, in each generate."""
-    saved_apart.write(conftest=SLOWDOWN)
-    result = saved_apart.run_apart(*APART, "--llm-gate-rules=latency_s:20%", "--llm-gate-summary=out/summary.md")
+    saved.write(conftest=SLOWDOWN)
+    rules = "--llm-gate-rules=latency_s:20%,peak_rss_bytes:off"
+    result = saved.run(*APART, rules, "--llm-gate-summary=out/summary.md", "--junit-xml=junit.xml")
     assert result.ret == ExitStatus.REGRESSED
-    assert regressed_metrics(saved_apart.pytester.path / "out/summary.md") == {"Latency"}
+    assert regressed_metrics(saved.pytester.path / "out/summary.md") == {"Latency"}
+    cases = ElementTree.parse(saved.pytester.path / "junit.xml").getroot().iter("testcase")  # noqa: S314  # our own
+    failed = {case.get("name"): failure.text for case in cases for failure in case.iter("failure")}
+    assert list(failed) == ["test_mine[fp32]"]
+    assert "Latency: " in str(failed["test_mine[fp32]"])
 
 
 def test_without_a_rule_a_slowdown_is_told_and_passes(own_suite: Bench) -> None:
@@ -258,16 +278,6 @@ def test_an_ini_file_may_ask_for_the_gate_and_other_tests_go_on(saved: Bench) ->
     result.stdout.fnmatch_lines(["*= llm-gate: passed =*"])
     assert saved.run("test_plain.py", "--llm-gate").ret == ExitStatus.NOT_MEASURED
     assert saved.run("--collect-only", "--llm-gate").ret == 0
-
-
-def test_junit_has_an_entry_for_what_regressed(saved: Bench) -> None:
-    saved.write(conftest=SLOWDOWN)
-    how = ("--llm-gate-rules=peak_rss_bytes:off,latency_s:20%", "--junit-xml=junit.xml")
-    assert saved.run(*APART, *how).ret == ExitStatus.REGRESSED
-    cases = ElementTree.parse(saved.pytester.path / "junit.xml").getroot().iter("testcase")  # noqa: S314  # our own
-    failed = {case.get("name"): failure.text for case in cases for failure in case.iter("failure")}
-    assert list(failed) == ["test_mine[fp32]"]
-    assert "Latency: " in str(failed["test_mine[fp32]"])
 
 
 def test_github_gets_annotations(own_suite: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
