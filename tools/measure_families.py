@@ -27,6 +27,7 @@ import transformers
 from families import FAMILIES, Family
 
 from llm_bench_fixtures.errors import (
+    AnotherModel,
     BackendUnavailable,
     CandidateFailed,
     LlmBenchError,
@@ -135,7 +136,7 @@ class Table:
         try:
             with closing(self._load(variant, source)) as loaded:
                 return self._measured(loaded, row)
-        except BackendUnavailable as error:
+        except (BackendUnavailable, AnotherModel) as error:
             return self.reasons.mark(str(error), source)
         except Exception as error:  # the table shows what a run would
             self.failed = True

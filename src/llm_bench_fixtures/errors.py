@@ -123,6 +123,10 @@ class IncompleteWeights(LlmBenchError):
         super().__init__(f"the model's files lack {', '.join(missing[:3])}{more}: download or save it again")
 
 
+class AnotherModel(LlmBenchError):
+    """What an engine made of a model computes something else than that model."""
+
+
 class OutOfMemory(MemoryError, LlmBenchError):
     """An allocation failed, or would have; says how much was asked for.
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from families import BY_NAME
 from safetensors.torch import load_file, save_file
 
-from llm_bench_fixtures.errors import IncompleteWeights
+from llm_bench_fixtures.errors import AnotherModel, IncompleteWeights
+from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backend import first_missing
-from llm_bench_fixtures.models.backends import find_backend
+from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.trial import SHOWN, Trial
 
 MakeRequest = Callable[..., LoadRequest]
 CONVERTING = ("ort-fp32", "ov-fp32", "ct2-fp32", "ortgenai-fp32", "gguf-f32")
@@ -55,6 +58,26 @@ def request_of(request: pytest.FixtureRequest, make_request: MakeRequest, tmp_pa
         return made
     with quiet_libraries():
         return make_request(request.param, BY_NAME["llama"].build(tmp_path))
+
+
+def test_what_computes_something_else_than_transformers_is_neither_run_nor_quantized(
+    request_of: LoadRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: only CTranslate2's conversions were compared. Here the engine is given a text that ends in other tokens, and
+    asked for a quantized variant, which is made of the one in float32."""
+    of = Trial.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(Trial, "of", classmethod(lambda cls, *given: one_token_off(of(cls, *given))))
+    quantized = next(one for one in CATALOGUE if one.base == request_of.variant.id)
+    request = replace(request_of, variant=quantized, store=ArtifactStore(tmp_path / "store"))
+    with pytest.raises(AnotherModel, match=r" runs another model than transformers: after the same 320 tokens, "):
+        load_variant(request)
+    assert not list((tmp_path / "store").glob("*/*/"))
+
+
+def one_token_off(trial: Trial) -> Trial:
+    ids = trial.ids.clone()
+    ids[:, -SHOWN:] += 1
+    return Trial(ids, trial.expected)
 
 
 def skip_unless_installed(request: LoadRequest) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("ctranslate2")
 
 from families import BY_NAME
 
-from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
+from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
@@ -248,22 +248,14 @@ def test_another_family_gives_the_tokens_of_torch(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_converter_that_passes_over_a_part_of_the_model_makes_it_unavailable(
+def test_a_converter_that_passes_over_a_part_of_the_model_is_an_error(
     variant: str, make_request: MakeRequest, tmp_path: Path
 ) -> None:
     """Bug: with CTranslate2 4.8 Gemma 2 gave other texts, at full speed."""
     with quiet_libraries():
         source = BY_NAME["gemma2"].build(tmp_path)
-    with pytest.raises(BackendUnavailable, match=r"^CTranslate2 computes something else for gemma2 models than trans"):
+    with pytest.raises(AnotherModel, match=r"^CTranslate2 runs another model than transformers: after the same 24 tok"):
         load_variant(make_request(variant, source))
-
-
-def test_logits_are_close_up_to_a_hundredth_of_the_largest() -> None:
-    expected = torch.tensor([[[1.0, -10.0]]])
-    making.check_close(expected, expected + 0.09, "gpt2")
-    for found in (expected + 0.11, expected * math.nan):
-        with pytest.raises(BackendUnavailable, match="something else for gpt2 models"):
-            making.check_close(expected, found, "gpt2")
 
 
 def test_an_architecture_without_a_converter_is_unavailable(make_request: MakeRequest, tmp_path: Path) -> None:

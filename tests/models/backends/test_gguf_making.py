@@ -23,6 +23,7 @@ from llm_bench_fixtures.models.backends.gguf_making import check_given, file_in,
 from llm_bench_fixtures.models.backends.gguf_writing import check_convertible, write_gguf
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.variants import Precision
 
 MakeRequest = Callable[..., LoadRequest]
 NORM = "blk.1.attn_norm.weight"
@@ -109,4 +110,4 @@ def test_a_named_files_sizes_are_compared_with_the_language_models(make_request:
     request = make_request("gguf-f32")
     (made,) = make(request, None)
     sees = SimpleNamespace(get_text_config=request.source.load_config)
-    check_given(file_in(made.folder), sees)
+    assert check_given(file_in(made.folder), sees) is Precision.FLOAT32

@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from families import BY_NAME
 from onnx import helper
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory, WorkloadUnsupported
+from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
@@ -85,7 +86,7 @@ def test_the_token_that_ends_a_text_is_passed_over(
     ids = torch.tensor(PROMPTS[:1])
     first, second = loaded["fp32"].logits(ids, torch.ones_like(ids))[0, -1].topk(2).indices.tolist()
     assert generate(loaded["ortgenai-fp32"], padded(PROMPTS[:1]), 1)[0][-1] == first
-    engine = open_engine(build(make_request("ortgenai-fp32", llama)).folder, first)
+    engine = open_engine(build(make_request("ortgenai-fp32", llama), genai_making.PLAIN).folder, first)
     assert continue_rows(engine, PROMPTS[:1], LONGEST, 1) == [[second]]
 
 
@@ -93,7 +94,7 @@ def test_what_was_published_with_the_model_is_no_setting(
     loaded: Mapping[str, Any], llama: ModelSource, make_request: MakeRequest, tmp_path: Path
 ) -> None:
     """With a penalty of nine on repetition, no token would come twice."""
-    folder = shutil.copytree(build(make_request("ortgenai-fp32", llama)).folder, tmp_path / "built")
+    folder = shutil.copytree(build(make_request("ortgenai-fp32", llama), genai_making.PLAIN).folder, tmp_path / "built")
     path = folder / "genai_config.json"
     config = json.loads(path.read_text("utf-8"))
     config["search"] |= {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "do_sample": True, "num_beams": 2}
@@ -102,6 +103,20 @@ def test_what_was_published_with_the_model_is_no_setting(
     texts = generate(loaded["fp32"], padded(PROMPTS[:1]))
     assert len(set(texts[0])) < len(texts[0])
     assert continue_rows(engine, PROMPTS[:1], LONGEST, 12) == [texts[0][LONGEST:]]
+
+
+@pytest.mark.parametrize("rope", ["linear", "yarn"])
+def test_a_builder_that_passes_over_a_part_of_the_model_is_an_error(
+    rope: str, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    """Bug: rotary embeddings of these types were built as plain ones, and another model was measured."""
+    family = BY_NAME["llama"]
+    scaling = {"rope_type": rope, "factor": 4.0, "original_max_position_embeddings": 128}
+    with quiet_libraries():
+        source = replace(family, config={**family.config, "rope_scaling": scaling}).build(tmp_path)
+    for variant in VARIANTS:
+        with pytest.raises(AnotherModel, match=r"^onnxruntime-genai runs another model than transformers: after the"):
+            load_variant(make_request(variant, source))
 
 
 def test_a_tokenizer_without_an_end_of_texts_is_refused(tmp_path: Path) -> None:
@@ -211,7 +226,7 @@ def test_a_second_load_reuses_what_was_built(
 ) -> None:
     progress = Progress()
     request = make_request("ortgenai-fp32", llama, progress)
-    facts, built_s = load_variant(request).facts, build(request).made_s
+    facts, built_s = load_variant(request).facts, build(request, genai_making.PLAIN).made_s
     assert facts.notes == ("genai-fp32 reused from the cache",)
     assert facts.conversion_s == loaded["ortgenai-fp32"].facts.conversion_s == built_s > 0
     assert not progress.phase_s[Phase.EXPORTING]

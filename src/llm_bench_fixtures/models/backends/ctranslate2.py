@@ -89,10 +89,9 @@ def load(request: LoadRequest) -> Ct2Model:
         weight_bytes=(artifact.folder / making.WEIGHTS_FILE).stat().st_size,
     )
     counted = json.loads((artifact.folder / making.FACTS_FILE).read_text())
-    window = getattr(config.get_text_config(), "sliding_window", None) or facts.context_length
     facts = replace(
         facts,
-        context_length=min(facts.context_length, window),  # version 4.8 fails on prompts beyond the window
+        context_length=min(facts.context_length, making.longest_prompt(config)),
         weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
         quantized_share=counted["quantized_share"] if is_int8 else None,
         compute=None if is_int8 else Precision.FLOAT32,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.trial import Trial
 from llm_bench_fixtures.processes.scratch import remove
 from llm_bench_fixtures.processes.work_limit import run_within
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
 
+PLAIN = "fp32"
 FLOAT32_BYTES = 4
 BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 SCRATCH = "scratch"  # of the builder, beside what it makes
@@ -30,20 +32,24 @@ FACTS = (*onnx_graphs.FACTS, "accuracy_levels")  # in FACTS_FILE
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 
 
-def build(request: LoadRequest) -> Artifact:
-    """The source's model as the builder makes it. Raises BackendUnavailable where it can't be made or run."""
-    precision = request.variant.quantization or "fp32"
+def build(request: LoadRequest, precision: str) -> Artifact:
+    """The source's model as the builder makes it; in fewer bits only where it is right in float32.
+
+    Raises BackendUnavailable where it can't be made or run, AnotherModel where it is another one.
+    """
+    if precision != PLAIN:
+        build(request, PLAIN)
 
     def make(folder: Path) -> None:
         from llm_bench_fixtures.models.backends.torch import check_memory
         from llm_bench_fixtures.progress import Phase
 
         check_memory(request, FLOAT32_BYTES)
-        request.source.load_model(dtype="auto")  # raises for what the builder would run, or make up
+        trial = Trial.of_source(request.source)  # raises for what the builder would make up, or run
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
             write_facts(folder)
-            _try(request, folder)
+            _try(request, folder, trial if precision == PLAIN else None)
 
     return request.store.get(f"genai-{precision}", key_of(request, LIBRARIES, FACTS), make)
 
@@ -87,12 +93,16 @@ def failure(status: int, stderr: str) -> LlmBenchError:
     return BackendUnavailable(f"onnxruntime-genai's model builder failed: {reason}{hint}")
 
 
-def _try(request: LoadRequest, folder: Path) -> None:
-    """Raise BackendUnavailable for a model that doesn't run, so that it isn't kept."""
-    from llm_bench_fixtures.models.backends.genai_model import continue_rows, open_engine
+def _try(request: LoadRequest, folder: Path, trial: Trial | None) -> None:
+    """Raise BackendUnavailable for a model that doesn't run, AnotherModel for one that fails the trial, so that it
+    isn't kept."""
+    from llm_bench_fixtures.models.backends.genai_model import continue_rows, forward, open_engine
 
     with unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
-        continue_rows(open_engine(folder, request.source.load_tokenizer().eos_token_id), [[1, 1, 1], [1, 1]], 3, 2)
+        engine = open_engine(folder, request.source.load_tokenizer().eos_token_id)
+        continue_rows(engine, [[1, 1, 1], [1, 1]], 3, 2)
+        if trial is not None:
+            trial.check("onnxruntime-genai", forward(engine, trial.ids.tolist()))
 
 
 def write_facts(folder: Path) -> None:

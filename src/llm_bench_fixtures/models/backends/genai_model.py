@@ -74,6 +74,13 @@ def start(engine: Any, rows: Sequence[Sequence[int]], width: int, new_tokens: in
     return generator
 
 
+def forward(engine: Any, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Logits of rows of one length: (B, T, V) float32."""
+    import torch
+
+    return torch.from_numpy(start(engine, rows, len(rows[0]), 0).get_output("logits"))
+
+
 def advance(generator: Any) -> None:
     generator.generate_next_token()
 
@@ -159,9 +166,9 @@ class GenaiModel(Model):
         """As `Model.logits`. Padding on the right needs no mask, as no position before it sees it."""
         import torch
 
-        rows, width = input_ids.tolist(), input_ids.shape[1]
+        rows = input_ids.tolist()
         parts = (rows[first : first + MOST_ROWS] for first in range(0, len(rows), MOST_ROWS))
-        return torch.cat([torch.from_numpy(start(self.engine, part, width, 0).get_output("logits")) for part in parts])
+        return torch.cat([forward(self.engine, part) for part in parts])
 
     def forget_caches(self) -> None:
         """Nothing to do: each call has a cache of its own."""

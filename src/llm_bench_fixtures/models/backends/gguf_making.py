@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.trial import MOST_GAP, Trial
+from llm_bench_fixtures.models.variants import Precision
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -22,6 +24,7 @@ FLOAT32_BYTES = 4
 FACTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")  # that it holds
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
+FLOATS = {"F32": Precision.FLOAT32, "F16": Precision.FLOAT16, "BF16": Precision.BFLOAT16}  # by gguf's names
 TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
 """llama.cpp's names of the ways to quantize a file."""
 
@@ -30,14 +33,15 @@ BLOCKS = {"f32": (), "q8_0": ("Q8_0",), "q4_k_m": ("Q4_K", "Q5_K", "Q6_K")}
 
 
 def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
-    """What was made for the variant, the file to run last. Raises BackendUnavailable where that can't be made.
+    """What was made for the variant, the file to run last.
+
+    Raises BackendUnavailable where that can't be made, AnotherModel where it is another one.
 
     given: the user's own file of the model, to start from.
     """
-    if given is not None:
-        check_given(given, request.source.load_config())
+    stored = Precision.FLOAT32 if given is None else check_given(given, request.source.load_config())
     key = key_of(request, LIBRARIES, FACTS, given)
-    plain = _converted(request, key) if given is None else _widened(request, key, given)
+    plain = _converted(request, key) if given is None else _widened(request, key, given, stored)
     if request.variant.quantization is None:
         return (plain,)
     return plain, _quantized(request, key, plain)
@@ -58,21 +62,28 @@ def _converted(request: LoadRequest, key: Key) -> Artifact:
         check_memory(request, FLOAT32_BYTES)
         with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
             module = request.source.load_model(dtype=torch.float32)
+            trial = Trial.of(module)
             with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
                 write_gguf(module, file_in(folder))
                 write_facts(folder, "f32")
-        _try(request, folder)
+            del module
+        _try(request, folder, trial)
 
     return request.store.get("gguf-f32", key, build)
 
 
-def _widened(request: LoadRequest, key: Key, given: Path) -> Artifact:
-    """The given file in float32."""
+def _widened(request: LoadRequest, key: Key, given: Path, stored: Precision) -> Artifact:
+    """The given file in float32. stored: the type that its weights are in."""
 
     def build(folder: Path) -> None:
-        _quantize(request, given, folder, "f32")
+        from llm_bench_fixtures.models.backends.torch import check_memory
 
-    return request.store.get("gguf-f32", key, build)
+        check_memory(request, FLOAT32_BYTES)
+        trial = Trial.of_source(request.source)
+        _quantize(request, given, folder, "f32")
+        _try(request, folder, trial, stored)
+
+    return request.store.get("gguf-f32", {**key, "source": request.source.digest}, build)
 
 
 def _quantized(request: LoadRequest, key: Key, plain: Artifact) -> Artifact:
@@ -80,6 +91,7 @@ def _quantized(request: LoadRequest, key: Key, plain: Artifact) -> Artifact:
 
     def build(folder: Path) -> None:
         _quantize(request, file_in(plain.folder), folder, kind)
+        _try(request, folder)
 
     return request.store.get(f"gguf-{kind}", key, build)
 
@@ -99,21 +111,28 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
     with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
         llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
         write_facts(folder, kind)
-    _try(request, folder)
 
 
-def _try(request: LoadRequest, folder: Path) -> None:
-    """Raise BackendUnavailable for a file that doesn't run, so that it isn't kept."""
+def _try(request: LoadRequest, folder: Path, trial: Trial | None = None, stored: Precision = Precision.FLOAT32) -> None:
+    """Raise BackendUnavailable for a file that doesn't run, AnotherModel for one that fails the trial, so that it
+    isn't kept."""
     from llm_bench_fixtures.models.backends.llamacpp_model import try_running
 
     config = request.source.load_config()
     with unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
-        try_running(file_in(folder), config.get_text_config().vocab_size)
+        path, vocabulary = file_in(folder), config.get_text_config().vocab_size
+        if trial is None:
+            try_running(path, vocabulary)
+        else:
+            trial.check("llama.cpp", try_running(path, vocabulary, trial.ids[0].tolist(), is_float32=True), stored)
 
 
-def check_given(file: Path, config: Any) -> None:
-    """Raise BackendUnavailable for a file that isn't there, or holds another model than the config's, or fewer bits
-    than 16."""
+def check_given(file: Path, config: Any) -> Precision:
+    """What the weights of a given file are stored in.
+
+    Raises BackendUnavailable for a file that isn't there, or holds another model than the config's, or fewer bits than
+    16.
+    """
     import gguf
 
     if not file.is_file():
@@ -127,9 +146,10 @@ def check_given(file: Path, config: Any) -> None:
     shape = (text.vocab_size, text.hidden_size)
     if table is None or tuple(map(int, reversed(table.shape))) != shape:
         raise BackendUnavailable(f"--llm-gguf {file}: its table of tokens isn't one of {shape[0]} x {shape[1]}")
-    quantized = {tensor.tensor_type.name for tensor in tensors.values()} - {"F32", "F16", "BF16"}
-    if quantized:
+    types = {tensor.tensor_type.name for tensor in tensors.values()}
+    if quantized := types - FLOATS.keys():
         raise BackendUnavailable(f"--llm-gguf {file}: holds {', '.join(sorted(quantized))}; give F32, F16 or BF16")
+    return max((FLOATS[name] for name in types), key=MOST_GAP.__getitem__)
 
 
 def write_facts(folder: Path, kind: str) -> None:
@@ -138,8 +158,7 @@ def write_facts(folder: Path, kind: str) -> None:
 
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file_in(folder)).tensors}
     looked_up = TABLES if OUTPUT in tensors else TABLES[1:]
-    floats = ("F32", "F16", "BF16")
-    quantized = sum(int(tensor.n_elements) for tensor in tensors.values() if tensor.tensor_type.name not in floats)
+    quantized = sum(int(tensor.n_elements) for tensor in tensors.values() if tensor.tensor_type.name not in FLOATS)
     stored = sum(int(tensor.n_bytes) for tensor in tensors.values())
     read = sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up)
     share = quantized / sum(int(tensor.n_elements) for tensor in tensors.values())

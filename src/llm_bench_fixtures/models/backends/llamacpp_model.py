@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.models.trial import SHOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,21 +40,34 @@ def open_model(path: Path, vocabulary: int) -> Any:
     return Model(str(path), parameters)
 
 
-def try_running(path: Path, vocabulary: int) -> None:
-    """Give the model two tokens and read the logits. Raises what cyllama raises where it doesn't run."""
+def try_running(path: Path, vocabulary: int, ids: Sequence[int] = (1, 1), *, is_float32: bool = False) -> torch.Tensor:
+    """Logits of the last tokens, (1, SHOWN or fewer, V). Raises what cyllama raises where the model doesn't run.
+
+    is_float32: compute in no other type.
+    """
+    import torch
     from cyllama.llama import llama_cpp
 
     engine = open_model(path, vocabulary)
     parameters = llama_cpp.LlamaContextParams()
-    parameters.n_ctx = CELLS
+    parameters.n_ctx = -(-len(ids) // CELLS) * CELLS
+    if is_float32:
+        use_float32(parameters)
     context = llama_cpp.LlamaContext(engine, parameters)
-    batch = llama_cpp.LlamaBatch(n_tokens=2, embd=0, n_seq_max=1)
-    batch.add(1, 0, [0], False)
-    batch.add(1, 1, [0], True)
+    batch = llama_cpp.LlamaBatch(n_tokens=len(ids), embd=0, n_seq_max=1)
+    for position, token in enumerate(ids):
+        batch.add(token, position, [0], True)
     context.decode(batch)
-    context.get_logits_ith(1)
+    logits = torch.tensor([[context.get_logits_ith(place) for place in range(len(ids))[-SHOWN:]]])
     context.close()
     engine.close()
+    return logits
+
+
+def use_float32(parameters: Any) -> None:
+    """In a context, for keys and values and what is computed of them."""
+    parameters.type_k = parameters.type_v = FLOAT32
+    parameters.flash_attn_type = NO_FLASH_ATTENTION
 
 
 @dataclass(frozen=True)
@@ -196,8 +210,7 @@ class LlamaCppModel(Model):
         parameters.n_batch = max(room.tokens, parameters.n_ubatch)
         parameters.n_threads = parameters.n_threads_batch = torch.get_num_threads()
         if self.variant.quantization is None:
-            parameters.type_k = parameters.type_v = FLOAT32
-            parameters.flash_attn_type = NO_FLASH_ATTENTION
+            use_float32(parameters)
         return llama_cpp.LlamaContext(self.engine, parameters)
 
     def forget_caches(self) -> None:

@@ -64,14 +64,18 @@ def _take_heads_from_graph(module: Any) -> None:
         module.num_key_value_heads, module.embed_size_per_head = shape[1], shape[3]
 
 
-def try_generating(folder: Path, device: Device, tokenizer: Tokenizer) -> None:
-    """Generate two tokens for two rows with the graph in the folder. Raises what the libraries raise."""
+def try_generating(folder: Path, device: Device, tokenizer: Tokenizer) -> Any:
+    """Optimum's model over the graph in the folder, which has generated two tokens for two rows.
+
+    Raises what the libraries raise.
+    """
     import torch
 
     module = open_model(folder, device, log_severity=FATAL_ERRORS)  # what is raised says it all
     prepare_for_greedy(module, tokenizer)
     ids = torch.ones(2, 3, dtype=torch.int64, device=device.name)
     module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
+    return module
 
 
 def shrink_arena(module: Any) -> None:

@@ -15,6 +15,7 @@ from llm_bench_fixtures.models.backends.onnx_graphs import (
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.trial import Trial, logits_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,14 +51,14 @@ def export(request: LoadRequest) -> Artifact:
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
         with exporting, unavailable_where_it_fails(f"Optimum can't export {_architecture(request)} models to ONNX"):
-            _export(request, folder)
+            trial = _export(request, folder)
             write_facts(folder)
-        _try(request, folder)
+        _try(request, folder, trial)
 
     return request.store.get("onnx-export", key_of(request, LIBRARIES, FACTS), build)
 
 
-def _export(request: LoadRequest, folder: Path) -> None:
+def _export(request: LoadRequest, folder: Path) -> Trial:
     """Of what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
     import torch
     from optimum.exporters.onnx import onnx_export_from_model
@@ -65,17 +66,22 @@ def _export(request: LoadRequest, folder: Path) -> None:
     check_memory(request, torch.float32.itemsize)
     module = request.source.load_model(dtype=torch.float32)
     module.config.use_cache = True
+    trial = Trial.of(module)
     onnx_export_from_model(module, folder, task=TASK, do_validation=False)
+    return trial
 
 
 def _architecture(request: LoadRequest) -> str:
     return str(request.source.load_config().model_type)
 
 
-def _try(request: LoadRequest, folder: Path) -> None:
-    """Raise BackendUnavailable for a graph that doesn't run, so that it isn't kept."""
+def _try(request: LoadRequest, folder: Path, trial: Trial | None = None) -> None:
+    """Raise BackendUnavailable for a graph that doesn't run, AnotherModel for one that fails the trial, so that it
+    isn't kept."""
     with unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):
-        try_generating(folder, request.device, request.source.load_tokenizer())
+        module = try_generating(folder, request.device, request.source.load_tokenizer())
+        if trial is not None:
+            trial.check("ONNX Runtime", logits_of(module, trial.ids))
 
 
 def instruction_set() -> str:

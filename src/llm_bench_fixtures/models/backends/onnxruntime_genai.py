@@ -76,14 +76,14 @@ def builder_architectures() -> frozenset[str]:
 
 def load(request: LoadRequest) -> GenaiModel:
     from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-    from llm_bench_fixtures.models.backends.genai_making import build
+    from llm_bench_fixtures.models.backends.genai_making import PLAIN, build
     from llm_bench_fixtures.models.backends.genai_model import GenaiModel, open_engine
     from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
 
-    built = build(request)
+    built = build(request, request.variant.quantization or PLAIN)
     before_bytes = resident_at_rest(request.device)
     tokenizer = request.source.load_tokenizer()
     engine = open_engine(built.folder, tokenizer.eos_token_id)

@@ -123,14 +123,18 @@ def chosen_by(module: Any, *, is_float32: bool) -> Choices:
     )
 
 
-def try_generating(folder: Path, tokenizer: Tokenizer, *, is_float32: bool) -> None:
-    """Generate two tokens for two rows with the graph in the folder. Raises what the libraries raise."""
+def try_generating(folder: Path, tokenizer: Tokenizer, *, is_float32: bool) -> Any:
+    """Optimum's model over the graph in the folder, which has generated two tokens for two rows.
+
+    Raises what the libraries raise.
+    """
     import torch
 
     module = open_model(folder, is_float32=is_float32)
     prepare_for_greedy(module, tokenizer)
     ids = torch.ones(2, 3, dtype=torch.int64)
     module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
+    return module
 
 
 def write_facts(folder: Path) -> None:

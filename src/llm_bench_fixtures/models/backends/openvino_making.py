@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.trial import Trial, logits_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,13 +85,13 @@ def export(request: LoadRequest) -> Artifact:
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {name} to OpenVINO")
         with exporting, unavailable_where_it_fails(f"Optimum can't export {model_type} models to OpenVINO"):
-            _export(request, folder)
-        _finish(request, folder, is_float32=True)
+            trial = _export(request, folder)
+        _finish(request, folder, trial)
 
     return request.store.get("openvino-export", _key(request), build)
 
 
-def _export(request: LoadRequest, folder: Path) -> None:
+def _export(request: LoadRequest, folder: Path) -> Trial:
     """Of what the source loads, in float32: Optimum itself would quantize a model of over 10⁹ weights."""
     import torch
     from optimum.exporters.openvino import export_from_model
@@ -98,8 +99,10 @@ def _export(request: LoadRequest, folder: Path) -> None:
 
     check_memory(request, torch.float32.itemsize)
     module = request.source.load_model(dtype=torch.float32)
+    trial = Trial.of(module)
     with _silence():
         export_from_model(module, folder, task=TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
+    return trial
 
 
 def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Artifact:
@@ -113,7 +116,7 @@ def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Art
         quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to {quantization} for OpenVINO")
         with quantizing, unavailable_where_it_fails(f"OpenVINO can't quantize {model_type} models"):
             _quantize(exported.folder, folder, quantization)
-        _finish(request, folder, is_float32=False)
+        _finish(request, folder)
 
     return request.store.get(f"openvino-{quantization}", key, build)
 
@@ -128,11 +131,16 @@ def _quantize(source: Path, target: Path, quantization: str) -> None:
         module.save_pretrained(target)
 
 
-def _finish(request: LoadRequest, folder: Path, *, is_float32: bool) -> None:
-    """Count the weights of the graph in the folder, and try it, so that one that doesn't run isn't kept."""
+def _finish(request: LoadRequest, folder: Path, trial: Trial | None = None) -> None:
+    """Count the weights of the graph in the folder, and try it, so that one that doesn't run isn't kept.
+
+    trial: of one in float32. Raises AnotherModel where it fails that.
+    """
     from llm_bench_fixtures.models.backends import openvino_graphs as graphs
 
     model_type = request.source.load_config().model_type
     with unavailable_where_it_fails(f"OpenVINO doesn't run {model_type} models as converted"):
         graphs.write_facts(folder)
-        graphs.try_generating(folder, request.source.load_tokenizer(), is_float32=is_float32)
+        module = graphs.try_generating(folder, request.source.load_tokenizer(), is_float32=trial is not None)
+        if trial is not None:
+            trial.check("OpenVINO", logits_of(module, trial.ids))
