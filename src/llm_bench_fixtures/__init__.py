@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
     from llm_bench_fixtures.models.variants import Precision as Precision
     from llm_bench_fixtures.models.variants import Variant as Variant
-    from llm_bench_fixtures.options.settings import Setting as Setting
+    from llm_bench_fixtures.options.parsers import Setting as Setting
     from llm_bench_fixtures.options.settings import Settings as Settings
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark as LlmBenchmark
     from llm_bench_fixtures.plugin.checks import LlmEquivalence as LlmEquivalence
@@ -98,7 +98,8 @@ _HOMES = {
     "models.source": ("ModelSource",),
     "models.transformers": ("TransformersModel",),
     "models.variants": ("Precision", "Variant"),
-    "options.settings": ("Setting", "Settings"),
+    "options.parsers": ("Setting",),
+    "options.settings": ("Settings",),
     "plugin.benchmark": ("LlmBenchmark",),
     "plugin.checks": ("LlmEquivalence", "LlmLoad", "LlmOverhead"),
     "progress": ("Phase", "Progress"),

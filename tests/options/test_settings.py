@@ -12,9 +12,9 @@ from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.models.backends import bitsandbytes, endpoint
 from llm_bench_fixtures.models.variants import SPELLINGS, Precision
-from llm_bench_fixtures.options.parsers import LoadFormat, WindowScheme, parse_bool
+from llm_bench_fixtures.options.parsers import LoadFormat, Setting, WindowScheme, parse_bool
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.options.settings import FIELDS, Setting, Settings, parse_settings
+from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
 from llm_bench_fixtures.options.table import OPTIONS
 
 

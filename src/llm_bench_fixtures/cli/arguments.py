@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
 from llm_bench_fixtures.history.storage import find_storage
-from llm_bench_fixtures.options.settings import FIELDS, Setting
+from llm_bench_fixtures.options.parsers import Setting
 from llm_bench_fixtures.writing import check_writable
 
 T = TypeVar("T")
@@ -50,11 +50,6 @@ def check_files(*paths: Path | None) -> None:
     for path in paths:
         if path is not None:
             check_writable(path)
-
-
-def plugin_setting(name: str) -> Setting[Any]:
-    """A field of the pytest plugin's settings."""
-    return next(setting for setting in FIELDS if setting.name == name)
 
 
 def add_option(parser: argparse.ArgumentParser, flag: str, setting: Setting[T], help_text: str = "") -> None:

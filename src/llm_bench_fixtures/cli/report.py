@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, plugin_setting, storage_of
+from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
@@ -26,8 +26,8 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run, read_whole_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
-from llm_bench_fixtures.options.parsers import parse_path
-from llm_bench_fixtures.options.quality_limit import QualityLimit
+from llm_bench_fixtures.options.parsers import Setting, parse_path
+from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.against import changes_against
 from llm_bench_fixtures.report.changes import Changes
@@ -42,6 +42,9 @@ from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 
+REPORT = Setting("report", parse_path)
+QUALITY_LIMIT = Setting("quality_limit", parse_quality_limit)
+
 HELP = "make the report of a saved run again, or of several"
 
 
@@ -51,12 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=checked(parse_path),
-        default=Path(plugin_setting("report").option.default),
+        type=checked(REPORT.parse),
+        default=REPORT.read({}),
         metavar="DIR",
         help="folder for the report. Default: %(default)s",
     )
-    add_option(parser, "--quality-limit", plugin_setting("quality_limit"))
+    add_option(parser, "--quality-limit", QUALITY_LIMIT)
     add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
     add_storage(parser)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from llm_bench_fixtures.gate.allowances import parse_missing
 from llm_bench_fixtures.gate.rules import parse_rules
-from llm_bench_fixtures.options.parsers import parse_bool, parse_optional_path
-from llm_bench_fixtures.options.settings import Setting
+from llm_bench_fixtures.options.parsers import Setting, parse_bool, parse_optional_path
 
 GATE = Setting("gate", parse_bool)
 RULES = Setting("gate_rules", parse_rules)

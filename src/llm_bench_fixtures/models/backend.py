@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.options.settings import Setting, Settings
+    from llm_bench_fixtures.options.parsers import Setting
+    from llm_bench_fixtures.options.settings import Settings
 
 
 class Chosen(Enum):

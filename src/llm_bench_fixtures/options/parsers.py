@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.options.table import OPTIONS, Option
 
+T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 MOST_WINDOW = 2**24  # tokens
 WEEK_S = 7 * 24 * 3600
 WORDS = ("tiny", "none")  # what an option takes in place of a model's folder, or of a file
 DEVICES = ("auto", "cpu", "cuda", "mps")
+_OPTIONS = {option.name: option for option in OPTIONS}
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """What the text of an option means: the option's name in the table, and the parser."""
+
+    name: str
+    parse: Callable[[str], T]
+
+    @property
+    def option(self) -> Option:
+        return _OPTIONS[self.name]
+
+    @property
+    def flag(self) -> str:
+        return self.option.flag
+
+    def read(self, given: Mapping[str, str]) -> T:
+        """The value among texts by option name, or that of the default. Raises InvalidSetting that names the flag."""
+        text = given.get(self.name)
+        if text is not None and "\0" in text:
+            raise InvalidSetting(f"{self.flag}: there is a NUL character in {shortened(text)}; take it out")
+        try:
+            return self.parse(self.option.default if text is None else text)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{self.flag}: {error}") from error
 
 
 class WindowScheme(StrEnum):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.options.parsers import (
     LoadFormat,
+    Setting,
     WindowScheme,
     integer_of_at_least,
     member_of,
@@ -24,10 +25,8 @@ from llm_bench_fixtures.options.parsers import (
     parse_window,
     positive_integers,
     positive_numbers,
-    shortened,
 )
 from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
-from llm_bench_fixtures.options.table import OPTIONS, Option
 
 T = TypeVar("T")
 
@@ -37,34 +36,6 @@ MOST_ROUNDS = 100_000
 MOST_REQUESTS_PER_S = 10_000.0
 MOST_SEED = 2**63 - 1  # torch's seeds have 64 bits
 LEAST_LLAMA_WINDOW = 3  # one token, the middle one, and one that is scored
-
-_OPTIONS = {option.name: option for option in OPTIONS}
-
-
-@dataclass(frozen=True)
-class Setting(Generic[T]):
-    """What the text of an option means: the option's name in the table, and the parser."""
-
-    name: str
-    parse: Callable[[str], T]
-
-    @property
-    def option(self) -> Option:
-        return _OPTIONS[self.name]
-
-    @property
-    def flag(self) -> str:
-        return self.option.flag
-
-    def read(self, given: Mapping[str, str]) -> T:
-        """The value among texts by option name, or that of the default. Raises InvalidSetting that names the flag."""
-        text = given.get(self.name)
-        if text is not None and "\0" in text:
-            raise InvalidSetting(f"{self.flag}: there is a NUL character in {shortened(text)}; take it out")
-        try:
-            return self.parse(self.option.default if text is None else text)
-        except InvalidSetting as error:
-            raise InvalidSetting(f"{self.flag}: {error}") from error
 
 
 def parsed_by(parse: Callable[[str], T]) -> T:

@@ -15,8 +15,8 @@ import pytest
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
-from llm_bench_fixtures.options.parsers import names_seen_from, parse_optional_path, parse_path, path_seen_from
-from llm_bench_fixtures.options.settings import FIELDS, Setting, parse_settings
+from llm_bench_fixtures.options.parsers import Setting, names_seen_from, parse_optional_path, parse_path, path_seen_from
+from llm_bench_fixtures.options.settings import FIELDS, parse_settings
 from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
 from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings

@@ -29,7 +29,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant, require
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.options.settings import Setting
+from llm_bench_fixtures.options.parsers import Setting
 from llm_bench_fixtures.progress import Phase, Progress
 
 MakeRequest = Callable[..., LoadRequest]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.backend import Backend, Chosen, first_missing
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.options.settings import Setting
+from llm_bench_fixtures.options.parsers import Setting
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings

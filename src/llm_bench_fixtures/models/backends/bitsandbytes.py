@@ -24,8 +24,7 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization, parse_precision
-from llm_bench_fixtures.options.parsers import parse_bool
-from llm_bench_fixtures.options.settings import Setting
+from llm_bench_fixtures.options.parsers import Setting, parse_bool
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision

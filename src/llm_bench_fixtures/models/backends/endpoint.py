@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.variants import Variant
-from llm_bench_fixtures.options.parsers import parse_seconds, shortened
-from llm_bench_fixtures.options.settings import Setting
+from llm_bench_fixtures.options.parsers import Setting, parse_seconds, shortened
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
-from llm_bench_fixtures.options.parsers import parse_optional_path
-from llm_bench_fixtures.options.settings import Setting
+from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel
