@@ -9,6 +9,7 @@ import html
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from typing import Any
 
 import pytest
 from _pytest.pytester import SysModulesSnapshot, SysPathsSnapshot
+
+from llm_bench_fixtures.processes.channels import Channel
+from llm_bench_fixtures.processes.launch import start_function
+from llm_bench_fixtures.processes.worker import WorkerProcess
 
 OWN_SUITE = """
 def test_mine(llm_benchmark):
@@ -50,6 +55,18 @@ def imported_libraries(tmp_path_factory: pytest.TempPathFactory, preloaded: None
         patch.setattr(SysModulesSnapshot, "__init__", take)
         patch.setattr(SysPathsSnapshot, "restore", restore)
         yield
+
+
+def _run_forked(channel: Channel[int, None], folder: Path, arguments: tuple[str, ...]) -> None:
+    """The process."""
+    os.chdir(folder)
+    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+        with (folder / name).open("wb") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    status = int(pytest.main(list(arguments)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    channel.send(status)
 
 
 @dataclass
@@ -105,6 +122,17 @@ class Bench:
     def run_apart(self, *args: str) -> pytest.RunResult:
         """A short run in a process of its own."""
         return self.pytester.runpytest_subprocess(*self.few, *args)
+
+    def run_forked(self, *args: str) -> pytest.RunResult:
+        """The same, in a process that finds the libraries imported."""
+        began_s = time.monotonic()
+        process: WorkerProcess[None, int] = start_function(
+            "the run", _run_forked, (self.pytester.path, (*self.few, *args)), on_cpu=True
+        )
+        status = process.receive()
+        process.close()
+        lines = [(self.pytester.path / name).read_text(encoding="utf-8").splitlines() for name in ("out", "err")]
+        return pytest.RunResult(status, *lines, time.monotonic() - began_s)
 
     @property
     def report(self) -> Path:

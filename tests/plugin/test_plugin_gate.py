@@ -64,7 +64,7 @@ def saved(own_suite: Bench, storages: Path) -> Bench:
 @pytest.fixture
 def saved_apart(own_suite: Bench, storages: Path) -> Bench:
     """The same, saved by a process of its own."""
-    return with_saved(own_suite, storages / "apart", own_suite.run_apart)
+    return with_saved(own_suite, storages / "apart", own_suite.run_forked)
 
 
 def with_saved(bench: Bench, kept: Path, run: Callable[[str], pytest.RunResult]) -> Bench:
@@ -104,7 +104,7 @@ def test_a_first_run_has_no_baseline_and_says_what_to_do(own_suite: Bench) -> No
 
 
 def test_a_second_run_of_the_same_is_green(saved_apart: Bench) -> None:
-    result = saved_apart.run_apart(*APART, "--benchmark-autosave")
+    result = saved_apart.run_forked(*APART, "--benchmark-autosave")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
@@ -171,7 +171,7 @@ def test_grown_memory_turns_only_the_memory_gate_red_and_is_no_baseline(
 ) -> None:
     """Until the run is blessed."""
     saved_apart.write(conftest=GROWTH)
-    result = saved_apart.run_apart(*APART, "--llm-gate-summary=summary.md", "--benchmark-autosave")
+    result = saved_apart.run_forked(*APART, "--llm-gate-summary=summary.md", "--benchmark-autosave")
     assert result.ret == ExitStatus.REGRESSED
     assert regressed_metrics(saved_apart.pytester.path / "summary.md") == {"Peak memory"}
     assert [state_of(path)["regressed"] for path in storage(saved_apart)] == [False, True]
@@ -260,7 +260,7 @@ def test_what_can_not_be_used_ends_the_run_before_it_begins(saved: Bench, option
     ],
 )
 def test_what_measures_nothing_is_not_green(saved: Bench, how: tuple[str, ...], reason: str) -> None:
-    result = saved.run_apart(*GATE, *how)
+    result = (saved.run_apart if "-n" in how else saved.run)(*GATE, *how)
     assert result.ret == ExitStatus.NOT_MEASURED
     result.stdout.fnmatch_lines(["*= llm-gate: not measured =*", reason])
 
