@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
 from llm_bench_fixtures.models.experts import active_weights
@@ -11,7 +13,7 @@ from llm_bench_fixtures.models.trust import unusable
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
 PYTHON_TABLES = ("flaubert", "marian", "pegasus", "roformer", "xlm")  # fill tables of sines number by number, in Python
 MOST_SINES = 20_000_000  # some seconds; these models' published configs ask for a million
@@ -43,9 +45,6 @@ class Footprint:
 def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Footprint:
     """What the model takes. Imports its code. Raises CandidateFailed for one that can't be built, or that doesn't
     continue text."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
     if getattr(config, "is_encoder_decoder", False):
         raise CandidateFailed(
             f"{config.model_type} is an encoder-decoder model, which makes one text of another; measured here are "
@@ -53,8 +52,7 @@ def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Foo
         )
     _check_tables(config)
     try:
-        with torch.device("meta"):
-            module = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+        module = without_weights(config, trust_remote_code)
     except Exception as error:  # a config can make a model's code fail in any way
         if UNKNOWN in str(error):
             raise CandidateFailed(f"{config.model_type} is no causal language model: {first_line(error)}") from error
@@ -62,6 +60,40 @@ def check_architecture(config: PretrainedConfig, trust_remote_code: bool) -> Foo
             raise unusable("model", error) from error
         raise CandidateFailed(f"its config makes no model: {reason_of(error)}") from error
     return footprint_of(module)
+
+
+def without_weights(config: PretrainedConfig, trust_remote_code: bool, **how: Any) -> PreTrainedModel:
+    """The model that `from_pretrained` makes of the config, its weights on torch's meta device.
+
+    how: as in `from_config`.
+    """
+    import torch
+    from transformers.integrations.accelerate import init_empty_weights
+
+    config = copy.deepcopy(config)  # transformers writes into it
+    try:
+        with torch.device("meta"):
+            return _made_of(config, trust_remote_code, how)
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta tensor" not in str(error):
+            raise
+    with init_empty_weights():  # for code that reads numbers while it builds, as Apertus' does: its tables are real
+        return _made_of(config, trust_remote_code, how)
+
+
+def _made_of(config: PretrainedConfig, trust_remote_code: bool, how: Mapping[str, Any]) -> PreTrainedModel:
+    """Of a config of several media whose causal model takes that of its text, by the latter, as `from_pretrained` does
+    and `from_config` doesn't."""
+    from transformers import AutoModelForCausalLM
+
+    of_text = config.sub_configs.get("text_config")
+    found = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    made: PreTrainedModel
+    if of_text is not None and getattr(found, "config_class", None) is of_text:
+        made = found._from_config(config.get_text_config(), **how)
+    else:
+        made = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code, **how)
+    return made
 
 
 def footprint_of(module: nn.Module) -> Footprint:

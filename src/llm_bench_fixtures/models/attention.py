@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, UnknownName, first_line
@@ -67,16 +66,12 @@ def check_attention(request: LoadRequest) -> None:
 
 def _refusal(config: PretrainedConfig, name: str, *, trust_remote_code: bool) -> str:
     """Why a model of the config can't have the attention; empty where it can."""
-    import torch
-    from transformers import AutoModelForCausalLM
+    from llm_bench_fixtures.models.architecture import without_weights
 
     if name.startswith(FLASH) and not _has_flash(name):
         return f"no {name.replace('attention', 'attn')} that runs here is installed"
     try:
-        with torch.device("meta"):
-            module = AutoModelForCausalLM.from_config(
-                copy.deepcopy(config), trust_remote_code=trust_remote_code, attn_implementation=name
-            )
+        module = without_weights(config, trust_remote_code, attn_implementation=name)
     except Exception as error:  # what transformers raises depends on the implementation, and has no narrower base
         return first_line(error).partition(". ")[0]
     actual = attention_of(module.config)

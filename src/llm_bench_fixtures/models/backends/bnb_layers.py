@@ -63,12 +63,9 @@ class LeftOut:
 
 def find_left_out(source: ModelSource, *, repacks: bool, is_int8_on_cpu: bool) -> LeftOut:
     """By the shape of the model, without its weights. repacks: whether its 4-bit weights are packed for AVX512-BF16."""
-    import torch
-    from transformers import AutoModelForCausalLM
+    from llm_bench_fixtures.models.architecture import without_weights
 
-    config = source.load_config()
-    with torch.device("meta"):
-        module = AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
+    module = without_weights(source.load_config(), source.trust_remote_code)
     return left_out_of(module, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
 
 
