@@ -147,7 +147,7 @@ def test_a_suite_without_benchmarks_measures_nothing(project: Path, capsys: pyte
     assert "0 tests" in capsys.readouterr().out
 
 
-@pytest.mark.slow("three real pairs of processes that import torch")
+@pytest.mark.nightly("three real pairs of processes that import torch")
 def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(
         [

@@ -17,11 +17,12 @@ from llm_bench_fixtures.paired.sides import Side
 
 @pytest.fixture(autouse=True)
 def fake_sides(make_side: Callable[..., Side], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is named as a side is a fake with one test, whose rounds differ a little."""
+    """Whatever is named as a side is a fake with one test, whose rounds differ a little; "slower" takes half as long
+    again."""
 
     @contextmanager
-    def opened(*_: object) -> Iterator[Side]:
-        yield make_side(tests={"test_speed": 0.1}, noise=0.001)
+    def opened(name: str, *_: object) -> Iterator[Side]:
+        yield make_side(tests={"test_speed": 0.15 if name == "slower" else 0.1}, noise=0.001)
 
     monkeypatch.setattr(paired_run, "open_side", opened)
 
@@ -38,3 +39,17 @@ def test_a_version_against_itself_gives_the_resolution(tmp_path: Path, capsys: p
 def test_a_time_limit_that_leaves_too_few_pairs_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pair", "HEAD", "--rounds", "1", "--max-time", "0.001"]) == ExitStatus.INCONCLUSIVE
     assert "the time was up after 1 pair, and verdicts take at least 3" in capsys.readouterr().out
+
+
+def test_what_got_worse_is_named_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ("--json", str(tmp_path / "all.json"), "--summary", str(tmp_path / "summary.md"))
+    status = main(["pair", "before", "slower", "--rounds", "4", "--pairs", "3", "--threshold", "20%", *files])
+    out = capsys.readouterr().out
+    assert status == ExitStatus.REGRESSED, out
+    assert "test_speed" in out
+    assert "exit status 20: something got worse" in out
+    data = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
+    tpot = next(row for row in data["comparisons"] if row["metric"] == "tpot_s")
+    assert tpot["verdict"] == "regressed"
+    assert tpot["estimate"]["mean"] == pytest.approx(0.5, abs=0.1)
+    assert "**exit status 20" in (tmp_path / "summary.md").read_text(encoding="utf-8")
