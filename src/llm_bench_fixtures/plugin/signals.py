@@ -40,6 +40,10 @@ def end_at_signals(session: pytest.Session) -> None:
 class Ended(KeyboardInterrupt):
     """The run was ended by another signal than Ctrl-C."""
 
+    def __init__(self, heard: signal.Signals) -> None:
+        super().__init__(f"ended by {heard.name}")
+        self.heard = heard
+
 
 class EndingSignals:
     """Hears the signals from the first test on, until the report is written. A plugin of pytest's.
@@ -51,7 +55,7 @@ class EndingSignals:
         """others: ids of tests that are no benchmarks, and may take a Ctrl-C of their own."""
         self._config = config
         self._others = others
-        self._heard: signal.Signals | None = None
+        self._heard: signal.Signals | None = None  # the first that no test took for itself
         self._has_ended = threading.Event()
         self._terminals = [number for number in FILES if os.isatty(number)]
         self._before: dict[signal.Signals, Any] = {}
@@ -62,13 +66,13 @@ class EndingSignals:
                     self._before[number] = signal.signal(number, self._hear)
 
     def _hear(self, number: int, _: FrameType | None) -> None:
-        first, heard = self._heard is None, signal.Signals(number)
-        self._heard = self._heard or heard
+        heard = signal.Signals(number)
         if heard.name == "SIGHUP":
             self._leave_terminal()
-        if first and os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] not in self._others:
+        if self._heard is None and os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] not in self._others:
+            self._heard = heard
             threading.Thread(target=self._insist, daemon=True).start()
-        raise KeyboardInterrupt if heard is signal.SIGINT else Ended(f"ended by {heard.name}")
+        raise KeyboardInterrupt if heard is signal.SIGINT else Ended(heard)
 
     def _leave_terminal(self) -> None:
         """Whoever writes to a terminal that is gone fails."""
@@ -113,6 +117,8 @@ class EndingSignals:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """End what the models' processes are doing: the machine is needed for the report, and nobody for them."""
         self._has_ended.set()
+        if isinstance(excinfo.value, Ended):  # perhaps within a test that is no benchmark
+            self._heard = self._heard or excinfo.value.heard
         _forget_frame(excinfo.tb, EndingSignals._hear.__code__)  # pytest names the line that was interrupted
         if SESSION in self._config.stash:
             self._config.stash[SESSION].loader.kill()

@@ -1,0 +1,94 @@
+"""Which signals end the run, and which belong to a test that is no benchmark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from llm_bench_fixtures.plugin.signals import Ended, EndingSignals
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the signals are POSIX's")
+
+
+@pytest.fixture
+def insisting(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Threads that insist on a signal: what each would run. None starts."""
+    started: list[object] = []
+
+    def thread(*, target: object, daemon: bool) -> SimpleNamespace:
+        assert daemon
+        return SimpleNamespace(start=lambda: started.append(target))
+
+    fakes = {**vars(threading), "Thread": thread}
+    monkeypatch.setattr("llm_bench_fixtures.plugin.signals.threading", SimpleNamespace(**fakes))
+    return started
+
+
+@pytest.fixture
+def ending(request: pytest.FixtureRequest) -> Iterator[EndingSignals]:
+    """Hears the signals; the running test is no benchmark."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    ending = EndingSignals(cast("pytest.Config", SimpleNamespace(stash=pytest.Stash())), {request.node.nodeid})
+    yield ending
+    ending.pytest_unconfigure()
+    signal.signal(signal.SIGINT, before)
+
+
+def status_of(ending: EndingSignals, end: BaseException | None = None) -> int:
+    """The status of a run that pytest ends with 2 where it hears the exception, and with 0 otherwise."""
+    session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.OK)
+    if end is not None:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+        ending.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(end))
+    finishing = ending.pytest_sessionfinish(session)
+    next(finishing)
+    with pytest.raises(StopIteration):
+        next(finishing)
+    return int(session.exitstatus)
+
+
+@pytest.mark.parametrize("own", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_a_test_takes_for_itself_ends_nothing(
+    ending: EndingSignals, insisting: list[object], own: signal.Signals
+) -> None:
+    """Bug: a run whose tests passed ended with status 143."""
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(own)
+    assert insisting == []
+    assert status_of(ending) == 0
+
+
+@pytest.mark.parametrize("own", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 2), (signal.SIGTERM, 143)])
+def test_a_signal_after_one_that_a_test_took_is_insisted_on_once(
+    ending: EndingSignals,
+    insisting: list[object],
+    own: signal.Signals,
+    sent: signal.Signals,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: nothing insisted on it, so a library that swallowed it kept the run; the status was 2 after SIGTERM."""
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(own)
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "test_bench.py::test_decode (call)")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt) as heard:
+            signal.raise_signal(sent)
+    assert len(insisting) == 1
+    assert status_of(ending, heard.value) == status
+
+
+def test_a_signal_that_a_test_lets_through_ends_the_run_with_its_status(
+    ending: EndingSignals, insisting: list[object]
+) -> None:
+    with pytest.raises(Ended, match=r"^ended by SIGTERM$") as heard:
+        signal.raise_signal(signal.SIGTERM)
+    assert insisting == []
+    assert status_of(ending, heard.value) == 143
