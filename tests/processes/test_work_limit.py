@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from llm_bench_fixtures.processes.work_limit import IDLE_SHARE, WorkLimit, cpu_s_of, run_within
@@ -56,8 +57,41 @@ def test_waiting_for_a_core_does_not_count_and_waiting_for_anything_else_does(
 
 
 def test_the_processor_time_of_a_process() -> None:
-    assert 0 < cpu_s_of(os.getpid()) <= sum(os.times()[:4])
+    assert cpu_s_of(os.getpid()) > 0
     assert cpu_s_of(2**22 + 1) == 0  # more than Linux gives by default
+
+
+WORKED_S = 0.3
+CHILD = f"""
+import sys, time
+while time.process_time() < {WORKED_S}:
+    pass
+print("worked", flush=True)
+sys.stdin.readline()
+"""
+PARENT = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", sys.argv[1]])
+print("waited", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_child_counts_once_while_it_runs_and_after_its_end() -> None:
+    """Bug: a process that waited for its child, such as a compiler, stood still and was killed by the clock."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", PARENT, CHILD]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        ticks_s = 0.05  # a system counts in hundredths
+        assert parent.stdout.readline() == "worked\n"
+        alone_s = sum(psutil.Process(parent.pid).cpu_times()[:4])
+        both_s = cpu_s_of(parent.pid)
+        assert both_s >= alone_s + WORKED_S - ticks_s
+        print(file=parent.stdin, flush=True)
+        assert parent.stdout.readline() == "waited\n"
+        assert sum(psutil.Process(parent.pid).cpu_times()[:4]) == cpu_s_of(parent.pid) >= both_s - ticks_s
 
 
 def test_a_program_that_ends_has_its_output_and_status() -> None:

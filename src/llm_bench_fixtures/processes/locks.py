@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import LockHeld
+from llm_bench_fixtures.processes.work_limit import cpu_s_of
 from llm_bench_fixtures.text import printable
 
 if TYPE_CHECKING:
@@ -104,21 +105,9 @@ class _Holder:
                     raise LockHeld(f"{self.name} holds {path}, and {what}")
                 return
             self.stopped_at = None
-            worked_s = _processor_s(self.process)
+            worked_s = cpu_s_of(self.process.pid)
             if worked_s != self.worked_s or self.process.status() == psutil.STATUS_DISK_SLEEP:
                 self.worked_s, self.moved_at = worked_s, now
         if now - self.moved_at >= LONGEST_IDLE_S:
             what = f"it has done nothing for {LONGEST_IDLE_S:.0f} s: end it"
             raise LockHeld(f"{self.name} holds {path}, and {what}")
-
-
-def _processor_s(process: psutil.Process) -> float:
-    """Of it and its children."""
-    import psutil
-
-    total_s = 0.0
-    for one in (process, *process.children(recursive=True)):
-        with suppress(psutil.Error):
-            times = one.cpu_times()
-            total_s += times.user + times.system
-    return total_s
