@@ -6,21 +6,27 @@ from pathlib import Path
 from llm_bench_fixtures.models.artifacts import file_digest
 from llm_bench_fixtures.models.conversion import key_of
 from llm_bench_fixtures.models.loading import LoadRequest
+from llm_bench_fixtures.models.trial import TRIAL_VERSION
 from llm_bench_fixtures.models.versions import installed_versions
 
 
-def test_a_key_holds_the_weights_the_libraries_and_what_is_counted(
+def test_a_key_holds_the_weights_the_libraries_the_trial_and_what_is_counted(
     make_request: Callable[..., LoadRequest], tmp_path: Path
 ) -> None:
-    """A library that isn't installed is in none."""
+    """A library that isn't installed is in none. Bug: conversions kept before there was a trial were never compared."""
     request = make_request()
     versions = installed_versions(("torch",))
     assert versions
     assert key_of(request, ("torch", "no-such-library"), ("read", "share")) == {
         "model": request.source.digest,
         "holds": "read, share",
+        "trial": TRIAL_VERSION,
         **versions,
     }
     given = tmp_path / "model.gguf"
     given.write_bytes(b"weights")
-    assert key_of(request, (), (), given) == {"model": file_digest(given), "holds": ""}
+    assert key_of(request, (), (), given) == {
+        "model": file_digest(given),
+        "holds": "",
+        "trial": TRIAL_VERSION,
+    }

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, reason_of
+from llm_bench_fixtures.models.trial import TRIAL_VERSION
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ OF_THE_INSTALLATION = re.compile(
 def key_of(
     request: LoadRequest, libraries: Iterable[str], facts: Iterable[str], given: Path | None = None
 ) -> dict[str, KeyValue]:
-    """What every artifact of an engine depends on: the weights, and the libraries that convert them.
+    """What every artifact of an engine depends on: the weights, the libraries that convert, and the trial it passed.
 
     facts: names of what is counted and kept beside it, so that one that lacks some is made again.
     given: the file that stands for the source's own.
@@ -38,7 +39,7 @@ def key_of(
 
     with request.progress.activity(Phase.CHECKING, f"reading the weights of {request.source.name}"):
         digest = request.source.digest if given is None else file_digest(given)
-    return {"model": digest, "holds": ", ".join(facts), **installed_versions(libraries)}
+    return {"model": digest, "holds": ", ".join(facts), "trial": TRIAL_VERSION, **installed_versions(libraries)}
 
 
 @contextmanager
