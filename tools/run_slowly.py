@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 GROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
 PERIOD_US = 100_000
 BUSY = "while True: pass"
 
@@ -27,16 +28,37 @@ def quota(percent: int, groups: Path = GROUPS) -> Iterator[None]:
     """Give this process, and those it starts, so many percent of one core. Raises OSError where that can't be."""
     is_unified = (groups / "cgroup.controllers").exists()
     root = groups if is_unified else groups / "cpu"
+    home = root / _membership("" if is_unified else "cpu")
+    if not home.is_dir():  # a container that sees its own group as the root
+        home = root
     own = root / f"run-slowly-{os.getpid()}"
     own.mkdir()
     try:
         _limit(own, percent * PERIOD_US // 100, is_unified=is_unified)
-        _join(own)
-        yield
+        with _joined(own, home):
+            yield
     finally:
         with suppress(OSError):  # the command has left processes
-            _join(root)
             own.rmdir()
+
+
+def _membership(controller: str) -> str:
+    """The group that this process is in, below the root. controller: "" for version 2. Raises OSError without one."""
+    for line in MEMBERSHIP.read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controller in controllers.split(","):
+            return group.lstrip("/")
+    raise OSError(f"{MEMBERSHIP} has no group of {controller or 'version 2'}")
+
+
+@contextmanager
+def _joined(group: Path, home: Path) -> Iterator[None]:
+    _join(group)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # home has been removed
+            _join(home)
 
 
 def _limit(group: Path, quota_us: int, *, is_unified: bool) -> None:
@@ -70,6 +92,10 @@ def main(arguments: list[str] | None = None, groups: Path = GROUPS) -> int:
     parser.add_argument("--share", type=int, default=20, metavar="PERCENT", help="of one core. Default: 20")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
+    if not given.command:
+        parser.error("no command to run: give it last, as in --share 20 python -m pytest tests/processes")
+    if not 1 <= given.share <= 100:
+        parser.error(f"--share {given.share}: give a percentage of one core, 1 to 100")
     with ExitStack() as slow:
         try:
             slow.enter_context(quota(given.share, groups))
