@@ -82,7 +82,9 @@ class Step:
     command: tuple[str, ...]
     limit_s: float
     figures: Callable[[str], Mapping[str, Any]]
-    """Of what it wrote."""
+    """Of the text that it leaves."""
+    leaves: Path | None = None
+    """The file with that text; None: the log."""
     passes: tuple[int, ...] = (0,)
     """The exit statuses of a step that did its work."""
     needs_cuda: bool = False
@@ -92,35 +94,38 @@ def steps(device: str, work: Path) -> list[Step]:
     """In order; their limits are those of a run of MINUTES."""
     child = (sys.executable, str(ROOT / "tools" / "gpu_children.py"))
     test = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    model, report, junit = work / "model", work / "report", work / "tests.xml"
+    model, report, compiled, junit = (work / name for name in ("model", "report", "compile", "tests.xml"))
     measure = (f"--llm-device={device}", f"--llm-cache-dir={work / 'cache'}", "--llm-choices=none")
     suite = [str(ROOT / "benchmarks" / f"test_{name}.py") for name in ("precision", "cache", "batch")]
     variants = (*VARIANTS, "bnb-nf4")
     dummy = (f"--llm-model={model}", "--llm-load-format=dummy", f"--llm-variants={','.join(variants)}")
-    compiled = ("--llm-variants=fp32,compile-bf16", f"--llm-report={work / 'compile'}")
+    compiling = ("--llm-variants=fp32,compile-bf16", f"--llm-report={compiled}")
     return [
         Step("facts", (*child, "facts", f"--device={device}"), 60, last_line),
         Step(
             "tests",
             (*test, "-m", "cuda", "-rfE", f"--junitxml={junit}", str(ROOT / "tests" / "cuda")),
             180,  # three of them start runs, whose processes import torch anew
-            lambda _: {"tests": counts(junit)},
+            counts,
+            junit,
             needs_cuda=True,
         ),
         Step(
             "suite",
             (*test, *suite, *measure, *dummy, f"--llm-report={report}", "--llm-limits-time=1"),
             180,
-            lambda _: measured(report / "results.json"),
+            measured,
+            report / "results.json",
             passes=(0, 1),
         ),
         Step("plain", (*child, "plain", f"--device={device}", f"--model={model}"), 60, last_line),
         Step("limits", (*child, "limits", f"--device={device}"), 45, last_line),
         Step(
             "compile",
-            (*test, suite[0], *measure, *compiled),
+            (*test, suite[0], *measure, *compiling),
             90,
-            lambda _: measured(work / "compile" / "results.json"),
+            measured,
+            compiled / "results.json",
             passes=(0, 1),
             needs_cuda=True,
         ),
@@ -132,20 +137,16 @@ def last_line(output: str) -> Mapping[str, Any]:
     return told
 
 
-def counts(junit: Path) -> dict[str, int]:
-    (suite,) = ElementTree.parse(junit).getroot().iter("testsuite")  # noqa: S314  # written by our own run
+def counts(junit: str) -> dict[str, dict[str, int]]:
+    (suite,) = ElementTree.fromstring(junit).iter("testsuite")  # noqa: S314  # written by our own run
     failed, errors, skipped = (int(suite.get(name, 0)) for name in ("failures", "errors", "skipped"))
-    return {
-        "passed": int(suite.get("tests", 0)) - failed - errors - skipped,
-        "failed": failed,
-        "errors": errors,
-        "skipped": skipped,
-    }
+    passed = int(suite.get("tests", 0)) - failed - errors - skipped
+    return {"tests": {"passed": passed, "failed": failed, "errors": errors, "skipped": skipped}}
 
 
-def measured(results: Path) -> dict[str, Any]:
+def measured(results: str) -> dict[str, Any]:
     """By variant, the metrics of one prompt; those of every case; and what wasn't measured, with the reason."""
-    run = json.loads(results.read_text(encoding="utf-8"))
+    run = json.loads(results)
     done = [one for one in run["records"] if one["status"] == "measured"]
     found: dict[str, Any] = {one["variant"]: one["metrics"] for one in done if one["scenario"] == "precision"}
     cases = [{"case": one["test"].rpartition("::")[2], **one["metrics"]} for one in done]
@@ -155,24 +156,26 @@ def measured(results: Path) -> dict[str, Any]:
 
 
 def run_step(step: Step, device: str, work: Path, environment: Mapping[str, str], limit_s: float) -> Outcome:
-    """Run it for so long at most; its output is in a log."""
+    """Run it for so long at most; its output is in a log. What an earlier run left in its place is removed."""
     command = shlex.join(step.command).replace(str(ROOT) + "/", "").replace(sys.executable, "python")
     if step.needs_cuda and device == "cpu":
         return Outcome(step.name, Status.NOT_RUN, command, reason="it needs a CUDA device")
     if limit_s <= 0:
         return Outcome(step.name, Status.NOT_RUN, command, reason="no time was left")
     log, began_s = work / f"{step.name}.log", time.monotonic()
+    left = step.leaves or log
+    left.unlink(missing_ok=True)
     status = _call(step, log, environment, limit_s)
     outcome = Outcome(step.name, status, command, time.monotonic() - began_s)
     output = log.read_text(encoding="utf-8", errors="replace")
     try:
-        outcome = replace(outcome, figures=step.figures(output))
+        outcome = replace(outcome, figures=step.figures(left.read_text(encoding="utf-8", errors="replace")))
     except Exception as error:  # whatever a step left unfinished
         reason = f"no figures: {type(error).__name__}: {error}"
         outcome = replace(outcome, status=Status.FAILED if status is Status.DONE else status, reason=reason)
     if outcome.status is Status.DONE:
         return outcome
-    return replace(outcome, reason="\n".join(filter(None, (tail(output), outcome.reason))))
+    return replace(outcome, reason=tail(f"{output}\n{outcome.reason}"))
 
 
 def _call(step: Step, log: Path, environment: Mapping[str, str], limit_s: float) -> Status:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import first_gpu_run
@@ -14,6 +15,9 @@ import gpu_wheels
 import pytest
 from first_gpu_run import Step, run_step
 from gpu_page import DATA_SHEETS, Outcome, Status, ratio
+from run_factory import full_run
+
+from llm_bench_fixtures.results.storage import write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PRETEND = ROOT / "tests" / "cuda" / "pretend"
@@ -85,6 +89,41 @@ def test_each_end_of_a_step_is_told(code: str, limit_s: float, status: Status, r
     assert outcome.status is status
     assert reason in outcome.reason
     assert outcome.figures == ({"a": 1} if status is Status.DONE else {})
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(4)", "raise SystemExit(1)"])
+@pytest.mark.parametrize("name", ["tests", "suite", "compile"])
+def test_figures_of_an_earlier_run_are_not_this_runs(name: str, code: str, tmp_path: Path) -> None:
+    """Bug: a step that ended at once was shown with what the last one in the same folder had measured."""
+    (step,) = (one for one in first_gpu_run.steps("cuda:0", tmp_path) if one.name == name)
+    assert step.leaves is not None
+    step.leaves.parent.mkdir(exist_ok=True)
+    write_run(full_run(), step.leaves)
+    step = replace(step, command=(sys.executable, "-c", code), figures=first_gpu_run.measured)
+    outcome = run_step(step, "cuda:0", tmp_path, os.environ, 60.0)
+    assert (outcome.status, outcome.figures) == (Status.FAILED, {})
+    assert "no figures: FileNotFoundError" in outcome.reason
+
+
+def test_what_a_saved_run_measured_is_read(tmp_path: Path) -> None:
+    """One prompt, 16 tokens evenly over the last three fifths of 0.1 s: TTFT 40 ms, TPOT 60 ms / 15 = 4 ms."""
+    write_run(full_run(), tmp_path / "results.json")
+    found = first_gpu_run.measured((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert found["fp32"]["ttft_s"] == pytest.approx(0.04)
+    assert found["fp32"]["tpot_s"] == pytest.approx(0.004)
+    assert {"fp32", "fp16", "bf16"} == found.keys() - {"cases", "not_measured"}
+    cases = {case["case"]: case for case in found["cases"]}
+    assert cases["test_cache[off-fp32]"]["ttft_s"] == pytest.approx(0.12)
+    assert "ort-fp32: OutOfMemory: 512 bytes asked for" in found["not_measured"]
+    assert "test_precision[-ort-fp32]: OutOfMemory: 512 bytes asked for" in found["not_measured"]
+
+
+def test_the_tests_that_passed_are_those_without_another_end() -> None:
+    junit = (
+        '<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite tests="9" failures="2" errors="1" skipped="3"/>'
+    )
+    found = first_gpu_run.counts(f"{junit}</testsuites>")
+    assert found == {"tests": {"passed": 3, "failed": 2, "errors": 1, "skipped": 3}}
 
 
 def test_what_needs_cuda_is_not_run_on_a_cpu(tmp_path: Path) -> None:
