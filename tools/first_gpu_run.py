@@ -14,9 +14,9 @@ The steps, each in a process of its own with its own time limit and its log in t
     wheels    installs those of --wheels that are missing, into the folder --work
     facts     device, driver, versions
     tests     pytest -m cuda: device, clocks, memory, tokens, caches, processes, a variant that doesn't fit
-    suite     the suite on random weights in the shape of Llama 3.2 1B: fp32, bf16, fp16, bnb-nf4
-    plain     the same workload in a plain loop that reads CUDA events, and in transformers' generate
+    plain     one prompt in a plain loop that reads CUDA events, and in transformers' generate
     limits    how fast the device reads and multiplies, beside its data sheet
+    suite     the suite on random weights in the shape of Llama 3.2 1B: fp32, bf16, fp16, bnb-nf4; first the same prompt
     compile   compile-bf16 on the embedded model
 
 A step that fails or runs out of time is written down, and the next one runs. The page (--page) is written anew after
@@ -50,6 +50,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "first-gpu-run.md"
 WORK = ROOT / "build" / "first-gpu-run"
 MINUTES = 8.0
+WHEELS_S = 30.0
 FAREWELL_S = 15.0  # for a step that is interrupted to write down what it has
 PLUGIN = "llm_bench_fixtures.plugin.hooks"
 VARIANTS = ("fp32", "bf16", "fp16")
@@ -91,7 +92,7 @@ class Step:
 
 
 def steps(device: str, work: Path) -> list[Step]:
-    """In order; their limits are those of a run of MINUTES."""
+    """After the wheels, in order. All limits fit into MINUTES together."""
     child = (sys.executable, str(ROOT / "tools" / "gpu_children.py"))
     test = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     model, report, compiled, junit = (work / name for name in ("model", "report", "compile", "tests.xml"))
@@ -101,29 +102,29 @@ def steps(device: str, work: Path) -> list[Step]:
     dummy = (f"--llm-model={model}", "--llm-load-format=dummy", f"--llm-variants={','.join(variants)}")
     compiling = ("--llm-variants=fp32,compile-bf16", f"--llm-report={compiled}")
     return [
-        Step("facts", (*child, "facts", f"--device={device}"), 60, last_line),
+        Step("facts", (*child, "facts", f"--device={device}"), 30, last_line),
         Step(
             "tests",
             (*test, "-m", "cuda", "-rfE", f"--junitxml={junit}", str(ROOT / "tests" / "cuda")),
-            180,  # three of them start runs, whose processes import torch anew
+            120,  # three of them start runs, whose processes import torch anew
             counts,
             junit,
             needs_cuda=True,
         ),
+        Step("plain", (*child, "plain", f"--device={device}", f"--model={model}"), 45, last_line),
+        Step("limits", (*child, "limits", f"--device={device}"), 30, last_line),
         Step(
             "suite",
             (*test, *suite, *measure, *dummy, f"--llm-report={report}", "--llm-limits-time=1"),
-            180,
+            150,
             measured,
             report / "results.json",
             passes=(0, 1),
         ),
-        Step("plain", (*child, "plain", f"--device={device}", f"--model={model}"), 60, last_line),
-        Step("limits", (*child, "limits", f"--device={device}"), 45, last_line),
         Step(
             "compile",
             (*test, suite[0], *measure, *compiling),
-            90,
+            60,
             measured,
             compiled / "results.json",
             passes=(0, 1),
@@ -222,20 +223,14 @@ def write_model(folder: Path, device: str) -> None:
     (folder / "config.json").write_text(json.dumps(SHAPE | (SMALL if device == "cpu" else {}), indent=1))
 
 
-def prepare(wheels: Path | None, site: Path) -> Outcome:
-    """Install what is missing of the wheels."""
+def prepare(wheels: Path | None, site: Path) -> Step | Outcome:
+    """Installs the wheels that are missing, if there are any."""
     if wheels is None:
         return Outcome("wheels", Status.NOT_RUN, reason="no folder of wheels was given")
     chosen = gpu_wheels.missing(wheels, gpu_wheels.installed())
     if not chosen:
         return Outcome("wheels", Status.DONE)
-    began_s = time.monotonic()
-    command = shlex.join(["pip", "install", "--no-deps", "--target", site.name, *(wheel.name for wheel in chosen)])
-    try:
-        gpu_wheels.install(chosen, site)
-    except subprocess.CalledProcessError as error:
-        return Outcome("wheels", Status.FAILED, command, time.monotonic() - began_s, str(error))
-    return Outcome("wheels", Status.DONE, command, time.monotonic() - began_s)
+    return Step("wheels", tuple(gpu_wheels.install_command(chosen, site)), WHEELS_S, lambda _: {})
 
 
 def run(device: str, wheels: Path | None, work: Path, page: Path, minutes: float) -> Iterator[Outcome]:
@@ -254,8 +249,10 @@ def run(device: str, wheels: Path | None, work: Path, page: Path, minutes: float
         page.write_text(gpu_page.page(outcomes, started, command, VARIANTS), encoding="utf-8")
         return outcome
 
-    yield note(prepare(wheels, work / "site"))
-    for step in steps(device, work):
+    for step in (prepare(wheels, work / "site"), *steps(device, work)):
+        if isinstance(step, Outcome):
+            yield note(step)
+            continue
         limit_s = min(step.limit_s * minutes / MINUTES, until_s - time.monotonic())
         yield note(run_step(step, device, work, environment, limit_s))
 

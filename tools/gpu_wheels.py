@@ -104,7 +104,7 @@ def missing(folder: Path, there: Mapping[str, str]) -> list[Path]:
     return [wheel for wheel in sorted(folder.glob("*.whl")) if normal(wheel.name.partition("-")[0]) not in there]
 
 
-def install(wheels: Iterable[Path], target: Path) -> None:
-    """Into a folder of its own, so that the machine's own packages stay as they are. It needs no network."""
+def install_command(wheels: Iterable[Path], target: Path) -> list[str]:
+    """Installs into a folder of its own, so that the machine's own packages stay as they are. It needs no network."""
     options = ["-q", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--upgrade", "--target", str(target)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, *map(str, wheels)], check=True)
+    return [sys.executable, "-m", "pip", "install", *options, *map(str, wheels)]

@@ -126,6 +126,13 @@ def test_the_tests_that_passed_are_those_without_another_end() -> None:
     assert found == {"tests": {"passed": 3, "failed": 2, "errors": 1, "skipped": 3}}
 
 
+def test_the_limits_fit_into_the_run_and_the_longest_comes_late(tmp_path: Path) -> None:
+    """Bug: they added up to 615 seconds of 480, and a slow suite left no time for what it is compared with."""
+    found = {step.name: step.limit_s for step in first_gpu_run.steps("cuda:0", tmp_path)}
+    assert [*found] == ["facts", "tests", "plain", "limits", "suite", "compile"]
+    assert first_gpu_run.WHEELS_S + sum(found.values()) + first_gpu_run.FAREWELL_S <= 60 * first_gpu_run.MINUTES
+
+
 def test_what_needs_cuda_is_not_run_on_a_cpu(tmp_path: Path) -> None:
     waiting = {step.name for step in first_gpu_run.steps("cpu", tmp_path) if step.needs_cuda}
     assert waiting == {"tests", "compile"}
@@ -162,8 +169,10 @@ def test_a_missing_wheel_is_installed_without_network_into_a_folder_of_its_own(t
         f"{info}/RECORD": f"notthere.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n",
     }
     path = wheel(tmp_path, "notthere", files)
-    outcome = first_gpu_run.prepare(tmp_path, tmp_path / "site")
-    assert outcome.status is Status.DONE
+    step = first_gpu_run.prepare(tmp_path, tmp_path / "site")
+    assert isinstance(step, Step)
+    outcome = run_step(step, "cpu", tmp_path, os.environ, 600.0)
+    assert outcome.status is Status.DONE, outcome.reason
     assert path.name in outcome.command
     assert (tmp_path / "site" / "notthere.py").read_text() == "X = 1\n"
 
