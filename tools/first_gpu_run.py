@@ -44,7 +44,7 @@ from xml.etree import ElementTree
 
 import gpu_page
 import gpu_wheels
-from gpu_page import Outcome, Status
+from gpu_page import Outcome, Status, Workload
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "first-gpu-run.md"
@@ -53,7 +53,8 @@ MINUTES = 8.0
 WHEELS_S = 30.0
 FAREWELL_S = 15.0  # for a step that is interrupted to write down what it has
 PLUGIN = "llm_bench_fixtures.plugin.hooks"
-VARIANTS = ("fp32", "bf16", "fp16")
+WORKLOAD = Workload(("fp32", "bf16", "fp16"), prompt_tokens=64, new_tokens=16)
+"""Of benchmarks/test_precision.py."""
 LAST_LINES = 25
 
 SHAPE = {  # of Llama 3.2 1B: 1.24 billion weights
@@ -98,8 +99,10 @@ def steps(device: str, work: Path) -> list[Step]:
     model, report, compiled, junit = (work / name for name in ("model", "report", "compile", "tests.xml"))
     measure = (f"--llm-device={device}", f"--llm-cache-dir={work / 'cache'}", "--llm-choices=none")
     suite = [str(ROOT / "benchmarks" / f"test_{name}.py") for name in ("precision", "cache", "batch")]
-    variants = (*VARIANTS, "bnb-nf4")
-    dummy = (f"--llm-model={model}", "--llm-load-format=dummy", f"--llm-variants={','.join(variants)}")
+    variants, tokens = ",".join(WORKLOAD.variants), f"--llm-new-tokens={WORKLOAD.new_tokens}"
+    dummy = (f"--llm-model={model}", "--llm-load-format=dummy", f"--llm-variants={variants},bnb-nf4", tokens)
+    sizes = (f"--prompt-tokens={WORKLOAD.prompt_tokens}", f"--new-tokens={WORKLOAD.new_tokens}")
+    plain = (*child, "plain", f"--device={device}", f"--model={model}", f"--variants={variants}", *sizes)
     compiling = ("--llm-variants=fp32,compile-bf16", f"--llm-report={compiled}")
     return [
         Step("facts", (*child, "facts", f"--device={device}"), 30, last_line),
@@ -111,7 +114,7 @@ def steps(device: str, work: Path) -> list[Step]:
             junit,
             needs_cuda=True,
         ),
-        Step("plain", (*child, "plain", f"--device={device}", f"--model={model}"), 45, last_line),
+        Step("plain", plain, 45, last_line),
         Step("limits", (*child, "limits", f"--device={device}"), 30, last_line),
         Step(
             "suite",
@@ -246,7 +249,7 @@ def run(device: str, wheels: Path | None, work: Path, page: Path, minutes: float
     def note(outcome: Outcome) -> Outcome:
         outcomes.append(outcome)
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(gpu_page.page(outcomes, started, command, VARIANTS), encoding="utf-8")
+        page.write_text(gpu_page.page(outcomes, started, command, WORKLOAD), encoding="utf-8")
         return outcome
 
     for step in (prepare(wheels, work / "site"), *steps(device, work)):

@@ -1,7 +1,7 @@
 """What the first run on a GPU does in processes of its own, each of which prints one line of JSON last.
 
-The plain loop uses torch and transformers only, nothing of this package but the embedded tokenizer's prompt: it is what
-the suite's figures are held against.
+The plain loop's model, prompt, cache and clocks are torch's and transformers' own, as the suite's figures are compared
+with it.
 
     python tools/gpu_children.py facts|plain|limits --device cuda:0 ...
 """
@@ -186,10 +186,12 @@ def main() -> None:
     parser.add_argument("what", choices=("facts", "plain", "limits"))
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--model", type=Path, help="a folder with a config.json")
-    parser.add_argument("--variants", default="fp32,bf16,fp16")
-    parser.add_argument("--prompt-tokens", type=int, default=64)
-    parser.add_argument("--new-tokens", type=int, default=16)
+    parser.add_argument("--variants", default=",".join(DTYPES))
+    parser.add_argument("--prompt-tokens", type=int)
+    parser.add_argument("--new-tokens", type=int)
     given = parser.parse_args()
+    if given.what == "plain" and None in (given.model, given.prompt_tokens, given.new_tokens):
+        parser.error("plain: give --model, --prompt-tokens and --new-tokens")
     with _quiet():
         if given.what == "facts":
             told = facts(given.device)

@@ -63,8 +63,17 @@ def ratio(ours: float | None, plain: float | None) -> float | None:
     return ours / plain if ours is not None and plain else None
 
 
-def page(outcomes: Sequence[Outcome], started: str, command: str, variants: Sequence[str]) -> str:
-    """The whole page. variants: those of which the plain loop has figures, in order."""
+@dataclass(frozen=True)
+class Workload:
+    """What both the suite and the plain loop measure."""
+
+    variants: tuple[str, ...]
+    prompt_tokens: int
+    new_tokens: int
+
+
+def page(outcomes: Sequence[Outcome], started: str, command: str, workload: Workload) -> str:
+    """The whole page."""
     found = {one.name: one.figures for one in outcomes}
     facts = found.get("facts", {})
     device = facts.get("device", "")
@@ -76,11 +85,11 @@ def page(outcomes: Sequence[Outcome], started: str, command: str, variants: Sequ
         _table(("step", "outcome", "seconds"), _steps(outcomes)),
         *_reasons(outcomes),
         "## Times beside a plain loop's",
-        f"{WORKLOAD} TTFT is the time to the first token, TPOT the time per further one.",
-        _table(TIMES, _times(found.get("suite", {}), found.get("plain", {}), variants)),
+        f"One prompt of {workload.prompt_tokens} tokens, {workload.new_tokens} new ones, random weights. {LOOPS}",
+        _table(TIMES, _times(found.get("suite", {}), found.get("plain", {}), workload.variants)),
         "## Memory beside a plain loop's",
         "Both are `torch.cuda.max_memory_allocated` during a round, each in a process of its own.",
-        _table(("variant", "ours, MB", "plain, MB", "ratio"), _memory(found, variants)),
+        _table(("variant", "ours, MB", "plain, MB", "ratio"), _memory(found, workload.variants)),
         "## The device's limits",
         LIMITS,
         _table(("limit", "measured", "plain", "data sheet", "measured, share", "plain, share"), _limits(found)),
@@ -92,10 +101,10 @@ def page(outcomes: Sequence[Outcome], started: str, command: str, variants: Sequ
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-WORKLOAD = (
-    "One prompt of 64 tokens, 16 new ones, random weights. *Loop* calls the model token by token and reads CUDA "
-    "events; *generate* is transformers' own loop by the host's clock, with nothing called for each token. Ours times "
-    "the tokens of `generate`."
+LOOPS = (
+    "*Loop* calls the model token by token and reads CUDA events; *generate* is transformers' own loop by the host's "
+    "clock, with nothing called for each token. Ours times the tokens of `generate`. TTFT is the time to the first "
+    "token, TPOT the time per further one."
 )
 LIMITS = (
     "*Measured* is what the package takes for the limit; *plain* a copy within the device (bytes read and written) and "

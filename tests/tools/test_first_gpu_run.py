@@ -14,13 +14,14 @@ import gpu_page
 import gpu_wheels
 import pytest
 from first_gpu_run import Step, run_step
-from gpu_page import DATA_SHEETS, Outcome, Status, ratio
+from gpu_page import DATA_SHEETS, Outcome, Status, Workload, ratio
 from run_factory import full_run
 
 from llm_bench_fixtures.results.storage import write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PRETEND = ROOT / "tests" / "cuda" / "pretend"
+ONE_VARIANT = Workload(("fp32",), prompt_tokens=8, new_tokens=4)
 SUITE = {"fp32": {"ttft_s": 0.011, "tpot_s": 0.006, "cuda_max_allocated_bytes": 5_050_000_000}}
 PLAIN = {"fp32": {"ttft_s": 0.010, "tpot_s": 0.005, "generate_ttft_s": 0.011, "peak_bytes": 5_000_000_000}}
 
@@ -47,7 +48,8 @@ def outcomes(**figures: dict[str, object]) -> list[Outcome]:
 def test_the_page_has_ratios_and_shares_of_the_data_sheet() -> None:
     limits = {"read_bytes_per_s": 3.6e12, "copy_bytes_per_s": 4.32e12, "matmul_flops_per_s": {"bfloat16": 791.2e12}}
     facts = {"name": "NVIDIA H200", "device": "cuda:0", "memory_bytes": 141e9}
-    text = gpu_page.page(outcomes(facts=facts, suite=SUITE, plain=PLAIN, limits=limits), "today", "me", ("fp32",))
+    text = gpu_page.page(outcomes(facts=facts, suite=SUITE, plain=PLAIN, limits=limits), "today", "me", ONE_VARIANT)
+    assert "One prompt of 8 tokens, 4 new ones, random weights." in text
     assert "| fp32 | TTFT | 11.00 | 10.00 | 1.100 | 11.00 | 1.000 |" in text
     assert "| fp32 | TPOT | 6.00 | 5.00 | 1.200 |  |  |" in text
     assert "| fp32 | 5,050 | 5,000 | 1.010 |" in text
@@ -58,14 +60,14 @@ def test_the_page_has_ratios_and_shares_of_the_data_sheet() -> None:
 
 def test_the_page_of_a_run_on_a_cpu_says_that_cuda_has_not_run() -> None:
     assert "**It ran on a CPU, to try the script: CUDA has not run.**" in gpu_page.page(
-        outcomes(facts={"device": "cpu"}), "today", "me", ("fp32",)
+        outcomes(facts={"device": "cpu"}), "today", "me", ONE_VARIANT
     )
 
 
 def test_what_failed_stands_on_the_page_beside_what_did_not() -> None:
     failed = Outcome("plain", Status.TIMED_OUT, "run plain", 60.0, "the last line")
     suite = {**SUITE, "not_measured": ["bnb-nf4: OutOfMemory"], "cases": [{"case": "test_batch[fp32-8]", "mbu": 0.5}]}
-    text = gpu_page.page([*outcomes(suite=suite), failed], "today", "me", ("fp32",))
+    text = gpu_page.page([*outcomes(suite=suite), failed], "today", "me", ONE_VARIANT)
     assert "| plain | ran out of time | 60 |" in text
     assert "the last line" in text
     assert "- bnb-nf4: OutOfMemory" in text
@@ -131,6 +133,14 @@ def test_the_limits_fit_into_the_run_and_the_longest_comes_late(tmp_path: Path) 
     found = {step.name: step.limit_s for step in first_gpu_run.steps("cuda:0", tmp_path)}
     assert [*found] == ["facts", "tests", "plain", "limits", "suite", "compile"]
     assert first_gpu_run.WHEELS_S + sum(found.values()) + first_gpu_run.FAREWELL_S <= 60 * first_gpu_run.MINUTES
+
+
+def test_the_plain_loop_has_the_suites_prompt(tmp_path: Path) -> None:
+    suite = (ROOT / "benchmarks" / "test_precision.py").read_text(encoding="utf-8")
+    assert f"\nPROMPT_TOKENS = {first_gpu_run.WORKLOAD.prompt_tokens}\n" in suite
+    commands = {step.name: step.command for step in first_gpu_run.steps("cuda:0", tmp_path)}
+    assert {"--prompt-tokens=64", "--new-tokens=16", "--variants=fp32,bf16,fp16"} <= {*commands["plain"]}
+    assert {"--llm-new-tokens=16", "--llm-variants=fp32,bf16,fp16,bnb-nf4"} <= {*commands["suite"]}
 
 
 def test_what_needs_cuda_is_not_run_on_a_cpu(tmp_path: Path) -> None:
