@@ -20,7 +20,8 @@ The steps, each in a process of its own with its own time limit and its log in t
     compile   compile-bf16 on the embedded model
 
 A step that fails or runs out of time is written down, and the next one runs. The page (--page) is written anew after
-each step, so what ends the run early loses nothing.
+each step, so what ends the run early loses nothing. Without --page, it is in the folder --work until the facts are
+those of a CUDA device, and in docs/ from then on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -236,28 +237,23 @@ def prepare(wheels: Path | None, site: Path) -> Step | Outcome:
     return Step("wheels", tuple(gpu_wheels.install_command(chosen, site)), WHEELS_S, lambda _: {})
 
 
-def run(device: str, wheels: Path | None, work: Path, page: Path, minutes: float) -> Iterator[Outcome]:
-    """Every step's outcome, once the page has it."""
+def run(device: str, wheels: Path | None, work: Path, minutes: float) -> Iterator[Outcome]:
+    """Every step's outcome, as it ends."""
     until_s = time.monotonic() + 60 * minutes - FAREWELL_S
     work.mkdir(parents=True, exist_ok=True)
     write_model(work / "model", device)
-    started = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    command = shlex.join(["python", "tools/first_gpu_run.py", *sys.argv[1:]])
     environment = environment_of(work / "site")
-    outcomes: list[Outcome] = []
-
-    def note(outcome: Outcome) -> Outcome:
-        outcomes.append(outcome)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(gpu_page.page(outcomes, started, command, WORKLOAD), encoding="utf-8")
-        return outcome
-
     for step in (prepare(wheels, work / "site"), *steps(device, work)):
         if isinstance(step, Outcome):
-            yield note(step)
+            yield step
             continue
         limit_s = min(step.limit_s * minutes / MINUTES, until_s - time.monotonic())
-        yield note(run_step(step, device, work, environment, limit_s))
+        yield run_step(step, device, work, environment, limit_s)
+
+
+def page_for(outcomes: Sequence[Outcome], work: Path) -> Path:
+    """The page of the docs, or one in the folder of this run while CUDA has not run."""
+    return PAGE if gpu_page.has_cuda_run(outcomes) else work / PAGE.name
 
 
 def main() -> int:
@@ -265,7 +261,9 @@ def main() -> int:
     parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu to try the script (default: cuda:0)")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="a folder of wheels; the missing ones are installed")
     parser.add_argument("--work", type=Path, default=WORK, metavar="DIR", help="for logs, reports and what is made")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="the page to write (default: the one in docs/)")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="the page to write (default: in docs/ once CUDA has run)"
+    )
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for all steps together (default: 8)")
     parser.add_argument(
         "--collect-wheels", type=Path, metavar="DIR", help="download wheels for another machine; no run"
@@ -280,13 +278,19 @@ def main() -> int:
         print(*(f"{wheel.stat().st_size / 2**20:6.1f} MiB  {wheel.name}" for wheel in found), sep="\n")
         return 0
     work = given.work.resolve()
-    page = (given.page or (work / PAGE.name if given.device == "cpu" else PAGE)).resolve()
-    ends = []
-    for outcome in run(given.device, given.wheels and given.wheels.resolve(), work, page, given.minutes):
+    started = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    command = shlex.join(["python", "tools/first_gpu_run.py", *sys.argv[1:]])
+    outcomes: list[Outcome] = []
+    for outcome in run(given.device, given.wheels and given.wheels.resolve(), work, given.minutes):
         print(f"{outcome.name}: {outcome.status}, {outcome.seconds:.0f} s", flush=True)
-        ends.append(outcome.status)
+        outcomes.append(outcome)
+        page = (given.page or page_for(outcomes, work)).resolve()
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(gpu_page.page(outcomes, started, command, WORKLOAD), encoding="utf-8")
     print(f"\n{page.read_text(encoding='utf-8')}\nwritten to {page}; logs in {work}")
-    return int(any(end in (Status.FAILED, Status.TIMED_OUT) for end in ends))
+    if not gpu_page.has_cuda_run(outcomes):
+        print(f"CUDA has not run: {PAGE.relative_to(ROOT)} is left as it was, unless --page names it")
+    return int(any(one.status in (Status.FAILED, Status.TIMED_OUT) for one in outcomes))
 
 
 if __name__ == "__main__":

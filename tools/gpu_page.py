@@ -76,10 +76,9 @@ def page(outcomes: Sequence[Outcome], started: str, command: str, workload: Work
     """The whole page."""
     found = {one.name: one.figures for one in outcomes}
     facts = found.get("facts", {})
-    device = facts.get("device", "")
     parts = [
         "# The first run on a GPU",
-        _opening(device, started, command),
+        _opening(outcomes, started, command),
         _table(("what", "value"), _facts(facts)),
         "## Steps",
         _table(("step", "outcome", "seconds"), _steps(outcomes)),
@@ -125,9 +124,15 @@ CASE_COLUMNS = (
 )
 
 
-def _opening(device: str, started: str, command: str) -> str:
+def has_cuda_run(outcomes: Sequence[Outcome]) -> bool:
+    """Whether the facts are those of a CUDA device, and not of one that is pretended."""
+    facts = next((one.figures for one in outcomes if one.name == "facts" and one.status is Status.DONE), {})
+    return str(facts.get("device", "")).startswith("cuda") and bool(facts.get("cuda"))
+
+
+def _opening(outcomes: Sequence[Outcome], started: str, command: str) -> str:
     said = f"Written by `{command}`, {started}."
-    return said if device != "cpu" else f"{said} **It ran on a CPU, to try the script: CUDA has not run.**"
+    return said if has_cuda_run(outcomes) else f"{said} **No CUDA device was found or asked for: CUDA has not run.**"
 
 
 def _facts(facts: Json) -> Iterator[tuple[str, ...]]:

@@ -22,6 +22,7 @@ from llm_bench_fixtures.results.storage import write_run
 ROOT = Path(__file__).resolve().parents[2]
 PRETEND = ROOT / "tests" / "cuda" / "pretend"
 ONE_VARIANT = Workload(("fp32",), prompt_tokens=8, new_tokens=4)
+ON_CUDA = {"device": "cuda:0", "cuda": "13.0"}
 SUITE = {"fp32": {"ttft_s": 0.011, "tpot_s": 0.006, "cuda_max_allocated_bytes": 5_050_000_000}}
 PLAIN = {"fp32": {"ttft_s": 0.010, "tpot_s": 0.005, "generate_ttft_s": 0.011, "peak_bytes": 5_000_000_000}}
 
@@ -47,7 +48,7 @@ def outcomes(**figures: dict[str, object]) -> list[Outcome]:
 
 def test_the_page_has_ratios_and_shares_of_the_data_sheet() -> None:
     limits = {"read_bytes_per_s": 3.6e12, "copy_bytes_per_s": 4.32e12, "matmul_flops_per_s": {"bfloat16": 791.2e12}}
-    facts = {"name": "NVIDIA H200", "device": "cuda:0", "memory_bytes": 141e9}
+    facts = {"name": "NVIDIA H200", "memory_bytes": 141e9, **ON_CUDA}
     text = gpu_page.page(outcomes(facts=facts, suite=SUITE, plain=PLAIN, limits=limits), "today", "me", ONE_VARIANT)
     assert "One prompt of 8 tokens, 4 new ones, random weights." in text
     assert "| fp32 | TTFT | 11.00 | 10.00 | 1.100 | 11.00 | 1.000 |" in text
@@ -58,10 +59,23 @@ def test_the_page_has_ratios_and_shares_of_the_data_sheet() -> None:
     assert "CUDA has not run" not in text
 
 
-def test_the_page_of_a_run_on_a_cpu_says_that_cuda_has_not_run() -> None:
-    assert "**It ran on a CPU, to try the script: CUDA has not run.**" in gpu_page.page(
-        outcomes(facts={"device": "cpu"}), "today", "me", ONE_VARIANT
-    )
+@pytest.mark.parametrize(
+    ("status", "facts", "has_run"),
+    [
+        (Status.DONE, ON_CUDA, True),
+        (Status.FAILED, {}, False),
+        (Status.TIMED_OUT, ON_CUDA, False),
+        (Status.DONE, {"device": "cpu", "cuda": "13.0"}, False),
+        (Status.DONE, {"device": "cuda:0", "cuda": None}, False),  # pretended: torch has no CUDA
+    ],
+)
+def test_the_page_goes_into_the_docs_once_cuda_has_run(
+    status: Status, facts: dict[str, object], has_run: bool, tmp_path: Path
+) -> None:
+    """Bug: where the facts failed, the page of the docs lost its words that CUDA has not run."""
+    done = [Outcome("wheels", Status.DONE), Outcome("facts", status, figures=facts)]
+    assert first_gpu_run.page_for(done, tmp_path) == (first_gpu_run.PAGE if has_run else tmp_path / "first-gpu-run.md")
+    assert ("CUDA has not run.**" in gpu_page.page(done, "today", "me", ONE_VARIANT)) is not has_run
 
 
 def test_what_failed_stands_on_the_page_beside_what_did_not() -> None:
