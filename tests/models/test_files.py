@@ -80,6 +80,16 @@ def test_a_folder_with_what_reading_never_ends_of_is_refused(
     assert str(caught.value).startswith(reason)
 
 
+def test_what_libraries_do_not_read_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a pipe or many files in a hidden folder, and a folder `x.bin` below the model's, cost the model."""
+    monkeypatch.setattr(files, "MOST_FILES", 3)
+    (tmp_path / "runs" / "x.bin").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    many(tmp_path / ".git")
+    linked("fsmonitor--daemon.ipc", "/dev/zero")(tmp_path / ".git")
+    check_files(tmp_path)
+
+
 def test_folders_of_links_are_read(tmp_path: Path) -> None:
     """The hub's cache has snapshots of links to blobs, and DVC and git-annex have the like."""
     folder = tmp_path / "snapshots" / "main"

@@ -19,6 +19,7 @@ LONGEST_SHOWN = 200  # characters of a name in a message
 INDEX = ".index.json"
 MOST_INDEX_BYTES = 200_000_000  # those of the largest published models have 20 million
 OF_FILES = (".json", ".safetensors", ".bin", ".model", ".jinja")  # ends of names that libraries open
+READ_FOLDERS = ("additional_chat_templates", "custom_generate")  # an index may name none: see `shards_in`
 MOST_FILES = 100_000  # in a folder: no model has a thousand, somebody's home has more
 OWN_WEIGHTS = "transformers_weights"  # in a config: the file that transformers loads in place of the usual one
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -27,16 +28,23 @@ NAMING_FILES = ("_file", "_spm")  # ends of the keys in a tokenizer's settings t
 
 def check_files(folder: Path) -> None:
     """Raise CandidateFailed for a folder with a file that reading may never end of, or that names files elsewhere."""
-    files = list(islice(folder.rglob("*"), MOST_FILES + 1))
+    files = list(islice(_read_of(folder), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise CandidateFailed(f"its folder holds more than {MOST_FILES:,} files; give the one with the model alone")
     for path in sorted(files):
-        why = refusal(path) or ("is a folder" if path.suffix in OF_FILES and path.is_dir() else "")
+        is_folder = path.parent == folder and path.suffix in OF_FILES and path.is_dir()
+        why = refusal(path) or ("is a folder" if is_folder else "")
         if why:
             raise CandidateFailed(f"{path.relative_to(folder)} in its folder {why}")
     if (folder / "config.json").is_symlink() and not (folder / "config.json").exists():
         raise CandidateFailed("its config.json is a link to no file")
     _check_tokenizer_files(folder)
+
+
+def _read_of(folder: Path) -> Iterator[Path]:
+    """What lies in the folder itself, and in the subfolders that libraries read."""
+    for one in (folder, *(folder / name for name in READ_FOLDERS)):
+        yield from one.glob("*")
 
 
 def _check_tokenizer_files(folder: Path) -> None:
