@@ -82,6 +82,12 @@ def test_the_pool_waits_as_openmp_is_told_to(
     assert entries == ({"session.intra_op.allow_spinning": "0"} if is_told else {})
 
 
+def test_float32_is_not_multiplied_in_tf32() -> None:
+    """Bug: ONNX Runtime's CUDA provider does so by default, with 10 bits of each factor's 23."""
+    assert graphs.provider_options(Device(DeviceKind.CUDA, "cuda:1", "")) == {"device_id": 1, "use_tf32": 0}
+    assert graphs.provider_options(Device(DeviceKind.CPU, "cpu", "")) is None
+
+
 def test_the_exported_loss_is_that_of_torch_to_a_thousandth(losses: Mapping[str, float], fp32_loss: float) -> None:
     assert losses["ort-fp32"] == pytest.approx(fp32_loss, abs=1e-3)
 
