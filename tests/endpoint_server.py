@@ -9,7 +9,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,6 +41,8 @@ class Manner:
     more_prompt_tokens: Callable[[str], int] = lambda _: 0
     models: tuple[str, ...] = ("counting",)
     context: int = CONTEXT  # that it says it has
+    described: Mapping[str, object] = field(default_factory=dict)  # in place of what it says of a model
+    listed_besides: Sequence[object] = ()  # next to the models
     ends_after: int | None = None  # tokens, where no length is asked for that it knows
     scoring: str = "prompt_logprobs"  # "echo", "ignored" or "wrong"
     is_sure: bool = False  # of what it generates
@@ -145,8 +147,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.counting.seen.append(Seen(self.path, dict(self.headers), {}))
         if self.path == "/v1/models":
-            card = {"owned_by": "a test", "max_model_len": self.manner.context}
-            self.answer({"data": [{"id": name, **card} for name in self.manner.models]})
+            card = {"owned_by": "a test", "max_model_len": self.manner.context, **self.manner.described}
+            cards = [{"id": name, **card} for name in self.manner.models]
+            self.answer({"data": [*cards, *self.manner.listed_besides]})
         else:
             self.answer({"error": {"message": "no such path"}}, 404)
 

@@ -87,6 +87,8 @@ def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool)
 def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
     """What a reader must know of the figures."""
     form = served.form
+    if served.unread:
+        yield f"the server lists the model with {served.unread}; its name alone is taken"
     if served.added_tokens is None:
         yield (
             "the server's tokens are not those of --llm-model: prompts are texts of so many tokens of --llm-model, and "

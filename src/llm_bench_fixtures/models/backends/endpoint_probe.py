@@ -5,6 +5,7 @@ against what they must be.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,11 +62,13 @@ class Served:
     """Whether it tells the likelihood of a token that it is made to generate."""
     first_tokens: int = 1
     """New tokens that come with the first event."""
+    unread: str = ""
+    """Why its description of the model can't be read, where that is so."""
 
 
 async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> Served:
     """wanted: the model's name, or "" for the only one. tokenizer: ours. Raises EndpointFailed."""
-    card = await _choose(client, wanted)
+    card, unread = await _choose(client, wanted)
     texts = [text[:PROBED_CHARACTERS] for text in read_corpus(None).texts[-PROBED_TEXTS:]]
     form, first = await _form(client, card.id, texts[0])
     added = await _added_tokens(client, form, card.id, texts, tokenizer)
@@ -80,6 +83,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         model=card.id,
         owner=without_middle(card.owned_by or "", LONGEST_NAME),
         context_length=card.context_length,
+        unread=unread,
         form=form,
         added_tokens=added,
         has_times=first.has_times and again.has_times,
@@ -92,31 +96,41 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     )
 
 
-async def _choose(client: EndpointClient, wanted: str) -> Card:
-    """The model that is asked for, with what the server says of it. Raises EndpointFailed where that is impossible."""
+async def _choose(client: EndpointClient, wanted: str) -> tuple[Card, str]:
+    """The model that is asked for, with what the server says of it, and why only its name can be read, if so.
+
+    Raises EndpointFailed where it is asked for none, and doesn't list exactly one.
+    """
     cards = await _listed(client)
     names = list(cards)
     if wanted and wanted not in cards:
-        return Card(wanted)
+        return Card(wanted), ""
     if not wanted and (len(names) != 1 or len(names[0]) > LONGEST_NAME):
         raise EndpointFailed(
             client.key.hide(f"{client.url}: give --llm-endpoint-model the model to ask for; {_list_of(names)}")
         )
-    with client.in_words("/models"):
-        return read(cards[wanted or names[0]], Card, "a description of the model")
+    name = wanted or names[0]
+    try:
+        return read(cards[name], Card, "a description"), ""
+    except Unreadable as error:
+        return Card(name), client.key.hide(str(error))
 
 
 async def _listed(client: EndpointClient) -> dict[str, Raw]:
     """The descriptions of models by their names; none where the server has no list, or one of another kind."""
     try:
         found = (await client.get("/models", Cards)).data
-        return {read(one, Name).id: one for one in found}
     except Unreadable:
         return {}
     except EndpointFailed as error:
         if error.status not in OTHER_FORM:
             raise
         return {}
+    cards = {}
+    for one in found:
+        with suppress(Unreadable):  # a name that isn't there can't be asked for
+            cards[read(one, Name).id] = one
+    return cards
 
 
 def _list_of(names: Sequence[str]) -> str:
