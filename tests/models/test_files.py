@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from transformers import PreTrainedTokenizerFast
 
 from llm_bench_fixtures.errors import CandidateFailed
 from llm_bench_fixtures.models import files
@@ -78,6 +80,23 @@ def test_a_folder_with_what_reading_never_ends_of_is_refused(
     with pytest.raises(CandidateFailed) as caught:
         check_files(folder)
     assert str(caught.value).startswith(reason)
+
+
+def test_a_tokenizers_file_elsewhere_that_transformers_never_opens_is_no_matter(tmp_path: Path) -> None:
+    """Bug: a model was refused on the machine of its author, whose paths old checkpoints keep. Elsewhere they are of
+    files that don't exist."""
+    shutil.copytree(TINY_FOLDER, tmp_path, dirs_exist_ok=True)
+    other = tmp_path.parent / "special_tokens_map.json"
+    other.write_text("no JSON")
+    holding("tokenizer_config.json", **dict.fromkeys(files.NEVER_OPENED, str(other)))(tmp_path)
+    check_files(tmp_path)
+    assert PreTrainedTokenizerFast.from_pretrained(tmp_path)("hello")
+
+
+def test_a_refused_file_of_a_tokenizer_comes_with_what_to_do(tmp_path: Path) -> None:
+    holding("tokenizer_config.json", tokenizer_file="/dev/zero")(tmp_path)
+    with pytest.raises(CandidateFailed, match=r"; copy that file into the folder .*, and leave the name out$"):
+        check_files(tmp_path)
 
 
 def test_what_libraries_do_not_read_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ MOST_FILES = 100_000  # in a folder: no model has a thousand, somebody's home ha
 OWN_WEIGHTS = "transformers_weights"  # in a config: the file that transformers loads in place of the usual one
 TOKENIZER_CONFIG = "tokenizer_config.json"
 NAMING_FILES = ("_file", "_spm")  # ends of the keys in a tokenizer's settings that name its files
+NEVER_OPENED = ("special_tokens_map_file", "added_tokens_file", "tokenizer_config_file", "chat_template_file")
+"""Such keys that transformers passes over: they name where the author's own machine had them."""
 
 
 def check_files(folder: Path) -> None:
@@ -52,13 +54,18 @@ def _check_tokenizer_files(folder: Path) -> None:
     settings = read_json(folder / TOKENIZER_CONFIG)
     if not isinstance(settings, dict):
         return
-    named = {key: value for key, value in settings.items() if key.endswith(NAMING_FILES) and isinstance(value, str)}
+    named = {
+        key: value
+        for key, value in settings.items()
+        if key.endswith(NAMING_FILES) and key not in NEVER_OPENED and isinstance(value, str)
+    }
     versions = settings.get("fast_tokenizer_files")
     named.update({name: str(folder / name) for name in map(str, versions if isinstance(versions, list) else ())})
     for key, value in named.items():
         if _exists(Path(value)) and not Path(value).parent.resolve().is_relative_to(folder.resolve()):
             raise CandidateFailed(
-                f"its {TOKENIZER_CONFIG} names a file outside of its folder: {_shown(key)}, {_shown(value)}"
+                f"its {TOKENIZER_CONFIG} names a file outside of its folder: {_shown(key)}, {_shown(value)}; copy that "
+                "file into the folder under its usual name, and leave the name out"
             )
 
 
