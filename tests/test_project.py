@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = (".github/workflows/ci.yml", ".github/workflows/nightly.yml")
@@ -54,6 +55,13 @@ def test_the_workflow_tests_pythons_that_the_package_says_it_supports() -> None:
     tested = load(".github/workflows/ci.yml")["jobs"]["checks"]["strategy"]["matrix"]["python"]
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
     assert {f"Programming Language :: Python :: {version}" for version in tested} <= set(classifiers)
+
+
+def test_no_pytest_benchmark_is_admitted_that_opens_its_json_file_itself() -> None:
+    """Bug: --benchmark-json of pytest-benchmark 5.1 to 5.2.3 is an open file and no path: INTERNALERROR."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    (benchmark,) = (one for one in map(Requirement, needed) if one.name == "pytest-benchmark")
+    assert [version for version in ("5.1.0", "5.2.3", "5.3.0") if version in benchmark.specifier] == ["5.3.0"]
 
 
 def test_the_hooks_run_tools_of_the_dev_extra() -> None:
