@@ -1,14 +1,18 @@
 """A paired run from its command line."""
 
 import argparse
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from llm_bench_fixtures.cli import paired_run as command
+from llm_bench_fixtures.options.table import OPTIONS, paths_that_stand_alone
 from llm_bench_fixtures.paired.control import PairedRun
 from llm_bench_fixtures.paired.sides import Side
 
@@ -54,3 +58,28 @@ def test_more_threads_than_cores_are_refused(
     with pytest.raises(SystemExit):
         run_sides(["--threads", "99"])
     assert "--threads: 99 threads would wait for each other on 2 cores" in capsys.readouterr().err
+
+
+def test_a_folder_of_tests_after_a_switch_is_no_value_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: `-- --llm-overhead benchmarks/` was refused as if the switch took the path."""
+    monkeypatch.chdir(tmp_path)
+    Path("benchmarks").mkdir()
+    for option in (option for option in OPTIONS if option.is_switch):
+        assert paths_that_stand_alone([option.flag, "benchmarks"], Path()) == []
+    assert paths_that_stand_alone(["--llm-model", "benchmarks"], Path()) == [("--llm-model", "benchmarks")]
+    assert paths_that_stand_alone(["benchmarks"], Path("elsewhere")) == []
+
+
+def test_a_system_without_sighup_is_terminated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: AttributeError on Windows, whose signals are fewer."""
+    known = SimpleNamespace(
+        Signals=IntEnum("Signals", {"SIGTERM": signal.SIGTERM.value}),
+        getsignal=signal.getsignal,
+        signal=signal.signal,
+        SIG_IGN=signal.SIG_IGN,
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(command, "signal", known)
+    with pytest.raises(KeyboardInterrupt), command.terminated_as_interrupted():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before

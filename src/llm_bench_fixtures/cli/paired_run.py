@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ from llm_bench_fixtures.cli.console import warn
 from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
+from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, Plan
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.result import PairedResult
@@ -102,12 +102,11 @@ def make_plan(
     given: argparse.Namespace, *, threshold: float, grows: bool, allowed: frozenset[Allowance] = NOTHING
 ) -> Plan:
     """given: the options of add_run_arguments, and what goes to pytest. Raises InvalidSetting."""
-    for flag, value in pairwise(given.passed_on):
-        if flag.startswith("--llm-") and "=" not in flag and os.path.lexists(value):
-            raise InvalidSetting(
-                f"{flag} {value}: pytest would take that path for a folder of tests, and its root folder from it. "
-                f"Write {flag}={value}, with an equals sign"
-            )
+    for flag, value in paths_that_stand_alone(given.passed_on, Path()):
+        raise InvalidSetting(
+            f"{flag} {value}: pytest would take that path for a folder of tests, and its root folder from it. "
+            f"Write {flag}={value}, with an equals sign"
+        )
     commands = tuple(
         Command(tuple(given.passed_on), worker_environment(given.threads, cores), cores, given.timeout)
         for cores in choose_lanes(given.threads, given.at_once)
@@ -161,7 +160,9 @@ def terminated_as_interrupted() -> Iterator[None]:
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
+    known = signal.Signals.__members__  # on Windows without SIGHUP
+    ends = [known[name] for name in ("SIGTERM", "SIGHUP") if name in known]
+    heard = [one for one in ends if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, interrupt) for one in heard}
     try:
         yield

@@ -10,7 +10,11 @@ doesn't.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 
 PAIR_SOCKET = "--llm-pair-socket"  # only `llm-bench pair` gives it: the number of a socket that a worker inherits
 
@@ -280,3 +284,10 @@ OPTIONS = (
         "REF, or the nearest before it), or a run's number, name or file",
     ),
 )
+
+
+def paths_that_stand_alone(arguments: Sequence[str], folder: Path) -> list[tuple[str, str]]:
+    """Options with the argument after them, where that is a value without an equals sign, and a path seen from the
+    folder: pytest takes it for a folder of tests. Switches have no value."""
+    flags = {option.flag for option in OPTIONS if not option.is_switch}
+    return [(flag, value) for flag, value in pairwise(arguments) if flag in flags and os.path.lexists(folder / value)]

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -17,7 +16,7 @@ from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.options.parsers import Setting, names_seen_from, parse_optional_path, parse_path, path_seen_from
 from llm_bench_fixtures.options.settings import FIELDS, parse_settings
-from llm_bench_fixtures.options.table import GONE, OPTIONS, RENAMED, flag_of, ini_of
+from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths
@@ -73,9 +72,7 @@ def _check_ini_file(config: pytest.Config) -> None:
     """UsageError where an option's value has made pytest take another ini file or root folder than the project's: it
     looks for them beside each argument that stands alone, before any plugin can tell it what is an option's value."""
     typed = (*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *config.invocation_params.args)
-    flags = {option.flag for option in OPTIONS if not option.is_switch}
-    here = config.invocation_params.dir
-    taken = [(flag, value) for flag, value in pairwise(typed) if flag in flags and os.path.lexists(here / value)]
+    taken = paths_that_stand_alone(typed, config.invocation_params.dir)
     if taken and (config.rootpath, config.inipath) != setup_of_paths(config):
         flag, value = taken[0]
         ini = config.inipath
