@@ -103,7 +103,9 @@ def test_a_run_that_ends_before_its_first_test_does_leaves_no_report_that_looks_
     own_suite.report.mkdir()
     (own_suite.report / ".llm-bench-report").touch()
     (own_suite.report / "report.html").write_text("of the run before", encoding="utf-8")
-    assert own_suite.run(no_reraise_ctrlc=True).ret == pytest.ExitCode.INTERRUPTED
+    result = own_suite.run(no_reraise_ctrlc=True)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["llm-bench: This run wrote no report; that of an earlier run is in *earlier."])
     assert not (own_suite.report / "report.html").exists()
     assert (own_suite.report / "earlier" / "report.html").read_text(encoding="utf-8") == "of the run before"
 

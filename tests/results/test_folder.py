@@ -92,8 +92,10 @@ ERROR = replace(make_record(), status=Status.ERROR, rounds_s=())
 RUNS = {
     "whole": make_run([make_record(), ERROR], failed_tests=1),
     "interrupted": make_run([make_record()], interrupted=True),
+    "interrupted later": make_run([make_record(), make_record("bf16")], interrupted=True),
     "all failed": make_run([ERROR], failed_tests=1),
     "stopped at once": make_run([], interrupted=True),
+    "model only": make_run([]),
 }
 
 
@@ -105,6 +107,10 @@ RUNS = {
         (("whole", "interrupted", "interrupted"), "whole"),
         (("whole", "all failed", "stopped at once", "interrupted"), "whole"),
         (("interrupted", "all failed"), "interrupted"),
+        (("interrupted later", "interrupted"), "interrupted later"),
+        (("interrupted", "interrupted later"), None),
+        (("whole", "model only"), "whole"),
+        (("interrupted", "model only"), "interrupted"),
         (("whole", "interrupted", "whole"), None),
     ],
     ids=str,
@@ -112,7 +118,8 @@ RUNS = {
 def test_a_run_never_pushes_out_the_report_of_one_that_measured_more(
     tmp_path: Path, runs: tuple[str, ...], kept: str | None
 ) -> None:
-    """Bug: after two runs that were killed, what was left was the first one's report of one record."""
+    """Bugs: after two runs that were killed, what was left was the first one's report of one record; one record of a
+    run that was interrupted pushed out many; a test that takes nothing but the model pushed out a whole run."""
     for name in runs:
         set_aside(tmp_path)
         write_run(RUNS[name], tmp_path / "results.json")
@@ -120,6 +127,23 @@ def test_a_run_never_pushes_out_the_report_of_one_that_measured_more(
     found = read_run(tmp_path / EARLIER / "results.json") if kept else None
     assert found == (RUNS[kept] if kept else None)
     assert read_run(tmp_path / "results.json") == RUNS[runs[-1]]
+
+
+ANOTHER = '{"schema": "llm-bench-fixtures/run", "version": 2, "records": {}}'
+
+
+@pytest.mark.parametrize(
+    ("before", "most", "stays"), [(ANOTHER, 99, True), (ANOTHER[:-1], 99, False), ("[1]", 2, True)]
+)
+def test_results_that_this_version_refuses_are_not_pushed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, most: int, stays: bool
+) -> None:
+    """Bug: after an upgrade, a run that was interrupted removed the report of a whole one."""
+    monkeypatch.setattr("llm_bench_fixtures.results.plausible.MOST_BYTES", most)
+    fill(tmp_path, "results.json")
+    (tmp_path / "results.json").write_text(before, encoding="utf-8")
+    set_aside(tmp_path)
+    assert forget_earlier(tmp_path, worth_of(RUNS["interrupted"])) is stays
 
 
 def test_two_runs_do_not_write_into_one_folder_at_once(tmp_path: Path) -> None:

@@ -84,11 +84,11 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
         return
     from llm_bench_fixtures.progress import Phase
     from llm_bench_fixtures.report.files import publish
-    from llm_bench_fixtures.results.folder import Worth, worth_of
+    from llm_bench_fixtures.results.folder import NOTHING, worth_of
 
     bench = config.stash[SESSION]
     run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
-    if not run.records and worth_of(run) is Worth.NOTHING:  # it was stopped before its first test ended
+    if not run.records and worth_of(run) == NOTHING:  # it was stopped before its first test ended
         return
     config.stash[RUN] = run
     if is_gated(config):
@@ -133,9 +133,19 @@ def settle_status(session: pytest.Session) -> None:
 
 
 def trouble_lines(config: pytest.Config) -> Iterator[str]:
-    """What of the report was not written, and what failed at the end of the run."""
+    """What of the report was not written, where an earlier one is, and what failed at the end of the run."""
     published = config.stash.get(PUBLISHED, None)
-    problems = published.problems if published is not None else ()
+    problems = (*published.notes, *published.problems) if published is not None else _unpublished_lines(config)
     problems = (*problems, *config.stash.get(NOT_SAVED, ()))
     hook = config.stash.get(FAILED_HOOK, None)
     return harmless(f"llm-bench: {problem}" for problem in (*problems, *([hook] if hook else [])))
+
+
+def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:
+    """Where the report of an earlier run is, which was set aside for one that was never written."""
+    if MADE_FOLDER not in config.stash:
+        return ()
+    from llm_bench_fixtures.results.folder import EARLIER
+
+    earlier = settings_of(config).report / EARLIER
+    return (f"This run wrote no report; that of an earlier run is in {earlier}.",) if earlier.is_dir() else ()

@@ -55,6 +55,8 @@ class Published:
     """Where the page is; None where there is none."""
     problems: tuple[str, ...]
     """What was not written and why, and where it is instead, and what will not be read again, a sentence each."""
+    notes: tuple[str, ...] = ()
+    """What else to tell of it, though nothing is wrong: a sentence each."""
     was_interrupted: bool = False
     """By Ctrl-C while it was written."""
 
@@ -94,12 +96,12 @@ def publish(
     report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes)
     report.write()
     problems = list(report.problems)
-    if not problems and forget_earlier(folder, worth_of(run)):
-        problems.append(f"The report of an earlier run, which measured more, stays in {folder / EARLIER}.")
+    stays = not problems and forget_earlier(folder, worth_of(run))
+    notes = (f"The report of an earlier run, which measured more, stays in {folder / EARLIER}.",) if stays else ()
     if report.is_folder_unwritable and not report.was_interrupted:
         problems += _write_elsewhere(report)
     problems += [TOO_MUCH.format(report.results_fault)] if report.results_fault else []
-    return Published(report.findings, report.page_folder, tuple(problems), report.was_interrupted)
+    return Published(report.findings, report.page_folder, tuple(problems), notes, report.was_interrupted)
 
 
 def _write_elsewhere(report: _Report) -> list[str]:

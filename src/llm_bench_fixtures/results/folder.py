@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import NamedTuple
 
-from llm_bench_fixtures.errors import UnreadableResults, UnwritableFile
+from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, UnwritableFile
 from llm_bench_fixtures.results.record import HasStatus, RunOf, Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, is_results, read_bytes
 from llm_bench_fixtures.text import harmless_text
@@ -93,20 +94,31 @@ def held(folder: Path) -> Iterator[None]:
             lock.release()
 
 
-class Worth(IntEnum):
-    """How much was measured by the run that a report is of: one that has less never pushes out one that has more."""
-
+class Extent(IntEnum):
     NOTHING = 0
     PART = 1
     WHOLE = 2
 
 
+class Worth(NamedTuple):
+    """How much was measured by the run that a report is of: one that has less never pushes out one that has more."""
+
+    extent: Extent
+    measured: int = 0
+    """Measured records, by which two parts are compared."""
+
+
+NOTHING, WHOLE = Worth(Extent.NOTHING), Worth(Extent.WHOLE)
+
+
 def worth_of(run: RunOf[HasStatus]) -> Worth:
-    """What a run measured: a part, where it was interrupted; nothing, where all of its tests failed or were skipped."""
+    """What a run measured: a part, where it was interrupted or has neither records nor loads; nothing, where all of its
+    tests failed or were skipped."""
     has_figures = run.measured() or run.loads or any(variant.equivalence for variant in run.variants)
-    if run.interrupted:
-        return Worth.PART if has_figures else Worth.NOTHING
-    return Worth.WHOLE if has_figures or not run.records else Worth.NOTHING
+    if not has_figures and (run.records or run.interrupted):
+        return NOTHING
+    is_part = run.interrupted or not (run.records or run.loads)
+    return Worth(Extent.PART, len(run.measured())) if is_part else WHOLE
 
 
 def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
@@ -119,7 +131,7 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
         found = [name for name in OWN_FILES if name not in but and (folder / name).is_file()]
         if not found:
             return
-        if (Worth.NOTHING if RESULTS_FILE in but else _worth_in(folder)) < _worth_in(folder / EARLIER):
+        if (NOTHING if RESULTS_FILE in but else _worth_in(folder)) < _worth_in(folder / EARLIER):
             _remove(folder, found)
             return
         _remove(folder / EARLIER)
@@ -137,12 +149,21 @@ class _WithStatus:
 
 
 def _worth_in(folder: Path) -> Worth:
-    """The worth of the report in the folder; nothing where its results can't be read."""
+    """The worth of the report in the folder; nothing where its results are missing or cut off. Results that this
+    version refuses, as too large or of another shape, count as a whole run's."""
     path = folder / RESULTS_FILE
+    if not path.is_file():
+        return NOTHING
     try:
-        return worth_of(decode(read_bytes(path), RunOf[_WithStatus], path))
+        data = read_bytes(path)
     except UnreadableResults:
-        return Worth.NOTHING
+        return WHOLE
+    try:
+        return worth_of(decode(data, RunOf[_WithStatus], path))
+    except DamagedResults:
+        return WHOLE if is_results(path) else NOTHING
+    except UnreadableResults:
+        return NOTHING
 
 
 class Tracebacks:
@@ -173,7 +194,7 @@ def remove_pictures(plots: Path) -> None:
             (plots / f"{name}{ending}").unlink(missing_ok=True)
 
 
-def forget_earlier(folder: Path, worth: Worth = Worth.WHOLE) -> bool:
+def forget_earlier(folder: Path, worth: Worth = WHOLE) -> bool:
     """Remove the report that was set aside, unless it is worth more. Returns whether it is."""
     stays = worth < _worth_in(folder / EARLIER)
     if not stays:
