@@ -207,6 +207,7 @@ def test_a_file_that_can_not_be_written_after_all_leaves_nothing_half_written(py
     result.assert_outcomes(passed=1)
     told = [line for line in result.outlines if line.startswith("told: ")]
     assert len(told) == 2
+    result.stderr.fnmatch_lines(["Wrote benchmark data in: *x.json", "Saved benchmark data in: *0001_x.json"])
     for line, name in zip(told, ("x.json", "0001_x.json"), strict=True):
         reason, kept = line.removesuffix(" instead").split("; this run was saved in ")
         assert f"{name} can't be written: " in reason

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pytest
 
-from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.plugin.saved_files import reserve, save
 from llm_bench_fixtures.text import harmless_text
-from llm_bench_fixtures.writing import check_folder, check_writable, write_or_keep
+from llm_bench_fixtures.writing import check_folder, check_writable
 
 if TYPE_CHECKING:
     from _pytest.junitxml import LogXML
@@ -221,31 +221,30 @@ def save_whole(config: pytest.Config, failed: Callable[[str], object]) -> None:
     failed: called with what was not written where it should be, and where it is instead. Raises UnwritableFile for what
     can't be written, as far as that is known beforehand.
     """
+    from pytest_benchmark.utils import safe_dumps
+
     session: Any = config.pluginmanager.get_plugin("pytest-benchmark")
     if session is None:
         return
+
+    def written(path: Path, run: object) -> Path | None:
+        return save(path, safe_dumps(run, ensure_ascii=True, indent=4), failed)
+
+    def save_json(run: object) -> None:
+        if kept := written(session.json, run):
+            session.logger.info(f"Wrote benchmark data in: {kept}", purple=True)
+
+    def save_to_storage(run: object, name: str) -> None:
+        if kept := written(reserve(storage.get(""), int(storage._next_num), name), run):
+            session.logger.info(f"Saved benchmark data in: {kept}")
+
     if session.json:
         check_writable(session.json)
-        session.save_json = lambda run: _save(run, session.json, session.logger, failed)
+        session.save_json = save_json
     storage = session.storage
     if hasattr(storage, "path") and (session.save or session.autosave):  # a server has none
         check_folder(storage.path / session.machine_id)
-        storage.save = lambda run, name: _save(
-            run, storage.get(f"{storage._next_num}_{name}.json"), session.logger, failed
-        )
-
-
-def _save(run: object, path: Path, logger: Any, failed: Callable[[str], object]) -> None:
-    from pytest_benchmark.utils import safe_dumps
-
-    try:
-        kept, reason = write_or_keep(path, safe_dumps(run, ensure_ascii=True, indent=4))
-    except UnwritableFile as error:
-        failed(f"this run was not saved: {error}")
-        return
-    logger.info(f"Saved benchmark data in: {kept}")
-    if reason:
-        failed(f"{reason}; this run was saved in {kept} instead")
+        storage.save = save_to_storage
 
 
 def is_timed(benchmark: Any) -> bool:
