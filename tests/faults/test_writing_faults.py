@@ -254,6 +254,10 @@ def test_the_report_before_is_kept_until_the_new_one_is_whole(tmp_path: Path, mo
     assert (tmp_path / "earlier" / "report.html").is_file()
     publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
     assert not (tmp_path / "earlier").exists()
+    set_aside(tmp_path)
+    published = publish(replace(run, interrupted=True), registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
+    note = f"The report of an earlier run, which measured more, stays in {tmp_path / 'earlier'}."
+    assert (published.problems, published.notes) == ((), (note,))
 
 
 # --- `llm-bench report`: another run's results in the folder are kept, and nothing older is beside the page ---
