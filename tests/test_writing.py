@@ -144,8 +144,9 @@ def test_what_has_no_place_is_kept_in_another(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("error", "full"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "/of/the/cache/file"), "/of/the/cache"),
+        (OSError(errno.ENOSPC, "No space left on device", Path("/of/the/cache/file")), "/of/the/cache"),
         (OSError(errno.EDQUOT, "Disk quota exceeded", "/temporary/file"), "/temporary"),
+        (OSError(errno.ENOSPC, "No space left on device", "/of/the/cache-2/file"), "/temporary"),  # of neither
         (OSError(errno.ENOSPC, "No space left on device"), "/temporary"),  # which has the least room
         (Exception("No space left on device (os error 28)"), "/temporary"),  # as libraries in Rust say it
         (OSError(errno.ENOENT, "No such file", "/temporary/file"), None),
@@ -153,7 +154,8 @@ def test_what_has_no_place_is_kept_in_another(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_the_folder_that_is_full_is_named(error: Exception, full: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: the cache was blamed for a full folder of temporary files, and a tokenizer's own words were shown raw."""
+    """Bug: the cache was blamed for a full folder of temporary files, and for one whose name only begins like its own;
+    a tokenizer's own words were shown raw."""
     monkeypatch.setattr(writing, "_free_bytes", {Path("/of/the/cache"): 10**9, Path("/temporary"): 0}.__getitem__)
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/temporary")
     how = {"/temporary": "TMPDIR", "/of/the/cache": "--llm-cache-dir"}

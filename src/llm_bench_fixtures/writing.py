@@ -183,9 +183,14 @@ def full_folder(error: BaseException, folders: Sequence[Path]) -> Path | None:
     number = getattr(error, "errno", None)
     if number not in NO_ROOM and not NO_ROOM_WORDS.search(str(error)):
         return None
-    named = str(getattr(error, "filename", None) or "")
-    below = next((folder for folder in folders if named.startswith(str(folder))), None)
+    below = next((folder for folder in folders if is_of_file_in(error, folder)), None)
     return below or min(folders, key=_free_bytes)
+
+
+def is_of_file_in(error: BaseException, folder: Path) -> bool:
+    """Whether the error names a file in the folder, at whatever depth, or the folder itself."""
+    named = getattr(error, "filename", None)
+    return isinstance(named, (str, bytes, os.PathLike)) and Path(os.fsdecode(named)).is_relative_to(folder)
 
 
 def _free_bytes(folder: Path) -> float:

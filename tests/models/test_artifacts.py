@@ -224,7 +224,7 @@ def test_a_cache_without_room_is_named_and_another_failure_is_its_own(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def miss(folder: Path) -> None:
-        raise FileNotFoundError(errno.ENOENT, "No such file", "/model/weights")
+        raise FileNotFoundError(errno.ENOENT, "No such file", f"{store.root}-of-another/weights")
 
     monkeypatch.setattr("llm_bench_fixtures.writing._free_bytes", lambda folder: float(folder != store.root))
     with pytest.raises(UnwritableFile, match=r"no room left in .*--llm-cache-dir"):

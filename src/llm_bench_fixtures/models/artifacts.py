@@ -20,7 +20,7 @@ from llm_bench_fixtures.processes.locks import held
 from llm_bench_fixtures.processes.scratch import remove, remove_unless_locked
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.version import __version__
-from llm_bench_fixtures.writing import naming_full_disks, replacing
+from llm_bench_fixtures.writing import is_of_file_in, naming_full_disks, replacing
 
 MANIFEST = "manifest.json"
 MOST_MANIFEST_BYTES = 10_000_000
@@ -120,7 +120,7 @@ class ArtifactStore:
         except LlmBenchError:
             raise
         except OSError as error:
-            if str(error.filename).startswith(str(self.root)):
+            if is_of_file_in(error, self.root):
                 raise self._unwritable(error) from error
             raise
 
