@@ -170,7 +170,7 @@ def _refuse_newer(text: str, found: Sequence[Path], unreadable: Iterable[Unreada
     newer = [one.reason for one in unreadable if not any(_is_older(one.path, path) for path in found)]
     if newer:
         raise UnreadableResults(
-            f"which run {text!r} is can't be told, because what is newer can't be read:\n"
+            f"can't tell which run is {text!r}: {'newer files' if len(newer) > 1 else 'a newer file'} can't be read:\n"
             f"{indented(first_few(newer))}\nName a run by its file or number, or remove what is damaged."
         )
 

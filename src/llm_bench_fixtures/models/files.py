@@ -101,7 +101,7 @@ def safetensors_files(folder: Path) -> list[Path]:
 
 
 def pickle_files(folder: Path) -> list[Path]:
-    """The same of PyTorch's own checkpoints, which are loaded where there are no safetensors files."""
+    """PyTorch's own checkpoints in the same two forms, which are loaded where there are no safetensors files."""
     return _weight_files(folder, "pytorch_model", ".bin")
 
 

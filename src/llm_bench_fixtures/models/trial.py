@@ -59,8 +59,9 @@ class Trial:
         gap, most = float(differences.median()), MOST_GAP[given]
         if not gap <= most:
             raise AnotherModel(
-                f"{engine} runs another model than transformers: after the same {self.ids.shape[1]} tokens, with "
-                f"weights in {given}, its logits differ by {gap:.1%} of the largest, and rounding explains {most:.1%}"
+                f"{engine}'s conversion computes something else than transformers: after the same "
+                f"{self.ids.shape[1]} tokens, with weights in {given}, its logits differ by {gap:.1%} of the largest, "
+                f"and rounding explains {most:.1%}"
             )
 
 
@@ -69,6 +70,15 @@ def length_for(text: Any) -> int:
     window = getattr(text, "sliding_window", None) or 0
     past = window + BEYOND if LENGTH < window + BEYOND <= LONGEST else LENGTH
     return min(past, context_of(text))
+
+
+def uncompared(config: Any) -> tuple[str, ...]:
+    """What to tell of an engine's model whose window no trial goes past, though its context does."""
+    text = config.get_text_config()
+    window = getattr(text, "sliding_window", None) or 0
+    if not length_for(text) <= window < context_of(text):
+        return ()
+    return (f"its sliding window of {window:,} tokens was not compared with transformers'",)
 
 
 def tokens(vocabulary: int, length: int) -> torch.Tensor:

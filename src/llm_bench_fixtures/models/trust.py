@@ -50,7 +50,10 @@ def read_config(folder: Path) -> object:
 
 
 def read_json(path: Path) -> object:
-    """The same of a file that a model's folder may have."""
+    """What a file of a model's folder says; None where it is missing, may not be read, or is no JSON.
+
+    Raises CandidateFailed for one that is too large to be read.
+    """
     if not path.is_file() or refusal(path):
         return None
     if path.stat().st_size > MOST_CONFIG_BYTES:

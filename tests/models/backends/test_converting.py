@@ -69,7 +69,9 @@ def test_what_computes_something_else_than_transformers_is_neither_run_nor_quant
     monkeypatch.setattr(Trial, "of", classmethod(lambda cls, *given: one_token_off(of(cls, *given))))
     quantized = next(one for one in CATALOGUE if one.base == request_of.variant.id)
     request = replace(request_of, variant=quantized, store=ArtifactStore(tmp_path / "store"))
-    with pytest.raises(AnotherModel, match=r" runs another model than transformers: after the same 320 tokens, "):
+    with pytest.raises(
+        AnotherModel, match=r"'s conversion computes something else than transformers: after the same 320 tokens, "
+    ):
         load_variant(request)
     assert not list((tmp_path / "store").glob("*/*/"))
 

@@ -115,7 +115,9 @@ def test_a_builder_that_passes_over_a_part_of_the_model_is_an_error(
     with quiet_libraries():
         source = replace(family, config={**family.config, "rope_scaling": scaling}).build(tmp_path)
     for variant in VARIANTS:
-        with pytest.raises(AnotherModel, match=r"^onnxruntime-genai runs another model than transformers: after the"):
+        with pytest.raises(
+            AnotherModel, match=r"^onnxruntime-genai's conversion computes something else than transformers: after the"
+        ):
             load_variant(make_request(variant, source))
 
 

@@ -73,6 +73,7 @@ def load(request: LoadRequest) -> Ct2Model:
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
+    from llm_bench_fixtures.models.trial import uncompared
 
     wanted = compute_type(request.variant)
     artifact = making.convert(request, wanted)
@@ -96,7 +97,7 @@ def load(request: LoadRequest) -> Ct2Model:
         quantized_share=counted["quantized_share"] if is_int8 else None,
         compute=None if is_int8 else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_int8 else Arithmetic.FLOAT32],
-        notes=(artifact.note,),
+        notes=(artifact.note, *uncompared(config)),
         conversion_s=artifact.made_s,
         resident_before_load_bytes=before_bytes,
     )

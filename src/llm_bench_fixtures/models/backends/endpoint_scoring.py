@@ -66,8 +66,8 @@ async def forces_tokens(
 ) -> bool:
     """Whether a token has the same likelihood when the server is made to generate it as in the prompt.
 
-    chosen: as for `_scoring`. Another token than that is asked for, as a server that ignores this generates the chosen
-    one. Whatever fails is no reason to give up the server: only windows that fill its context need it.
+    chosen: as for `find_scoring`. Another token than that is asked for, as a server that ignores this generates the
+    chosen one. Whatever fails is no reason to give up the server: only windows that fill its context need it.
     """
     other = next((token for token in ids if chosen is not None and token != chosen[0]), None)
     if way is None or other is None:

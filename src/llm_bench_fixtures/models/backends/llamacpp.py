@@ -73,6 +73,7 @@ def load(request: LoadRequest) -> LlamaCppModel:
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
+    from llm_bench_fixtures.models.trial import uncompared
 
     made = make(request, request.settings.of(GGUF))
     before_bytes = resident_at_rest(request.device)
@@ -92,7 +93,7 @@ def load(request: LoadRequest) -> LlamaCppModel:
         quantized_share=counted["quantized_share"] if is_quantized else None,
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
-        notes=tuple(dict.fromkeys(artifact.note for artifact in made)),
+        notes=(*dict.fromkeys(artifact.note for artifact in made), *uncompared(config)),
         conversion_s=made_s_of(*made),
         resident_before_load_bytes=before_bytes,
     )

@@ -98,6 +98,7 @@ def load(request: LoadRequest) -> OnnxModel:
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
+    from llm_bench_fixtures.models.trial import uncompared
     from llm_bench_fixtures.workloads import CacheKind
 
     exported, artifact, label = _make(request)
@@ -114,7 +115,7 @@ def load(request: LoadRequest) -> OnnxModel:
         compute=None if request.variant.quantization else Precision.FLOAT32,
         tolerance=tolerance(request.variant),
         cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
-        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
+        notes=tuple(dict.fromkeys((exported.note, artifact.note, *uncompared(module.config)))),
         conversion_s=made_s_of(exported, artifact),
         resident_before_load_bytes=before_bytes,
     )

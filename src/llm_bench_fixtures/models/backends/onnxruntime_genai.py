@@ -82,6 +82,7 @@ def load(request: LoadRequest) -> GenaiModel:
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
+    from llm_bench_fixtures.models.trial import uncompared
 
     built = build(request, request.variant.quantization or PLAIN)
     before_bytes = resident_at_rest(request.device)
@@ -102,7 +103,7 @@ def load(request: LoadRequest) -> GenaiModel:
         quantized_share=counted["quantized_share"] if is_quantized else None,
         compute=None if is_quantized else Precision.FLOAT32,
         tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
-        notes=(built.note,),
+        notes=(built.note, *uncompared(config)),
         conversion_s=built.made_s,
         resident_before_load_bytes=before_bytes,
     )

@@ -78,6 +78,7 @@ def load(request: LoadRequest) -> OpenVinoModel:
     from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
     from llm_bench_fixtures.models.experts import told_of_reading
     from llm_bench_fixtures.models.transformers import source_facts
+    from llm_bench_fixtures.models.trial import uncompared
     from llm_bench_fixtures.workloads import CacheKind
 
     exported, artifact = _make(request)
@@ -96,7 +97,7 @@ def load(request: LoadRequest) -> OpenVinoModel:
         compute=chosen.compute,
         tolerance=chosen.tolerance,
         cache_kinds=frozenset({CacheKind.DYNAMIC}),
-        notes=tuple(dict.fromkeys((exported.note, artifact.note))),
+        notes=tuple(dict.fromkeys((exported.note, artifact.note, *uncompared(module.config)))),
         conversion_s=made_s_of(exported, artifact),
         resident_before_load_bytes=before_bytes,
     )
