@@ -221,6 +221,26 @@ def test_what_a_wheel_needs_is_read_from_it(tmp_path: Path) -> None:
     assert gpu_wheels.requirements_of(path) == ["numpy>=1.20", "scipy"]
 
 
+@pytest.mark.nightly("it measures a model in three variants, and again in a plain loop")
+def test_on_a_cpu_every_step_that_can_run_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    options = ("--device", "cpu", "--work", str(tmp_path), "--page", str(page), "--minutes", "120")
+    monkeypatch.setattr(sys, "argv", ["first_gpu_run.py", *options])
+    status = first_gpu_run.main()
+    text = page.read_text(encoding="utf-8")
+    assert status == 0, text
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    ends = {row[0]: row[1] for row in rows if len(row) == 3}
+    assert {name for name, end in ends.items() if end == "done"} == {"facts", "plain", "limits", "suite"}, text
+    assert {name for name, end in ends.items() if end == "not run"} == {"wheels", "tests", "compile"}
+    times = [row for row in rows if row[1] in ("TTFT", "TPOT")]
+    assert [row[0] for row in times] == ["fp32", "fp32", "bf16", "bf16", "fp16", "fp16"]
+    assert all(float(figure) > 0 for row in times for figure in row[2:])
+    assert "CUDA has not run: docs/reference/first-gpu-run.md is left as it was" in capsys.readouterr().out
+
+
 @pytest.mark.slow("it imports torch in a process of its own, and again in one that pytest starts")
 def test_the_tests_that_need_cuda_run_on_a_pretended_device() -> None:
     """So that they, and the code for CUDA up to torch's own calls, don't fall behind where there is no GPU."""
