@@ -241,11 +241,21 @@ def test_on_a_cpu_every_step_that_can_run_is_done(
     assert "CUDA has not run: docs/reference/first-gpu-run.md is left as it was" in capsys.readouterr().out
 
 
-@pytest.mark.slow("it imports torch in a process of its own, and again in one that pytest starts")
-def test_the_tests_that_need_cuda_run_on_a_pretended_device() -> None:
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(
+            ("-k", "device_on_cuda or process_of_its_own"),
+            marks=pytest.mark.slow("it imports torch in a process of its own, and again in one that pytest starts"),
+            id="some",
+        ),
+        pytest.param((), marks=pytest.mark.nightly("three of them start runs of the plugin"), id="all"),
+    ],
+)
+def test_the_tests_that_need_cuda_run_on_a_pretended_device(chosen: tuple[str, ...]) -> None:
     """So that they, and the code for CUDA up to torch's own calls, don't fall behind where there is no GPU."""
-    options = ("-q", "-p", "no:cacheprovider", "-m", "cuda", "-k", "device_on_cuda or process_of_its_own")
-    command = (sys.executable, "-m", "pytest", *options, "tests/cuda")
+    options = ("-q", "-p", "no:cacheprovider", "-m", "cuda")
+    command = (sys.executable, "-m", "pytest", *options, *chosen, "tests/cuda")
     environment = {**os.environ, "PYTHONPATH": str(PRETEND)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
