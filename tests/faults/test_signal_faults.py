@@ -116,6 +116,8 @@ def test_a_signal_ends_the_run_and_what_was_measured_is_kept(
     assert suite.measured == TOYS
     assert ("a library didn't let go" in output) is (variant == "scores")
     assert suite.is_reported_and_saved is (variant == "loads")
+    assert ("no pictures were drawn" in output) is (variant == "loads")
+    assert not list(suite.folder.rglob("plots/*"))
 
 
 def test_a_terminal_that_is_closed_ends_the_run_and_what_was_measured_is_kept(suite: Suite) -> None:

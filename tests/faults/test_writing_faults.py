@@ -325,6 +325,16 @@ def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
 
 
+def test_a_report_without_pictures_says_how_to_draw_them(tmp_path: Path) -> None:
+    """Bug: an interrupted run took as long for its pictures as for the rest of its end."""
+    claim(tmp_path)
+    published = publish(make_run([make_record()]), registry(), tmp_path, DEFAULT_QUALITY_LIMIT, draws=False)
+    (problem,) = published.problems
+    assert f"`llm-bench report {tmp_path}` draws them" in problem
+    assert {path.name for path in tmp_path.glob("*.*")} >= set(REPORT)
+    assert not list(tmp_path.glob("plots/*"))
+
+
 def test_a_surrogate_in_a_name_or_a_reason_costs_no_file(tmp_path: Path) -> None:
     """Bug: no reader took what was saved in a folder whose name isn't UTF-8."""
     surrogate = "\udcff"

@@ -40,6 +40,42 @@ def ending(request: pytest.FixtureRequest) -> Iterator[EndingSignals]:
     signal.signal(signal.SIGINT, before)
 
 
+class FakeClock:
+    """Each wait takes as long as it may."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> bool:
+        self.now_s += seconds
+        return False
+
+
+def test_a_signal_that_is_swallowed_comes_again_until_the_run_is_ended_after_4_s(
+    ending: EndingSignals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, sent = FakeClock(), list[tuple[int, float]]()
+
+    class GivenUp(Exception):
+        pass
+
+    def give_up() -> None:
+        raise GivenUp
+
+    monkeypatch.setattr(ending, "_heard", signal.SIGTERM)
+    monkeypatch.setattr(ending, "_has_ended", clock)
+    monkeypatch.setattr(ending, "_give_up", give_up)
+    monkeypatch.setattr("llm_bench_fixtures.plugin.signals.time", clock)
+    monkeypatch.setattr(signal, "pthread_kill", lambda _, number: sent.append((number, clock.now_s)))
+    with pytest.raises(GivenUp):
+        ending._insist()
+    assert sent == [(signal.SIGTERM, at_s) for at_s in (101.0, 102.0, 103.0)]
+    assert clock.now_s == 104.0
+
+
 def status_of(ending: EndingSignals, end: BaseException | None = None) -> int:
     """The status of a run that pytest ends with 2 where it hears the exception, and with 0 otherwise."""
     session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.OK)

@@ -64,7 +64,8 @@ def claim_report(config: pytest.Config) -> None:
 def finish(session: pytest.Session, exitstatus: int) -> None:
     """Report and judge what was measured, however the session ended."""
     was_stopped = bool(session.shouldstop or session.shouldfail)  # by -x, --maxfail or a plugin
-    write_results(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED or was_stopped)
+    is_hurried = exitstatus == pytest.ExitCode.INTERRUPTED and not was_stopped  # somebody waits for its end
+    write_results(session, interrupted=is_hurried or was_stopped, draws=not is_hurried)
     if PUBLISHED not in session.config.stash and session.config.stash.get(MADE_FOLDER, False):
         from llm_bench_fixtures.results.folder import release
 
@@ -73,7 +74,7 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
         finish_gate(session)
 
 
-def write_results(session: pytest.Session, *, interrupted: bool) -> None:
+def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) -> None:
     """Write the report of what this run measured, and show it to the hooks; nothing where no model was asked for, nor
     in a worker of a paired run, which tells its coordinator.
 
@@ -96,7 +97,7 @@ def write_results(session: pytest.Session, *, interrupted: bool) -> None:
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
         changes = _changes(config, run)
-        published = publish(run, metrics_of(config), settings.report, settings.quality_limit, changes)
+        published = publish(run, metrics_of(config), settings.report, settings.quality_limit, changes, draws=draws)
     config.stash[PUBLISHED] = published
     if published.was_interrupted:
         session.exitstatus = pytest.ExitCode.INTERRUPTED

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Run
 
 
+NOT_DRAWN = "The run was interrupted, so no pictures were drawn: `llm-bench report {}` draws them."
 # What to tell of results that are whole, and that this package refuses to read.
 TOO_MUCH = (
     "{}: it is whole, but llm-bench and read_run will refuse it. The report has all of it. --benchmark-autosave keeps "
@@ -88,18 +89,27 @@ def write_report(
 
 
 def publish(
-    run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit, changes: Changes | None = None
+    run: Run,
+    metrics: Mapping[str, Metric],
+    folder: Path,
+    quality_limit: QualityLimit,
+    changes: Changes | None = None,
+    *,
+    draws: bool = True,
 ) -> Published:
     """Write the report into the claimed folder as far as it can be written. What fails leaves the rest alone; if the
     folder can't be written to, the whole report is written into a new one among the temporary folders. Once it is
-    whole, the one that was set aside is removed, unless that is worth more."""
-    report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes)
+    whole, the one that was set aside is removed, unless that is worth more.
+
+    draws: whether to draw the pictures, which takes longer than all the rest."""
+    report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes, draws=draws)
     report.write()
     problems = list(report.problems)
     stays = not problems and forget_earlier(folder, worth_of(run))
     notes = (f"The report of an earlier run, which measured more, stays in {folder / EARLIER}.",) if stays else ()
     if report.is_folder_unwritable and not report.was_interrupted:
         problems += _write_elsewhere(report)
+    problems += [NOT_DRAWN.format(report.page_folder)] if report.page_folder and not draws else []
     problems += [TOO_MUCH.format(report.results_fault)] if report.results_fault else []
     return Published(report.findings, report.page_folder, tuple(problems), notes, report.was_interrupted)
 
@@ -124,6 +134,7 @@ class _Report(Attempts):
     quality_limit: QualityLimit
     changes: Changes | None = None
     has_results: bool = False
+    draws: bool = True
     findings: Findings | None = None
     page_folder: Path | None = None
     results_fault: str = ""
@@ -138,8 +149,8 @@ class _Report(Attempts):
             return
         self.attempt(MARKDOWN_FILE, lambda: self._write_text(MARKDOWN_FILE, render_markdown(found)))
         self.attempt(LATEX_FILE, lambda: self._write_text(LATEX_FILE, render_latex(found)))
-        plots = self.attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) or []
-        self.attempt(PAGE_FILE, lambda: self._write_page(found, plots))
+        plots = self.attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) if self.draws else []
+        self.attempt(PAGE_FILE, lambda: self._write_page(found, plots or []))
 
     def _write_results(self) -> None:
         path = self.folder / RESULTS_FILE
