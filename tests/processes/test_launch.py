@@ -156,13 +156,13 @@ import os, signal
 from multiprocessing import forkserver
 import psutil
 from llm_bench_fixtures.errors import WorkerDied
-from llm_bench_fixtures.processes import launch
+from llm_bench_fixtures.processes import launch, stopping
 
 def stay(channel):
     channel.send(0)
 
 if __name__ == "__main__":
-    launch.LOOK_EVERY_S = launch.LONGEST_STOP_S = 0.1
+    stopping.LOOK_EVERY_S = stopping.LONGEST_STOP_S = 0.1
     launch.start_importing([], on_cpu=True)
     (server,) = [one for one in psutil.Process().children() if "forkserver" in " ".join(one.cmdline())]
     server.suspend()

@@ -15,7 +15,7 @@ from filelock import FileLock
 from waiting import wait_until
 
 from llm_bench_fixtures.errors import LockHeld
-from llm_bench_fixtures.processes import locks
+from llm_bench_fixtures.processes import locks, stopping
 from llm_bench_fixtures.processes.locks import find_holder, held
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
@@ -31,8 +31,9 @@ with FileLock(sys.argv[1]):
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SHORT_S", "LOOK_EVERY_S", "LONGEST_STOP_S"):
-        monkeypatch.setattr(locks, name, 0.05)
+    monkeypatch.setattr(locks, "SHORT_S", 0.05)
+    monkeypatch.setattr(stopping, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(stopping, "LONGEST_STOP_S", 0.05)
 
 
 @pytest.fixture

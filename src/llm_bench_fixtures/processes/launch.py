@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,11 +27,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llm_bench_fixtures.errors import WorkerDied, last_line
+from llm_bench_fixtures.processes import stopping
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.parent import end_with_parent, kill_with_parent, lead_group
 from llm_bench_fixtures.processes.scratch import ScratchFolder
-from llm_bench_fixtures.processes.worker import LONGEST_STOP_S, LOOK_EVERY_S, WorkerProcess, is_stopped
+from llm_bench_fixtures.processes.stopping import StopWatch, is_stopped
+from llm_bench_fixtures.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -144,7 +145,7 @@ def _server_that_works(name: str) -> Iterator[None]:
     except (EOFError, OSError):
         if killed.is_set():
             how = f"couldn't be started: a signal had stopped process {pid}, which starts it,"
-            raise WorkerDied(name, f"{how} for {LONGEST_STOP_S:.0f} s") from None
+            raise WorkerDied(name, f"{how} for {stopping.LONGEST_STOP_S:.0f} s") from None
         raise
     finally:
         is_over.set()
@@ -160,10 +161,9 @@ def _server_pid() -> int | None:
 
 
 def _kill_where_stopped(pid: int | None, is_over: threading.Event, killed: threading.Event) -> None:
-    stopped_at = None
-    while pid is not None and not is_over.wait(LOOK_EVERY_S):
-        stopped_at = (stopped_at or time.monotonic()) if is_stopped(pid) else None
-        if stopped_at is not None and time.monotonic() - stopped_at >= LONGEST_STOP_S:
+    stop = StopWatch()
+    while pid is not None and not is_over.wait(stopping.LOOK_EVERY_S):
+        if stop.is_over(is_stopped=is_stopped(pid)):
             killed.set()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import LockHeld
+from llm_bench_fixtures.processes import stopping
+from llm_bench_fixtures.processes.stopping import StopWatch, is_stopped
 from llm_bench_fixtures.processes.work_limit import cpu_s_of
 from llm_bench_fixtures.text import printable
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 LOCKS = Path("/proc/locks")
 SHORT_S = 1.0  # for which a lock is awaited without a word
-LOOK_EVERY_S = 5.0
-LONGEST_STOP_S = 30.0  # longer than a user stops a program to look at something
 LONGEST_IDLE_S = 120.0  # without any processor time, also where it waits for a disk now and then
 LONGEST_COMMAND = 80  # characters of it that are shown
 
@@ -37,7 +37,7 @@ def held(lock: BaseFileLock, waiting: Callable[[str], AbstractContextManager[Non
     if not _is_acquired(lock, SHORT_S):
         holder = _Holder(find_holder(path))
         with waiting(f"waiting for {holder.name}, which holds {path.name[:12]}…{path.suffix}"):
-            while not _is_acquired(lock, LOOK_EVERY_S):
+            while not _is_acquired(lock, stopping.LOOK_EVERY_S):
                 holder.check(path)
     try:
         yield
@@ -74,7 +74,7 @@ class _Holder:
     worked_s: float = -1.0
     """Processor time that it had when it last moved."""
     moved_at: float = field(default_factory=time.monotonic)
-    stopped_at: float | None = None
+    stop: StopWatch = field(default_factory=StopWatch)
 
     @property
     def name(self) -> str:
@@ -94,17 +94,16 @@ class _Holder:
 
         if self.process is None or not self.process.is_running():
             self.process = find_holder(path)  # another one's turn
-            self.worked_s, self.moved_at, self.stopped_at = -1.0, time.monotonic(), None
+            self.worked_s, self.moved_at, self.stop = -1.0, time.monotonic(), StopWatch()
+            return
+        is_held_up = is_stopped(self.process.pid)
+        if self.stop.is_over(is_stopped=is_held_up):
+            what = f"a signal has stopped it: let it go on (kill -CONT {self.process.pid}), or end it"
+            raise LockHeld(f"{self.name} holds {path}, and {what}")
+        if is_held_up:
             return
         now = time.monotonic()
         with suppress(psutil.Error):
-            if self.process.status() == psutil.STATUS_STOPPED:
-                self.stopped_at = self.stopped_at or now
-                if now - self.stopped_at >= LONGEST_STOP_S:
-                    what = f"a signal has stopped it: let it go on (kill -CONT {self.process.pid}), or end it"
-                    raise LockHeld(f"{self.name} holds {path}, and {what}")
-                return
-            self.stopped_at = None
             worked_s = cpu_s_of(self.process.pid)
             if worked_s != self.worked_s or self.process.status() == psutil.STATUS_DISK_SLEEP:
                 self.worked_s, self.moved_at = worked_s, now

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, WorkerDied
+from llm_bench_fixtures.processes import stopping
+from llm_bench_fixtures.processes.stopping import StopWatch, is_stopped
 from llm_bench_fixtures.processes.work_limit import WorkLimit, cpu_s_of
 
 if TYPE_CHECKING:
@@ -19,8 +21,6 @@ R = TypeVar("R")
 
 FAREWELL_S = 10.0  # for a process to end by itself before it is ended
 KILLED_S = 2.0  # until it is known that one has ended that was killed; the one that tells it may be stopped
-LOOK_EVERY_S = 5.0  # while an answer is awaited, whether a signal has stopped the process
-LONGEST_STOP_S = 30.0  # longer than a user stops a program to look at something
 
 
 class Process(Protocol):
@@ -74,15 +74,15 @@ class WorkerProcess(Generic[S, R]):
 
     def _wait_unless_stopped(self) -> None:
         """Return once there is something to receive. Raises WorkerDied."""
-        stopped_at = None
+        stop = StopWatch()
         while True:
             try:
-                self._channel.wait(time.monotonic() + LOOK_EVERY_S)
+                self._channel.wait(time.monotonic() + stopping.LOOK_EVERY_S)
                 return
             except NoAnswer:
-                stopped_at = (stopped_at or time.monotonic()) if self.is_stopped else None
-            if stopped_at is not None and time.monotonic() - stopped_at >= LONGEST_STOP_S:
-                self._stopped = f"was stopped by a signal for {LONGEST_STOP_S:.0f} s, and then killed"
+                is_over = stop.is_over(is_stopped=self.is_stopped)
+            if is_over:
+                self._stopped = f"was stopped by a signal for {stopping.LONGEST_STOP_S:.0f} s, and then killed"
                 self.kill()
                 raise WorkerDied(self._name, self._stopped)
 
@@ -138,16 +138,6 @@ class WorkerProcess(Generic[S, R]):
             if exit_code is None:
                 raise
             raise WorkerDied(self._name, how_it_ended(exit_code)) from None
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped the process, and none has let it go on."""
-    import psutil
-
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    except psutil.Error:
-        return False
 
 
 def how_it_ended(exit_code: int | None) -> str:
