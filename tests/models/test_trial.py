@@ -33,6 +33,9 @@ def test_weights_that_were_given_in_16_bits_explain_more() -> None:
     TRIAL.check("it", off_by(*[0.3] * 5), Precision.FLOAT16)
     with pytest.raises(AnotherModel, match=r"with weights in float16, its logits differ by 5.0% of the largest, and "):
         TRIAL.check("it", off_by(*[0.5] * 5), Precision.FLOAT16)
+    TRIAL.check("it", off_by(*[0.9] * 5), Precision.BFLOAT16)
+    with pytest.raises(AnotherModel, match=r"rounding explains 10.0%$"):
+        TRIAL.check("it", off_by(*[1.1] * 5), Precision.BFLOAT16)
 
 
 def test_most_positions_have_to_differ() -> None:

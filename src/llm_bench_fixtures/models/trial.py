@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.source import ModelSource
 
-TRIAL_VERSION = 1  # raise it where the trial finds more: what was kept before is then made and compared again
+TRIAL_VERSION = 2  # raise it where the trial finds more: what was kept before is then made and compared again
 LENGTH = 320  # tokens, so that a window of up to 256 shows
 BEYOND = 64  # tokens past a longer window
 LONGEST = 640
 SHOWN = 16  # positions, the last ones, which all that goes before has a part in
-MOST_GAP = {Precision.FLOAT32: 0.002, Precision.FLOAT16: 0.04, Precision.BFLOAT16: 0.3}
+MOST_GAP = {Precision.FLOAT32: 0.002, Precision.FLOAT16: 0.04, Precision.BFLOAT16: 0.1}
 """Of the largest logit, by the type that the engine was given the weights in. In float32, 1e-4 was the most of
 families that are right (llama.cpp's GPT-2, whose GELU is a table in 16 bits; else 1e-6), 0.35 the least of those that
-aren't."""
+aren't. Rounding their weights to bfloat16 moves the families' logits by 0.013 at most."""
 
 
 @dataclass(frozen=True)
