@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant(
         "stopped-run-is-whole",
         "plugin/finish.py",
-        "exitstatus == pytest.ExitCode.INTERRUPTED or was_stopped",
-        "exitstatus == pytest.ExitCode.INTERRUPTED",
+        "interrupted=is_hurried or was_stopped",
+        "interrupted=is_hurried",
         GATE,
         "was_stopped",
     ),
