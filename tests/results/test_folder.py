@@ -13,9 +13,9 @@ from llm_bench_fixtures.report.plots import DRAWINGS
 from llm_bench_fixtures.results.folder import (
     EARLIER,
     MARKER,
+    MOST_TRACEBACKS,
     OWN_FILES,
     PICTURES,
-    TRACEBACKS,
     Tracebacks,
     claim,
     forget_earlier,
@@ -27,6 +27,8 @@ from llm_bench_fixtures.results.folder import (
 )
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.results.storage import read_run, write_run
+
+ALL_OF_ONE = (*OWN_FILES, "errors/0a1b2c3d.txt")
 
 
 def fill(folder: Path, *names: str) -> None:
@@ -59,10 +61,10 @@ def test_what_is_empty_is_claimed(tmp_path: Path, there: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_report_without_a_mark_is_claimed(tmp_path: Path, version: int) -> None:
-    fill(tmp_path, *OWN_FILES)
+    fill(tmp_path, *ALL_OF_ONE)
     (tmp_path / "results.json").write_text(f'{{"schema": "llm-bench-fixtures/run", "version": {version}}}')
     claim(tmp_path)
-    assert files(tmp_path) == {MARKER, *OWN_FILES}
+    assert files(tmp_path) == {MARKER, *ALL_OF_ONE}
 
 
 def test_a_folder_in_which_nothing_was_written_is_removed_again(tmp_path: Path) -> None:
@@ -80,9 +82,9 @@ def test_a_folder_in_which_something_was_written_stays(tmp_path: Path) -> None:
 
 
 def test_the_report_before_waits_until_a_new_one_is_whole(tmp_path: Path) -> None:
-    fill(tmp_path, *OWN_FILES, "notes.txt")
+    fill(tmp_path, *ALL_OF_ONE, "notes.txt")
     set_aside(tmp_path)
-    assert files(tmp_path) == {"notes.txt", *(f"{EARLIER}/{name}" for name in OWN_FILES)}
+    assert files(tmp_path) == {"notes.txt", *(f"{EARLIER}/{name}" for name in ALL_OF_ONE)}
     forget_earlier(tmp_path)
     assert files(tmp_path) == {"notes.txt"}
     assert not (tmp_path / EARLIER).exists()
@@ -157,7 +159,7 @@ def test_two_runs_do_not_write_into_one_folder_at_once(tmp_path: Path) -> None:
 
 
 def test_what_lies_beside_an_earlier_report_is_not_removed_with_it(tmp_path: Path) -> None:
-    fill(tmp_path, *OWN_FILES)
+    fill(tmp_path, *ALL_OF_ONE)
     set_aside(tmp_path)
     fill(tmp_path / EARLIER, "plots/mine.png", "mine")
     forget_earlier(tmp_path)
@@ -172,15 +174,25 @@ def test_what_holds_something_else_is_refused_and_left_as_it_was(tmp_path: Path,
     assert files(tmp_path) == {"results.json", name}
 
 
-def test_a_traceback_is_kept_once_and_no_more_of_them_than_are_known_as_ours(tmp_path: Path) -> None:
+def test_a_traceback_is_kept_once_and_no_more_of_them_than_thirty(tmp_path: Path) -> None:
     tracebacks = Tracebacks(tmp_path)
-    assert tracebacks.keep("Traceback\x1b\nError: one") == f" (traceback: {tmp_path / 'errors/1.txt'})"
-    assert tracebacks.keep("two") == f" (traceback: {tmp_path / 'errors/2.txt'})"
-    assert tracebacks.keep("Traceback\x1b\nError: one").endswith("errors/1.txt)")
-    assert (tmp_path / "errors" / "1.txt").read_text(encoding="utf-8") == "Traceback�\nError: one\n"
+    first = tracebacks.keep("Traceback\x1b\nError: one")
+    (name,) = files(tmp_path)
+    assert first == f" (traceback: {tmp_path / name})"
+    assert (tmp_path / name).read_text(encoding="utf-8") == "Traceback\ufffd\nError: one\n"
+    assert tracebacks.keep("Traceback\x1b\nError: one") == first
     kept = [tracebacks.keep(f"{number}") for number in range(50)]
-    assert files(tmp_path) == set(TRACEBACKS)
+    assert len(files(tmp_path)) == MOST_TRACEBACKS == 30
     assert kept[-1] == ""
+
+
+def test_a_reason_never_names_the_traceback_of_another_run(tmp_path: Path) -> None:
+    """Bug: each run's first was errors/1.txt, which the reasons of saved runs named, too."""
+    first = Tracebacks(tmp_path).keep("Error: one")
+    set_aside(tmp_path)
+    assert all(name.startswith(f"{EARLIER}/errors/") for name in files(tmp_path))
+    assert Tracebacks(tmp_path).keep("Error: two") != first
+    assert Tracebacks(tmp_path).keep("Error: one") == first
 
 
 @pytest.mark.parametrize("folder", [None, "not there"])

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TypeVar
 
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
-from llm_bench_fixtures.results.folder import EARLIER, TRACEBACKS, claim, forget_earlier, held, set_aside
+from llm_bench_fixtures.results.folder import EARLIER, claim, forget_earlier, held, set_aside, tracebacks_in
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.writing import unwritable
 
@@ -87,5 +87,5 @@ def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
     results.json is one that was read, and stays. Raises UnwritableFile."""
     claim(folder)
     with held(folder):
-        set_aside(folder, but=(RESULTS_FILE, *TRACEBACKS) if has_results else ())
+        set_aside(folder, but=(RESULTS_FILE, *tracebacks_in(folder)) if has_results else ())
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +26,8 @@ PLOTS = "plots"
 PICTURES = ("tradeoff", "memory", "phases", "roofline", "precision", "quantization", "batch", "prompt_length")
 ENDINGS = (".png", ".svg")
 ERRORS = "errors"  # the folder of whole tracebacks
-TRACEBACKS = tuple(f"{ERRORS}/{number}.txt" for number in range(1, 31))
+TRACEBACK = re.compile(r"[0-9a-f]{8}\.txt")  # named by what is in it: no other run's gets a name that is in a reason
+MOST_TRACEBACKS = 30  # of a run
 EARLIER = "earlier"  # the folder in which the report before waits until a new one is whole
 OWN_FILES = (
     RESULTS_FILE,
@@ -34,14 +36,18 @@ OWN_FILES = (
     LATEX_FILE,
     PAGE_FILE,
     *(f"{PLOTS}/{name}{ending}" for name in PICTURES for ending in ENDINGS),
-    *TRACEBACKS,
-)
+)  # and tracebacks
 FOLDERS = (PLOTS, ERRORS)
 MARKER = ".llm-bench-report"
 LOCK = ".llm-bench-report.lock"
 MARK = "llm-bench-fixtures writes its reports into this folder, and replaces the report that is in it.\n"
 # What may lie in a folder that counts as empty: notes to programs, and the rests of files whose writing was killed.
 OF_NO_ACCOUNT = re.compile(r"\.gitignore|\.gitkeep|\.DS_Store|\..+\.part|\.llm-bench-report\.lock")
+
+
+def tracebacks_in(folder: Path) -> tuple[str, ...]:
+    """Names of the tracebacks that lie in a report's folder, within that folder."""
+    return tuple(f"{ERRORS}/{path.name}" for path in folder.glob(f"{ERRORS}/*.txt") if TRACEBACK.fullmatch(path.name))
 
 
 def claim(folder: Path) -> bool:
@@ -128,7 +134,8 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
     but: files that stay. Raises UnwritableFile.
     """
     try:
-        found = [name for name in OWN_FILES if name not in but and (folder / name).is_file()]
+        names = (*OWN_FILES, *tracebacks_in(folder))
+        found = [name for name in names if name not in but and (folder / name).is_file()]
         if not found:
             return
         if (NOTHING if RESULTS_FILE in but else _worth_in(folder)) < _worth_in(folder / EARLIER):
@@ -178,10 +185,12 @@ class Tracebacks:
         """Write it, once; returns where it is, as the end of a sentence, and nothing where it couldn't be kept."""
         if self._folder is None or not self._folder.is_dir():
             return ""
-        if traceback not in self._kept and len(self._kept) < len(TRACEBACKS):
-            path = self._folder / TRACEBACKS[len(self._kept)]
+        if traceback not in self._kept and len(self._kept) < MOST_TRACEBACKS:
+            text = harmless_text(traceback) + "\n"
+            digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+            path = self._folder / ERRORS / f"{digest}.txt"
             with suppress(UnwritableFile):
-                write_whole(path, harmless_text(traceback) + "\n", follows=False)
+                write_whole(path, text, follows=False)
                 self._kept[traceback] = path
         path_of_it = self._kept.get(traceback)
         return f" (traceback: {path_of_it})" if path_of_it else ""
@@ -208,10 +217,11 @@ def _check_is_ours(folder: Path) -> None:
     if not folder.exists():
         return
     folders = (*FOLDERS, EARLIER, *(f"{EARLIER}/{name}" for name in FOLDERS))
-    for name in (MARKER, LOCK, *folders, *OWN_FILES):
+    own_files = (*OWN_FILES, *tracebacks_in(folder))
+    for name in (MARKER, LOCK, *folders, *own_files):
         _check_kind(folder / name, is_folder=name in folders)
     content = () if (folder / MARKER).exists() else tuple(_content(folder))
-    foreign = [name for name in content if name not in (*OWN_FILES, *FOLDERS)]
+    foreign = [name for name in content if name not in (*own_files, *FOLDERS)]
     # a version that set no marks left a report: results of ours, and nothing but files by our names
     if foreign or (content and not is_results(folder / RESULTS_FILE)):
         raise UnwritableFile(
@@ -235,9 +245,9 @@ def _content(folder: Path) -> Iterator[str]:
     return (name for name in found if not OF_NO_ACCOUNT.fullmatch(name))
 
 
-def _remove(folder: Path, names: Iterable[str] = OWN_FILES) -> None:
-    """Remove files of a report; the folder, too, unless there is more in it."""
-    for name in names:
+def _remove(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Remove files of a report, by default all; the folder, too, unless there is more in it."""
+    for name in (*OWN_FILES, *tracebacks_in(folder)) if names is None else names:
         (folder / name).unlink(missing_ok=True)
     for emptied in (*(folder / name for name in FOLDERS), folder):
         with suppress(OSError):
