@@ -64,7 +64,7 @@ MUTANTS = (
         "    _add_to_junit(config, decision)\n    summary",
         "    summary",
         GATE,
-        "junit",
+        "a_slowdown_turns",
     ),
     Mutant(
         "failed-run-is-whole",
