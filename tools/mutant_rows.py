@@ -380,6 +380,14 @@ MUTANTS = (
         "tests/test_writing.py",
     ),
     Mutant(
+        "worker-outlives-its-parent",
+        "processes/launch.py",
+        "        if is_killed:\n            kill_with_parent()\n        end_with_parent()\n",
+        "",
+        "tests/processes/test_launch.py",
+        "ends_in_the_middle",
+    ),
+    Mutant(
         "pause-is-timed",
         "processes/pausing.py",
         "            self._paused_s += self._clock() - read_at\n",

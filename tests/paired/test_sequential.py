@@ -138,18 +138,20 @@ def test_equal_versions_are_called_worse_in_at_most_two_percent_of_runs(
     assert alarms <= stats.binom.ppf(0.999, runs, FAMILY_ERROR / 2)
 
 
-@pytest.mark.slow("dozens of simulated runs")
+@pytest.mark.parametrize(
+    "runs", [pytest.param(20, marks=pytest.mark.slow("dozens of simulated runs")), pytest.param(60, marks=ALL_NIGHT)]
+)
 @pytest.mark.parametrize(
     ("slow", "percent", "least"), [(("v0",), 0.05, 0.95), (("v0",), 0.03, 0.80), (("00",), 0.10, 0.90)]
 )
 def test_slowdowns_of_one_variant_and_of_one_test_are_found(
-    slow: tuple[str, ...], percent: float, least: float
+    slow: tuple[str, ...], percent: float, least: float, runs: int
 ) -> None:
     """Among a hundred tests of four variants, after eight pairs: of a variant whose load scatters by 1 %, and of a test
     that scatters by 2 % besides."""
     chance = np.random.default_rng(5)
     variants = {f"{variant}{number}": f"v{variant}" for variant in range(4) for number in range(25)}
-    runs, found = 20, 0
+    found = 0
     for _ in range(runs):
         tests = SequentialTests(0.03, 8)
         for _ in range(8):

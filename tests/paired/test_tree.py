@@ -87,15 +87,21 @@ def test_what_a_group_hands_on_helps_its_tests() -> None:
     assert reject(TREE, {TESTS["a1"]: 0.018}, 0.1) == set()
 
 
-@pytest.mark.slow("hundreds of simulated runs")
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(600, marks=pytest.mark.slow("hundreds of simulated runs")),
+        pytest.param(2000, marks=pytest.mark.nightly("thousands of simulated runs")),
+    ],
+)
 @pytest.mark.parametrize("shared", [0.0, 0.5, 0.95])
-def test_no_more_than_the_error_of_runs_have_a_false_finding(shared: float) -> None:
+def test_no_more_than_the_error_of_runs_have_a_false_finding(shared: float, runs: int) -> None:
     """Eight tests of two variants in two metrics; tests of a variant share noise, metrics of a test are alike, and one
     test is really slow. 99.9 % of such simulations with an error of 5 % stay below the bound."""
     chance = np.random.default_rng(3)
     variants = {f"{variant}{number}": variant for variant in "ab" for number in range(4)}
     tree = Tree.of([Measurand(test, metric) for test in variants for metric in ("tpot_s", "latency_s")], variants)
-    runs, false = 600, 0
+    false = 0
     for _ in range(runs):
         common = {variant: chance.normal(size=(6, 1)) for variant in "ab"}
         values = {
