@@ -102,13 +102,14 @@ class ModelSource:
         from transformers import AutoModelForCausalLM, GenerationConfig
 
         check_trusted(self.folder, self.trust_remote_code)
+        if not self.trust_remote_code:  # else transformers looks in the folder for a `generate` of its own, too
+            how["generation_config"] = GenerationConfig()  # the folder's isn't used, and may be broken
         model, info = AutoModelForCausalLM.from_pretrained(
             self.folder,
             trust_remote_code=self.trust_remote_code,
             local_files_only=True,
             use_safetensors=bool(safetensors_files(self.folder)),
             weights_only=True,
-            generation_config=GenerationConfig(),  # the folder's isn't read: nothing of it is used
             return_dict=True,
             output_loading_info=True,
             **how,

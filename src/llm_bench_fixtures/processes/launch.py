@@ -67,7 +67,8 @@ def _ensure_server(modules: Sequence[str] = ()) -> None:
     """Start the server that processes are forked from, unless it runs."""
     from multiprocessing import forkserver, resource_tracker
 
-    resource_tracker.ensure_running()  # which unblocks Ctrl-C
+    with off_the_working_folder():
+        resource_tracker.ensure_running()  # which unblocks Ctrl-C
     _own_temporary_folder()
     ends_with_us = "1" if _is_main_thread() else ""
     multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOADED])
