@@ -34,7 +34,8 @@ def insisting(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def ending(request: pytest.FixtureRequest) -> Iterator[EndingSignals]:
     """Hears the signals; the running test is no benchmark."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-    ending = EndingSignals(cast("pytest.Config", SimpleNamespace(stash=pytest.Stash())), {request.node.nodeid})
+    config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda _, default: default)
+    ending = EndingSignals(cast("pytest.Config", config), {request.node.nodeid})
     yield ending
     ending.pytest_unconfigure()
     signal.signal(signal.SIGINT, before)
@@ -128,3 +129,17 @@ def test_a_signal_that_a_test_lets_through_ends_the_run_with_its_status(
         signal.raise_signal(signal.SIGTERM)
     assert insisting == []
     assert status_of(ending, heard.value) == 143
+
+
+def test_ctrl_c_at_a_debuggers_prompt_ends_nothing_and_sigterm_ends_the_run(
+    ending: EndingSignals, insisting: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: the run was ended after four seconds, as if a library had swallowed the Ctrl-C."""
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "test_bench.py::test_decode (call)")
+    ending.pytest_enter_pdb()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert insisting == []
+    with pytest.raises(Ended):
+        signal.raise_signal(signal.SIGTERM)
+    assert len(insisting) == 1

@@ -57,6 +57,7 @@ class EndingSignals:
         self._others = others
         self._heard: signal.Signals | None = None  # the first that no test took for itself
         self._has_ended = threading.Event()
+        self._is_debugged = bool(config.getoption("usepdb", False) or config.getoption("trace", False))
         self._terminals = [number for number in FILES if os.isatty(number)]
         self._before: dict[signal.Signals, Any] = {}
         if threading.current_thread() is threading.main_thread():
@@ -69,10 +70,19 @@ class EndingSignals:
         heard = signal.Signals(number)
         if heard.name == "SIGHUP":
             self._leave_terminal()
-        if self._heard is None and os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] not in self._others:
+        if self._heard is None and self._ends_the_run(heard):
             self._heard = heard
             threading.Thread(target=self._insist, daemon=True).start()
         raise KeyboardInterrupt if heard is signal.SIGINT else Ended(heard)
+
+    def _ends_the_run(self, heard: signal.Signals) -> bool:
+        """Not where a test that is no benchmark may take it, nor a debugger, which goes on after Ctrl-C."""
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        return test not in self._others and not (self._is_debugged and heard is signal.SIGINT)
+
+    def pytest_enter_pdb(self) -> None:
+        """By `breakpoint()`, without an option."""
+        self._is_debugged = True
 
     def _leave_terminal(self) -> None:
         """Whoever writes to a terminal that is gone fails."""
