@@ -30,7 +30,7 @@ CORPUS = "The keeper climbed the stairs at dusk. She lit the lamp, and the ships
 
 
 @pytest.fixture(scope="session")
-def imported_libraries(tmp_path_factory: pytest.TempPathFactory, preloaded: None) -> Iterator[None]:
+def imported_libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let what a run imports stay imported: a process that imports torch twice crashes.
 
     After each of its runs pytester forgets what the run imported. Here it forgets only what lies in the tests' folders.

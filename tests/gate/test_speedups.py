@@ -210,6 +210,7 @@ def changed(found: SpeedupChanges, tolerance: float) -> bool:
     return any(abs(math.log(one.head / one.base)) > one.margin + tolerance for one in both)
 
 
+@pytest.mark.slow("hundreds of simulated runs")
 def test_equal_versions_are_seldom_called_changed() -> None:
     """By the design in at most 1 % of comparisons, without any tolerance: of 100 with 264 tests of 11 variants, more
     than four would come in 0.3 % of trials. With the tolerance of 5 % none is."""
@@ -220,6 +221,7 @@ def test_equal_versions_are_seldom_called_changed() -> None:
     assert not any(changed(one, TOLERANCE) for one in found)
 
 
+@pytest.mark.slow("hundreds of simulated runs")
 def test_processes_that_differ_are_not_called_changed() -> None:
     """Each variant by 2 % between the two runs, in all of its tests."""
     random = np.random.default_rng(4)
@@ -231,6 +233,7 @@ def test_processes_that_differ_are_not_called_changed() -> None:
     assert called == 0
 
 
+@pytest.mark.slow("hundreds of simulated runs")
 def test_twelve_percent_in_one_variant_are_found() -> None:
     """In 19 of 20 comparisons or more."""
     random = np.random.default_rng(5)

@@ -26,7 +26,7 @@ from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.page.values import Page as PageValues
-from llm_bench_fixtures.report.plots import write_plots
+from llm_bench_fixtures.report.plots import DRAWINGS, write_plots
 from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
@@ -72,7 +72,10 @@ def render(run: Run, *plots: Plot) -> str:
 @pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     run = hostile_run()
-    return Page(render(run, *write_plots(findings_of(run, registry()), tmp_path_factory.mktemp("plots"))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llm_bench_fixtures.report.plots.DRAWINGS", DRAWINGS[:2])
+        plots = write_plots(findings_of(run, registry()), tmp_path_factory.mktemp("plots"))
+    return Page(render(run, *plots))
 
 
 def test_hostile_text_makes_no_element(hostile_page: Page) -> None:
@@ -118,6 +121,7 @@ def test_a_browser_is_told_to_run_nothing_else_and_to_fetch_nothing(hostile_page
     assert "unsafe-eval" not in policy
 
 
+@pytest.mark.slow("draws all pictures")
 def test_plotly_is_in_the_page_once_and_packed_and_the_page_stays_small(tmp_path: Path) -> None:
     """Of a run as large as the default suite. Six megabytes are the limit; unpacked, plotly alone takes 4.6."""
     run = whole_suite()
@@ -158,6 +162,7 @@ def test_each_picture_is_in_the_page_once_for_browsers_that_run_no_scripts(tmp_p
     assert "<img" not in outside
 
 
+@pytest.mark.slow("draws pictures")
 def test_a_run_without_quality_shows_the_picture_of_speed_and_memory_instead_of_the_chart(tmp_path: Path) -> None:
     run = full_run()
     run = replaced(run, variants=tuple(replaced(variant, quality={}) for variant in run.variants))

@@ -61,6 +61,7 @@ def test_the_table_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_results(written(run, tmp_path)), run_table(run), check_exact=True)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_the_csv_has_the_same_values(tmp_path: Path) -> None:
     run = with_all_that_can_be_stored()
     write_report(run, registry(), tmp_path)
@@ -74,6 +75,7 @@ def test_the_csv_has_the_same_values(tmp_path: Path) -> None:
         assert numbers == [None if pd.isna(value) else value for value in table[name]]
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_no_text_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     """Neither a cell nor a header, which a project's own metric names."""
     record = make_record(case="=cmd|' /C calc'!A0", extra={"=1+1": 1.0})
@@ -88,6 +90,7 @@ def test_no_text_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_the_csv_says_what_actually_ran(tmp_path: Path) -> None:
     write_report(full_run(), registry(), tmp_path)
     assert FALLBACK in (tmp_path / "results.csv").read_text(encoding="utf-8")
