@@ -128,11 +128,11 @@ def test_pytest_benchmark_compares_with_the_same_run(saved: Bench) -> None:
 def test_a_slowdown_turns_only_the_timing_gate_red(saved_apart: Bench) -> None:
     """By real work, in each generate."""
     saved_apart.write(conftest=SLOWDOWN)
-    files = ("--llm-gate-summary=out/summary.md", "--junit-xml=junit.xml")
+    files = ("--llm-gate-summary=made/summary.md", "--junit-xml=junit.xml")
     result = saved_apart.run_forked(*APART, "--llm-gate-rules=latency_s:20%", *files)
     assert result.ret == ExitStatus.REGRESSED
     folder = saved_apart.pytester.path
-    assert regressed_metrics(folder / "out/summary.md") == {"Latency"}
+    assert regressed_metrics(folder / "made/summary.md") == {"Latency"}
     cases = ElementTree.parse(folder / "junit.xml").getroot().iter("testcase")  # noqa: S314  # our own
     failed = {case.get("name"): failure.text for case in cases for failure in case.iter("failure")}
     assert list(failed) == ["test_mine[fp32]"]

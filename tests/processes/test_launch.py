@@ -280,6 +280,26 @@ def test_a_function_ends_in_the_middle_of_its_call_once_its_caller_was_killed(
     assert all(folder.name.startswith(PREFIX) for folder in temporary.iterdir())  # which the next one removes
 
 
+LISTENS = """
+from multiprocessing import resource_sharer
+from llm_bench_fixtures.processes.launch import start_importing
+
+if __name__ == "__main__":
+    start_importing([], on_cpu=True)
+    resource_sharer.DupFd(0)
+"""
+
+
+def test_a_socket_of_multiprocessings_is_removed_before_its_folder(tmp_path: Path, temporary: Path) -> None:
+    """Bug: the end of a process that had shared a tensor printed a traceback."""
+    path = tmp_path / "listens.py"
+    path.write_text(LISTENS, encoding="utf-8")
+    variables = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=variables, check=True)
+    assert done.stderr == ""
+    assert list(temporary.iterdir()) == []
+
+
 posix = pytest.mark.skipif(os.name != "posix", reason="a socket can't be inherited")
 
 

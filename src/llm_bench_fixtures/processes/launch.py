@@ -46,6 +46,7 @@ R = TypeVar("R")
 IMPORTS = "LLM_BENCH_IMPORTS"  # in the server's environment: what it imports, separated by commas
 ENDS_WITH_US = "LLM_BENCH_ENDS_WITH_US"  # in its environment: whether it ends with the thread that starts it
 LONGEST_SOCKET = 107  # bytes of its path
+AFTER_SOCKETS = -100  # at the end of the process, as multiprocessing removes a folder of its own
 PRELOADED = "llm_bench_fixtures.processes.preloaded"
 
 
@@ -98,11 +99,14 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 @functools.cache
 def _own_temporary_folder() -> ScratchFolder | None:
     """Where multiprocessing has its sockets from now on: its own folder would stay where this process is killed."""
+    from multiprocessing import util
+
     config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     longest = len(os.fsencode(tempfile.gettempdir())) + len("/llm-bench-server-xxxxxxxx/listener-xxxxxxxx")
     if "tempdir" in config or longest > LONGEST_SOCKET:
         return None
-    folder = ScratchFolder("server")
+    folder = ScratchFolder("server", ends_with_process=False)
+    util.Finalize(None, folder.close, exitpriority=AFTER_SOCKETS)
     config["tempdir"] = str(folder.path)
     return folder
 

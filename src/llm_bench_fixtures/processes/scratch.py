@@ -27,8 +27,9 @@ YOUNG_S = 10.0  # in which a folder's owner may not have come to lock it
 class ScratchFolder:
     """A temporary folder. It is removed when it is closed, when its process ends, or after that."""
 
-    def __init__(self, purpose: str) -> None:
-        """purpose: a word in its name. Folders of processes that are gone are removed first."""
+    def __init__(self, purpose: str, *, ends_with_process: bool = True) -> None:
+        """purpose: a word in its name. Folders of processes that are gone are removed first. ends_with_process: False
+        where the caller closes it at the end of the process."""
         from filelock import FileLock
 
         remove_abandoned()
@@ -36,6 +37,7 @@ class ScratchFolder:
         lock = FileLock(self.path / OWNER)
         lock.acquire()
         self._remove = weakref.finalize(self, _release_and_remove, lock, self.path)
+        self._remove.atexit = ends_with_process
 
     def __enter__(self) -> Self:
         return self
@@ -47,7 +49,9 @@ class ScratchFolder:
 
     def close(self) -> None:
         """Remove the folder; nothing where that has been done."""
-        self._remove()
+        if found := self._remove.detach():  # calling it does nothing once the process is ending
+            _, remove_it, arguments, _ = found
+            remove_it(*arguments)
 
 
 def remove_abandoned(young_s: float = YOUNG_S) -> None:
