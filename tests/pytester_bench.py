@@ -87,7 +87,6 @@ class Bench:
         return (
             "--llm-rounds=2",
             "--llm-max-noise=0",
-            "--llm-max-time=0.001",  # exactly so many rounds are run; none waits for other work, as other tests are
             "--llm-new-tokens=2",
             "--llm-variants=fp32",
             f"--llm-corpus={self.corpus}",
@@ -191,6 +190,8 @@ def bench(
 ) -> Bench:
     if "pictures" not in request.fixturenames:
         request.getfixturevalue("without_pictures")
+    # Other tests run meanwhile: a round that needed a core to itself would wait for their end, or be run again.
+    monkeypatch.setattr("llm_bench_fixtures.session.setup.Setup.busy_cores", 0)
     monkeypatch.setenv("MPLCONFIGDIR", str(plot_settings))
     return Bench(pytester, bench_cache, short_corpus)
 

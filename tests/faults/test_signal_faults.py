@@ -64,6 +64,7 @@ class Suite:
         """Of a run that stays where it loads or scores the variant, once all of toy's tests are done."""
         options = (
             *("-p", "no:cacheprovider", "--benchmark-autosave", "--llm-rounds=2", "--llm-max-noise=0"),
+            "--llm-max-time=0.001",  # no long wait for other tests to end
             *("--llm-new-tokens=2", "--llm-limits-time=0", "--llm-memory-share=0", "--llm-reference=toy"),
             f"--llm-corpus={self.corpus}",
             f"--llm-variants=toy,{variant}",

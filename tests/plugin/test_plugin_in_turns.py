@@ -25,7 +25,13 @@ pytestmark = [pytest.mark.slow("each starts processes that hold models"), pytest
 
 MARK = "LLM_BENCH_TESTED_RUN"
 ROUNDS = 3
-SHORT = (f"--llm-rounds={ROUNDS}", "--llm-max-noise=0", "--llm-new-tokens=2", "--llm-reference=toy")
+SHORT = (
+    f"--llm-rounds={ROUNDS}",
+    "--llm-max-noise=0",
+    "--llm-max-time=0.001",  # as many rounds all the same, but no long wait for other tests to end
+    "--llm-new-tokens=2",
+    "--llm-reference=toy",
+)
 KILLED = "dies: the process that it ran in was killed by SIGKILL, perhaps for lack of memory"
 
 
