@@ -192,12 +192,14 @@ def test_the_page_of_variants_names_each_in_the_catalogues_order() -> None:
     assert rows == [variant.id for variant in CATALOGUE]
 
 
+@pytest.mark.slow("imports all that is public")
 def test_the_page_of_public_names_has_all_of_them_with_a_sentence() -> None:
     rows = dict(WRITE_DOCS.public_names())
     assert list(rows) == sorted(llm_bench_fixtures.__all__)
     assert [name for name, sentence in rows.items() if not sentence] == []
 
 
+@pytest.mark.slow("imports all that is public")
 def test_the_page_of_public_names_explains_constants_and_shows_code_as_code() -> None:
     page = "\n".join(WRITE_DOCS.public_name_tables())
     assert "| `EDGE_PROMPTS` | constant | Names of the unusual prompts that `llm_prompts.edge` makes. |" in page

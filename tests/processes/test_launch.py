@@ -179,6 +179,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow("a stopped server is awaited for seconds")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes start afresh elsewhere")
 def test_a_server_that_a_signal_stops_is_not_awaited_without_end(tmp_path: Path) -> None:
     """Bug: a session whose server was stopped waited for over three minutes. The next process finds a new server."""
