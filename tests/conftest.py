@@ -8,8 +8,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: n
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small gain nothing from threads, and lose to busy cores
 os.environ.pop("PYTEST_XDIST_WORKER", None)  # the runs that the tests start are nobody's workers, and do time
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel, source_facts
 from llm_bench_fixtures.models.variants import Precision, Variant, select_variants
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.processes.launch import start_importing
+from llm_bench_fixtures.processes import launch
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session.loader import MEASURING
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corpus
@@ -111,11 +112,16 @@ def make_request(cpu: Device, session_store: ArtifactStore, tiny_source: ModelSo
 
 
 @pytest.fixture(scope="session")
-def preloaded() -> None:
-    """The process that others are forked from has imported what models need, which each would else do by itself."""
+def preloaded() -> Iterator[None]:
+    """The process that others are forked from imports what models need, which each would else do by itself."""
     engines = (module for name in ("torch", "bitsandbytes") for module in find_backend(name).imports)
     asking = ("llm_bench_fixtures.models.chat", "llm_bench_fixtures.models.tokenizing")
-    start_importing((*MEASURING, *engines, *tryout.IMPORTS, *asking), on_cpu=True)
+    imports = (*MEASURING, *engines, *tryout.IMPORTS, *asking)
+    ensure_server = launch._ensure_server
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "_ensure_server", lambda modules=(): ensure_server((*modules, *imports)))
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]  # another test's, which imports less
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -186,6 +186,7 @@ def bench(
     short_corpus: Path,
     plot_settings: Path,
     imported_libraries: None,
+    preloaded: None,
     request: pytest.FixtureRequest,
 ) -> Bench:
     if "pictures" not in request.fixturenames:

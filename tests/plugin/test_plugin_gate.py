@@ -18,10 +18,7 @@ from llm_bench_fixtures.models.source import TINY_FOLDER
 if TYPE_CHECKING:
     from conftest import Bench
 
-pytestmark = [
-    pytest.mark.slow("each test makes a run that is judged by a baseline"),
-    pytest.mark.usefixtures("preloaded"),
-]
+pytestmark = pytest.mark.slow("each test makes a run that is judged by a baseline")
 
 APART = ("--benchmark-compare", "--llm-gate")
 # Where several runs share this process, the memory of one is in the way of the next.

@@ -21,7 +21,7 @@ from waiting import wait_until
 if TYPE_CHECKING:
     from conftest import Bench
 
-pytestmark = [pytest.mark.slow("each starts processes that hold models"), pytest.mark.usefixtures("preloaded")]
+pytestmark = pytest.mark.slow("each starts processes that hold models")
 
 MARK = "LLM_BENCH_TESTED_RUN"
 ROUNDS = 3
