@@ -255,15 +255,27 @@ def test_what_can_not_be_used_ends_the_run_before_it_begins(saved: Bench, option
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        (("-n", "1"), "Nothing is timed in pytest-xdist's workers, *"),
         (("--benchmark-disable",), "Nothing was timed in this run."),
         (("--benchmark-skip",), "Nothing is timed in pytest-xdist's workers, *"),
     ],
 )
 def test_what_measures_nothing_is_not_green(saved: Bench, how: tuple[str, ...], reason: str) -> None:
-    result = (saved.run_apart if "-n" in how else saved.run)(*GATE, *how)
+    result = saved.run(*GATE, *how)
     assert result.ret == ExitStatus.NOT_MEASURED
     result.stdout.fnmatch_lines(["*= llm-gate: not measured =*", reason])
+
+
+def test_with_xdist_nothing_is_measured_which_one_line_says(own_suite: Bench) -> None:
+    """pytest-benchmark disables itself there. Bug: the workers left a results.json that said "interrupted"."""
+    pytest.importorskip("xdist")
+    result = own_suite.run_apart("-n", "1", *GATE)
+    result.assert_outcomes(passed=1, warnings=result.parseoutcomes().get("warnings", 0))
+    assert [line for line in result.outlines if "llm-bench:" in line] == [
+        "llm-bench: no times and no report, as pytest-xdist runs tests at the same time: run the benchmarks without -n"
+    ]
+    assert not own_suite.report.exists()
+    assert result.ret == ExitStatus.NOT_MEASURED
+    result.stdout.fnmatch_lines(["*= llm-gate: not measured =*", "Nothing is timed in pytest-xdist's workers, *"])
 
 
 def test_what_measures_nothing_is_not_measured_without_a_baseline_too(own_suite: Bench) -> None:

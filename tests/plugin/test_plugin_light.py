@@ -98,17 +98,3 @@ def test_the_libraries_say_nothing(bench: Bench) -> None:
     result.assert_outcomes(passed=13)
     assert "warning" not in result.stdout.str().lower()
     assert result.stderr.str().strip() == ""
-
-
-@pytest.mark.slow("two processes of its own")
-def test_with_xdist_nothing_is_measured_which_one_line_says(own_suite: Bench) -> None:
-    """pytest-benchmark disables itself there. Bug: the workers left a results.json that said "interrupted"."""
-    pytest.importorskip("xdist")
-    result = own_suite.run_apart("-n", "1", "--llm-variants", "fp32,bf16")
-    assert result.ret == 0
-    result.assert_outcomes(passed=2, warnings=result.parseoutcomes().get("warnings", 0))
-    said = [line for line in result.outlines if "llm-bench:" in line]
-    assert said == [
-        "llm-bench: no times and no report, as pytest-xdist runs tests at the same time: run the benchmarks without -n"
-    ]
-    assert not own_suite.report.exists()

@@ -245,11 +245,11 @@ def test_on_a_cpu_every_step_that_can_run_is_done(
     "chosen",
     [
         pytest.param(
-            ("-k", "device_on_cuda or process_of_its_own"),
-            marks=pytest.mark.slow("it imports torch in a process of its own, and again in one that pytest starts"),
-            id="some",
+            ("-k", "device_on_cuda"),
+            marks=pytest.mark.slow("it imports torch in a process of its own"),
+            id="those of the device",
         ),
-        pytest.param((), marks=pytest.mark.nightly("three of them start runs of the plugin"), id="all"),
+        pytest.param((), marks=pytest.mark.nightly("four of them start processes of their own"), id="all"),
     ],
 )
 def test_the_tests_that_need_cuda_run_on_a_pretended_device(chosen: tuple[str, ...]) -> None:
