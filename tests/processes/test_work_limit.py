@@ -10,7 +10,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from llm_bench_fixtures.processes.work_limit import IDLE_SHARE, WorkLimit, cpu_s_of, run_within
+from llm_bench_fixtures.processes.work_limit import IDLE_SHARE, LOOKS, WorkLimit, cpu_s_of, run_within
 
 LIMIT_S = 10.0
 
@@ -53,7 +53,8 @@ def test_waiting_for_a_core_does_not_count_and_waiting_for_anything_else_does(
     used_s: Callable[[float], float], over_s: float
 ) -> None:
     """Bug: a chat template was refused beside ten busy processes, which left its process a tenth of the core."""
-    assert over_s <= ends_at(used_s) <= over_s + LIMIT_S / 10 + 1e-9
+    late_s = 2 * LIMIT_S / LOOKS  # what passes before the first look, and one look
+    assert over_s <= ends_at(used_s) <= over_s + late_s
 
 
 def test_the_processor_time_of_a_process() -> None:
