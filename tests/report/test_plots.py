@@ -36,6 +36,8 @@ from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.speedup import record_speedup
 
+pytestmark = pytest.mark.slow("draws pictures")
+
 NAMES = [name for name, *_ in DRAWINGS]
 HOSTILE = "漢字 😀 \x1b[2J\n\u202e$x^2$ _a_ </svg><script>"
 
@@ -93,7 +95,6 @@ def crowd(count: int) -> Run:
     return make_run(records, variants)
 
 
-@pytest.mark.slow("draws all pictures")
 def test_a_run_that_has_it_all_has_every_picture_as_png_and_svg(tmp_path: Path) -> None:
     plots = write_plots(chart_findings(), tmp_path)
     assert [plot.path.stem for plot in plots] == NAMES
@@ -268,7 +269,6 @@ def test_a_sweep_has_the_lines_and_the_bars_of_the_page() -> None:
         assert list(segment[:, 1]) == pytest.approx([one.low, one.high])
 
 
-@pytest.mark.slow("draws all pictures")
 def test_lines_are_named_at_their_ends_and_nothing_has_a_legend(tmp_path: Path) -> None:
     figure = finished(draw_prompt_length(chart_findings()))
     for axis in figure.axes:
@@ -382,7 +382,6 @@ def hostile_run() -> Run:
     )
 
 
-@pytest.mark.slow("draws all pictures")
 def test_hostile_names_are_drawn_without_a_warning_and_make_no_element(tmp_path: Path) -> None:
     plots: list[Plot] = write_plots(found(hostile_run()), tmp_path)
     assert [plot.path.stem for plot in plots] == NAMES
