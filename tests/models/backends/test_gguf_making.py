@@ -95,6 +95,15 @@ def test_a_converted_file_that_does_not_run_is_not_kept(
     assert not list(tmp_path.rglob("*.gguf"))
 
 
+def test_rows_that_do_not_fill_the_blocks_of_q8_0_are_named(make_request: MakeRequest, tmp_path: Path) -> None:
+    """Bug: "failed with code 1"."""
+    llama = BY_NAME["llama"]
+    source = replace(llama, config={**llama.config, "intermediate_size": 72}).build(tmp_path / "model")
+    request = replace(make_request("gguf-q8_0", source), store=ArtifactStore(tmp_path / "cache"))
+    with pytest.raises(BackendUnavailable, match=r"q8_0 takes 32 .*: a row of blk\.0\.ffn_down\.weight has 72$"):
+        load_variant(request)
+
+
 def test_a_family_that_the_file_can_not_hold_is_unavailable(
     make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

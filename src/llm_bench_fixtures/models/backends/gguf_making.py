@@ -25,6 +25,7 @@ FACTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 FLOATS = {"F32": Precision.FLOAT32, "F16": Precision.FLOAT16, "BF16": Precision.BFLOAT16}  # by gguf's names
+Q8_0_BLOCK = 32  # weights of a row
 TYPES = {"f32": "ALL_F32", "q8_0": "MOSTLY_Q8_0", "q4_k_m": "MOSTLY_Q4_K_M"}
 """llama.cpp's names of the ways to quantize a file."""
 
@@ -103,6 +104,8 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
 
     from llm_bench_fixtures.progress import Phase
 
+    if kind == "q8_0":
+        _check_rows(source)
     llama_cpp.disable_logging()
     parameters = llama_cpp.LlamaModelQuantizeParams()
     parameters.ftype = int(LlamaFileType[TYPES[kind]])
@@ -111,6 +114,18 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
     with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
         llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
         write_facts(folder, kind)
+
+
+def _check_rows(source: Path) -> None:
+    """Raise BackendUnavailable for rows that don't fill the blocks of q8_0, for which llama.cpp has no other type."""
+    import gguf
+
+    for tensor in gguf.GGUFReader(source).tensors:
+        row = int(tensor.shape[0])
+        if len(tensor.shape) > 1 and row % Q8_0_BLOCK:
+            raise BackendUnavailable(
+                f"llama.cpp's q8_0 takes {Q8_0_BLOCK} weights of a row together: a row of {tensor.name} has {row:,}"
+            )
 
 
 def _try(request: LoadRequest, folder: Path, trial: Trial | None = None, stored: Precision = Precision.FLOAT32) -> None:
