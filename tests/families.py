@@ -43,6 +43,9 @@ class Family:
     diverges: tuple[ExecutionMode, ...] = ()
     """Execution modes that change its answers, by transformers' own doing."""
 
+    by_generate: bool = False
+    """Whether they do by what `generate` hands over, and a forward pass with mask and positions is right."""
+
     mended_in_5: bool = False
     """Whether they change nothing under transformers 5."""
 
@@ -157,6 +160,7 @@ WIDE = {**DEEP, "intermediate_size": 128, "initializer_range": 0.1}
 GROUPED = {**WIDE, "num_key_value_heads": 2}
 GPT = {"vocab_size": VOCABULARY, "n_positions": 512, "n_embd": 64, "n_layer": 2, "n_head": 4}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 64}
+LOCAL_EXPERTS = {"num_experts_per_tok": 2, "num_local_experts": 4}
 LATENT = {  # DeepSeek's attention
     "kv_lora_rank": 16,
     "q_lora_rank": None,
@@ -180,8 +184,22 @@ STATE_SPACE = {
 }
 PICTURES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
 
+LONG_ROPE = {  # other factors for texts of more than six tokens
+    "rope_type": "longrope",
+    "short_factor": [1.0] * 8,
+    "long_factor": [4.0] * 8,
+    "factor": 4.0,
+    "original_max_position_embeddings": 6,
+}
+
 FAMILIES = (
     Family("gpt2", {"model_type": "gpt2", **GPT}),
+    Family("openai-gpt", {"model_type": "openai-gpt", **GPT}, Keeps.UNSEEN, diverges=PADDED, by_generate=True),
+    Family(
+        "roberta",
+        {"model_type": "roberta", **DEEP, "intermediate_size": 128, "is_decoder": True},
+        diverges=(ExecutionMode.RIGHT_PADDING,),
+    ),
     Family("gpt_neox", {"model_type": "gpt_neox", **WIDE}),
     Family("gptj", {"model_type": "gptj", **GPT, "rotary_dim": 8}),
     Family("opt", {"model_type": "opt", **DEEP, "ffn_dim": 128, "word_embed_proj_dim": 64}),
@@ -246,7 +264,29 @@ FAMILIES = (
             "mm_tokens_per_image": 4,
         },
     ),
+    Family(
+        "gemma3n_text",
+        {
+            "model_type": "gemma3n_text",
+            **GROUPED,
+            "head_dim": 16,
+            "num_hidden_layers": 4,
+            "num_kv_shared_layers": 1,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "sliding_window": 24,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "hidden_size_per_layer_input": 16,
+            "laurel_rank": 8,
+            "activation_sparsity_pattern": [0.0] * 4,
+        },
+        diverges=(ExecutionMode.CACHE,),
+    ),
     Family("phi3", {"model_type": "phi3", **GROUPED}),
+    Family(
+        "llama-longrope",
+        {"model_type": "llama", **GROUPED, "rope_scaling": LONG_ROPE, "original_max_position_embeddings": 6},
+        diverges=(ExecutionMode.BATCH, ExecutionMode.RIGHT_PADDING),
+    ),
     Family("olmo2", {"model_type": "olmo2", **GROUPED}),
     Family("glm4", {"model_type": "glm4", **GROUPED, "head_dim": 16}),
     Family("cohere2", {"model_type": "cohere2", **GROUPED, "sliding_window": 24}),
@@ -265,6 +305,20 @@ FAMILIES = (
         Keeps.BOTH,
         diverges=ALONE,
         mended_in_5=True,
+    ),
+    Family(
+        "minimax",
+        {
+            "model_type": "minimax",
+            **GROUPED,
+            **LOCAL_EXPERTS,
+            "head_dim": 16,
+            "block_size": 16,
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+        Keeps.BOTH,
+        diverges=PADDED,
+        by_generate=True,
     ),
     Family("smollm3", {"model_type": "smollm3", **GROUPED}),
     Family("starcoder2", {"model_type": "starcoder2", **GROUPED}),

@@ -281,6 +281,13 @@ def test_a_divergence_under_padding_has_its_known_cause(
     assert [item.reason for item in found.values() if item.mode is not mode] == [""] * 4
 
 
+def test_a_pass_over_the_whole_text_that_differs_has_its_known_cause(model_around: ModelAround) -> None:
+    model = model_around(ScriptedModel(right=Script(logits=((0.0, -1.0, 1.0),))))
+    known = replace(model, facts=replace(model.facts, whole_text_note="it counts from 1"))
+    found = {item.mode: item for item in check_equivalence(known, PROMPTS, 3)}
+    assert found[ExecutionMode.RIGHT_PADDING].sentence.endswith(" (it counts from 1)")
+
+
 def test_no_change_says_so() -> None:
     found = Equivalence(ExecutionMode.STATIC_CACHE, EquivalenceVerdict.EQUAL)
     assert (found.sentence, found.short) == ("static cache changes nothing", "equal")

@@ -23,3 +23,10 @@ def test_a_context_is_read_by_whichever_name_the_config_has(model_type: str, nam
 
     config = AutoConfig.for_model(model_type, **{name: 256})
     assert context_of(config.get_text_config(decoder=True)) == tokens
+
+
+def test_positions_that_begin_after_the_padding_token_leave_fewer_for_a_text() -> None:
+    """Bug: RoBERTa was published with 514 positions, of which a text has 512."""
+    from transformers import AutoConfig
+
+    assert context_of(AutoConfig.for_model("roberta", max_position_embeddings=514, pad_token_id=1)) == 512

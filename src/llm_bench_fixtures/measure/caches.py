@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import torch
 
 # How transformers' caches, their layers, and models with caches of their own name what they hold.
-KEYS_AND_VALUES = frozenset({"keys", "values", "key_cache", "value_cache", "_quantized_keys", "_quantized_values"})
+KEYS_AND_VALUES = frozenset(
+    {"keys", "values", "key_cache", "value_cache", "shared_layers", "_quantized_keys", "_quantized_values"}
+)
 # Of an output: attention's cache, the states of Mamba's kind, and those of RWKV's.
 CACHE, STATES = "past_key_values", ("cache_params", "state")
 

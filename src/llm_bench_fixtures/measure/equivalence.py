@@ -168,10 +168,11 @@ class EquivalenceCheck:
         except Exception as error:  # whatever a model's code raises in a mode that it can't run
             reason = reason_of(error)
             return Equivalence(mode, EquivalenceVerdict.FAILED, reason=reason)
+        if found.verdict is not EquivalenceVerdict.DIVERGES:
+            return found
+        facts = self._model.facts
         is_padded = mode in (ExecutionMode.LEFT_PADDING, ExecutionMode.BATCH)
-        if is_padded and found.verdict is EquivalenceVerdict.DIVERGES:
-            return replace(found, reason=self._model.facts.padding_note)
-        return found
+        return replace(found, reason=facts.padding_note if is_padded else facts.whole_text_note)
 
     def changes(self, mode: ExecutionMode) -> list[Change]:
         """What the mode does to each prompt. Raises WorkloadUnsupported where the model can't run so."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model
 
 REASON = (
-    "its last token changes what it says after the first: it reads a text from both sides, as BERT does, and measured "
-    "here are causal models, which continue a text"
+    "its last token changes what it says after the first: it reads a text from both sides, as BERT does, or its code "
+    "doesn't mask what comes later; measured here are causal models, which continue a text"
 )
 # Of the tolerance for two ways to run a text: here it is run in the same way, so that nothing but a mixture of experts,
 # which groups what it multiplies by its tokens, sums in another order (1e-6 in float32, measured).

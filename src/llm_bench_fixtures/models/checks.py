@@ -131,7 +131,7 @@ def check_loads(source: ModelSource) -> None:
 
 
 def check_looks_back(module: PreTrainedModel) -> None:
-    """Raise NotCausal for a loaded model that reads a text from both sides."""
+    """Raise NotCausal for a loaded model that looks ahead."""
     import torch
 
     def logits(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:

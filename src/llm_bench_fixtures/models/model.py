@@ -78,6 +78,9 @@ class ModelFacts:
     padding_note: str = ""
     """How the model's own code lets padding into its answers, where it is known to."""
 
+    whole_text_note: str = ""
+    """Why a forward pass over a text, without a cache, says something else than `generate`, where it is known to."""
+
     quantized_share: float | None = None
     """Of all weights, how many are stored in fewer bits. None: not told."""
 
