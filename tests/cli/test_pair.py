@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -181,7 +182,14 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     assert left == {".git", "benchmarks", "conftest.py", "corpus.txt", "pytest.ini"}  # no report, no cache
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])
+def sent(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that what is started here doesn't ignore, as it would below nohup."""
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_a_terminated_run_leaves_no_worktree_and_no_worker(project: Path, sent: signal.Signals) -> None:
     """SIGTERM, with which a CI system ends a job; Ctrl-C takes the same way.
 
