@@ -2,8 +2,8 @@
 
 FAKE is a JSON object: tests (seconds of a round, by test), protocol, noise (relative standard deviation of a round),
 pauses (in each round), skips (reasons, by test), skips_after_s, errors (reasons, by test), untimed (tests), workloads
-(digests, by test), variants (ids, by test), dies_in, hangs_in (a test), refuses (to collect), mute (its only words),
-run (what to finish with).
+(digests, by test), variants (ids, by test), dies_in, hangs_in (a test), hangs_only (in that pair, which those wait for
+that die), refuses (to collect), mute (its only words), run (what to finish with).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ FAKE = json.loads(os.environ["FAKE"])
 SOCKET = next(argument.partition("=")[2] for argument in sys.argv if argument.startswith("--llm-pair-socket="))
 PEER = socket.socket(fileno=int(SOCKET)).makefile("rw", encoding="utf-8")
 OWN_FOLDER = Path(os.environ["TMPDIR"]).parts[-2:]  # the pair and the side
+HANGS = Path(os.environ["TMPDIR"]).parents[1] / "hangs"
 CHANCE = random.Random("/".join(OWN_FOLDER))  # noqa: S311  # noise, the same each time
 
 
@@ -70,9 +71,13 @@ def times(seconds: float) -> dict[str, float]:
 def misbehave(test: str) -> None:
     print(f"working on {test}", flush=True)  # noqa: T201  # its last words
     if test == FAKE.get("dies_in"):
+        while "hangs_only" in FAKE and not HANGS.exists():
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
-    if test == FAKE.get("hangs_in"):
-        time.sleep(600)
+    if test == FAKE.get("hangs_in") and FAKE.get("hangs_only", OWN_FOLDER[0]) == OWN_FOLDER[0]:
+        HANGS.touch()
+        time.sleep(60 if "hangs_only" in FAKE else 600)
+        HANGS.with_name("goes-on").touch()
 
 
 if FAKE.get("mute"):

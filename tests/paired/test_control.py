@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from run_factory import make_record, make_run, make_variant
@@ -72,10 +73,13 @@ def test_no_second_pair_runs_where_memory_has_no_room(run_pair: RunPair, monkeyp
     assert run_pair({"tests": TWO}, {"tests": TWO}, lanes=2).at_once == 1
 
 
-def test_a_failure_of_one_pair_ends_the_other(run_pair: RunPair) -> None:
-    """A worker of every pair dies in b; the other pair's workers are dismissed, and nobody waits for them."""
-    result = run_pair({"tests": TWO, "dies_in": "b"}, {"tests": TWO}, lanes=2)
+def test_a_failure_of_one_pair_ends_the_other(run_pair: RunPair, tmp_path: Path) -> None:
+    """A worker of the first pair dies once one of the second hangs, for which nobody waits."""
+    told = {"tests": TWO, "hangs_in": "a", "hangs_only": "pair-2", "dies_in": "b"}
+    result = run_pair(told, {"tests": TWO}, lanes=2)
     assert result.failure.startswith("BASE in b: was killed by SIGKILL")
+    assert (tmp_path / "scratch" / "hangs").exists()
+    assert not (tmp_path / "scratch" / "goes-on").exists()
 
 
 def test_many_tests_share_the_time_of_the_suite(run_pair: RunPair) -> None:
