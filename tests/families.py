@@ -194,7 +194,7 @@ LONG_ROPE = {  # other factors for texts of more than six tokens
 
 FAMILIES = (
     Family("gpt2", {"model_type": "gpt2", **GPT}),
-    Family("openai-gpt", {"model_type": "openai-gpt", **GPT}, Keeps.UNSEEN, diverges=PADDED, by_generate=True),
+    Family("openai-gpt", {"model_type": "openai-gpt", **GPT}, Keeps.UNSEEN, PADDED, by_generate=True, mended_in_5=True),
     Family(
         "roberta",
         {"model_type": "roberta", **DEEP, "intermediate_size": 128, "is_decoder": True},
@@ -280,6 +280,7 @@ FAMILIES = (
             "activation_sparsity_pattern": [0.0] * 4,
         },
         diverges=(ExecutionMode.CACHE,),
+        mended_in_5=True,
     ),
     Family("phi3", {"model_type": "phi3", **GROUPED}),
     Family(

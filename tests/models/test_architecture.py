@@ -22,7 +22,8 @@ SMALL = {
     "num_key_value_heads": 2,
     "pad_token_id": 0,
 }
-OURS = "meta|Config' object has no attribute"  # of tensors without numbers, and of a config in the place of its part
+# Of tensors without numbers, and of a config in the place of its part.
+OURS = "meta|Config' object has no attribute 'vocab_size'"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,11 @@ def test_no_default_config_fails_by_the_way_it_is_built(model_type: str) -> None
     """Some lack what their code needs, or a library, and aren't causal; that is none of ours."""
     with quiet_libraries():
         try:
-            check_architecture(CONFIG_MAPPING[model_type](), trust_remote_code=False)
+            config = CONFIG_MAPPING[model_type]()
+        except Exception as error:
+            pytest.skip(f"transformers refuses its own default: {error}")
+        try:
+            check_architecture(config, trust_remote_code=False)
         except (CandidateFailed, ValueError) as refused:
             if re.search(OURS, str(refused)):
                 raise

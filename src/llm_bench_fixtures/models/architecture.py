@@ -68,16 +68,17 @@ def without_weights(config: PretrainedConfig, trust_remote_code: bool, **how: An
     how: as in `from_config`.
     """
     import torch
-    from transformers.integrations.accelerate import init_empty_weights
+    from transformers.integrations import accelerate
 
     config = copy.deepcopy(config)  # transformers writes into it
     try:
         with torch.device("meta"):
             return _made_of(config, trust_remote_code, how)
     except (NotImplementedError, RuntimeError) as error:
-        if "meta tensor" not in str(error):
+        if "meta tensor" not in str(error) or not hasattr(accelerate, "init_empty_weights"):  # transformers 5
             raise
-    with init_empty_weights():  # for code that reads numbers while it builds, as Apertus' does: its tables are real
+    # For code that reads numbers while it builds, as that of transformers 4 for Apertus: its tables are real.
+    with accelerate.init_empty_weights():
         return _made_of(config, trust_remote_code, how)
 
 
