@@ -110,7 +110,7 @@ def describe_process(channel: Channel[Any, Any], word: str) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_server() -> Iterator[None]:
-    """One that has imported nothing; gone before other tests want one."""
+    """Gone before other tests want one, where none ran before."""
     from multiprocessing import forkserver
 
     server: Any = forkserver._forkserver  # type: ignore[attr-defined]

@@ -34,6 +34,7 @@ def ends_at(used_s: Callable[[float], float]) -> float:
         (lambda now: now / 4, 40.0),
         (lambda now: now / 10, 100.0),
         (lambda now: 5.0, 10.0),
+        (lambda now: 500 + now, 10.0),
         (lambda now: min(now, 4.0), 20.0),
         (lambda now: now * IDLE_SHARE / 2, 10.0),
         (lambda now: now if now < 9 else now - 8, 18.0),
@@ -44,6 +45,7 @@ def ends_at(used_s: Callable[[float], float]) -> float:
         "a quarter of a core",
         "a machine ten times slower",
         "it reads what never comes",
+        "it has worked long before",
         "it works and then waits",
         "it looks now and then whether something has come",
         "a child's time is forgotten",
@@ -55,6 +57,22 @@ def test_waiting_for_a_core_does_not_count_and_waiting_for_anything_else_does(
     """Bug: a chat template was refused beside ten busy processes, which left its process a tenth of the core."""
     late_s = 2 * LIMIT_S / LOOKS  # what passes before the first look, and one look
     assert over_s <= ends_at(used_s) <= over_s + late_s
+
+
+def test_a_first_look_that_comes_late_ends_nothing() -> None:
+    """As after a laptop's sleep. The next one does, where it has stood still since."""
+    now = 0.0
+    limit = WorkLimit(LIMIT_S, lambda: 0.0, lambda: now)
+    now = 100 * LIMIT_S
+    assert not limit.is_over()
+    assert limit.next_look == now
+    now += LIMIT_S
+    assert limit.is_over()
+
+
+def test_an_answer_that_comes_at_once_costs_no_look() -> None:
+    limit = WorkLimit(LIMIT_S, lambda: pytest.fail("it was looked at"), lambda: 0.0)
+    assert limit.next_look == LIMIT_S / LOOKS
 
 
 def test_the_processor_time_of_a_process() -> None:

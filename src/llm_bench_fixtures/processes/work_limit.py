@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,8 +36,8 @@ class WorkLimit:
     It computes for at least `limit_s` by the clock too, so that many threads have as long as one. A process that reads
     what never comes stands still; one that waits for a child that computes doesn't.
 
-    It is looked at from a tenth of the limit on, and what it has used by then doesn't count: to find its children takes
-    10 ms, which most answers don't.
+    The first look is after a tenth of the limit: finding the children takes 10 ms, longer than most answers. Processor
+    time used before it is not counted.
     """
 
     def __init__(
@@ -50,13 +49,14 @@ class WorkLimit:
         self._clock = clock
         began = clock()
         self._earliest = began + limit_s
-        self._moved_s, self._moved_at, self._most_s = math.inf, began, math.inf
+        self._moved_s, self._moved_at = 0.0, began
+        self._most_s: float | None = None  # until the first look
         self.next_look = began + limit_s / LOOKS
 
     def is_over(self) -> bool:
         """Look at the process; where it may go on, `next_look` is the next time on the clock."""
         used_s, now = self._used_s(), self._clock()
-        if self._most_s == math.inf:
+        if self._most_s is None:
             self._moved_s, self._moved_at, self._most_s = used_s, now, used_s + self._limit_s
             self.next_look = max(now, self._earliest)
             return False
