@@ -44,7 +44,7 @@ class Family:
     """Execution modes that change its answers, by transformers' own doing."""
 
     by_generate: bool = False
-    """Whether they do by what `generate` hands over, and a forward pass with mask and positions is right."""
+    """Whether only `generate` diverges: one forward pass with mask and positions doesn't."""
 
     mended_in_5: bool = False
     """Whether they change nothing under transformers 5."""

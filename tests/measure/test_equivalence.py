@@ -270,22 +270,16 @@ def test_a_mode_that_raises_costs_the_others_nothing(model_around: ModelAround) 
 
 
 @pytest.mark.parametrize(("name", "mode"), [("left", ExecutionMode.LEFT_PADDING), ("batch", ExecutionMode.BATCH)])
-def test_a_divergence_under_padding_has_its_known_cause(
+def test_a_divergence_has_the_cause_that_is_known_of_its_mode(
     name: str, mode: ExecutionMode, model_around: ModelAround
 ) -> None:
     model = model_around(ScriptedModel(**{name: OTHER}))
-    known = replace(model, facts=replace(model.facts, padding_note="its states see no mask"))
+    causes = {one.value: f"known of {one}" for one in ExecutionMode}
+    known = replace(model, facts=replace(model.facts, divergence_causes=causes))
     found = {item.mode: item for item in check_equivalence(known, PROMPTS, 3)}
-    assert found[mode].short.endswith(" (its states see no mask)")
-    assert found[mode].sentence.endswith(" (its states see no mask)")
+    assert found[mode].short.endswith(f" (known of {mode})")
+    assert found[mode].sentence.endswith(f" (known of {mode})")
     assert [item.reason for item in found.values() if item.mode is not mode] == [""] * 4
-
-
-def test_a_pass_over_the_whole_text_that_differs_has_its_known_cause(model_around: ModelAround) -> None:
-    model = model_around(ScriptedModel(right=Script(logits=((0.0, -1.0, 1.0),))))
-    known = replace(model, facts=replace(model.facts, whole_text_note="it counts from 1"))
-    found = {item.mode: item for item in check_equivalence(known, PROMPTS, 3)}
-    assert found[ExecutionMode.RIGHT_PADDING].sentence.endswith(" (it counts from 1)")
 
 
 def test_no_change_says_so() -> None:

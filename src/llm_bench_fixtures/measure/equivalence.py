@@ -170,9 +170,7 @@ class EquivalenceCheck:
             return Equivalence(mode, EquivalenceVerdict.FAILED, reason=reason)
         if found.verdict is not EquivalenceVerdict.DIVERGES:
             return found
-        facts = self._model.facts
-        is_padded = mode in (ExecutionMode.LEFT_PADDING, ExecutionMode.BATCH)
-        return replace(found, reason=facts.padding_note if is_padded else facts.whole_text_note)
+        return replace(found, reason=self._model.facts.divergence_causes.get(mode, ""))
 
     def changes(self, mode: ExecutionMode) -> list[Change]:
         """What the mode does to each prompt. Raises WorkloadUnsupported where the model can't run so."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
@@ -75,11 +75,9 @@ class ModelFacts:
     after a round. A server is taken to be here by a loopback address alone: one that is asked by this machine's name is
     not waited for, and one at the far end of a tunnel is."""
 
-    padding_note: str = ""
-    """How the model's own code lets padding into its answers, where it is known to."""
-
-    whole_text_note: str = ""
-    """Why a forward pass over a text, without a cache, says something else than `generate`, where it is known to."""
+    divergence_causes: Mapping[str, str] = field(default_factory=dict)
+    """Why the answers depend on how the model is run, where that is known: by "cache", "static cache", "left padding",
+    "right padding" and "batch"."""
 
     quantized_share: float | None = None
     """Of all weights, how many are stored in fewer bits. None: not told."""

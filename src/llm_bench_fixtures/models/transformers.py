@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
 from llm_bench_fixtures.models.model import Model, ModelFacts
+from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
 from llm_bench_fixtures.models.variants import is_plain
 from llm_bench_fixtures.models.weights import bytes_read_by_forward, no_scales, storage_bytes, weight_tensors
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
@@ -24,26 +25,6 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT = 2048  # of models whose config names no limit
 CONTEXTS = ("max_position_embeddings", "max_seq_len", "max_target_positions", "max_positions")  # the limit's names
-_ALONE = "transformers masks padding in its recurrent states only where two or more rows run together"
-_FROM_PADDING = "transformers' code for it counts positions from the first column on, padding included"
-PADDING_NOTES = {
-    **dict.fromkeys(("bamba", "falcon_h1", "granitemoehybrid", "mamba2", "qwen3_next"), _ALONE),
-    **dict.fromkeys(("ctrl", "openai-gpt"), _FROM_PADDING),
-    "lfm2": "transformers doesn't mask padding in its convolutions",
-    "minimax": "after the prompt transformers forgets its padding, where its first layer has linear attention",
-    "recurrent_gemma": "transformers masks padding in its attention, not in its recurrent states",
-    "rwkv": "transformers' code for it takes no attention mask: padding goes through its states",
-}
-"""By the config's model_type, of architectures whose code in transformers lets padding change what follows it."""
-OFFSET_POSITIONS = ("camembert", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod")
-"""By model_type: those that count positions from the padding token's id + 1 on."""
-WHOLE_TEXT_NOTES = {
-    **dict.fromkeys(
-        OFFSET_POSITIONS, "transformers' generate counts its positions from 0, and its forward pass from further on"
-    ),
-    **dict.fromkeys(("gemma3n", "gemma3n_text"), "without a cache transformers shares no keys between its layers"),
-}
-"""By model_type, of architectures of which transformers' forward pass over a text says something else than generate."""
 
 
 @dataclass(eq=False)
@@ -111,14 +92,9 @@ class TransformersModel(Model):
 
         with torch.inference_mode(), self.running():
             logits: torch.Tensor = self.module(
-                input_ids=input_ids, attention_mask=attention_mask, use_cache=self._shares_keys
+                input_ids=input_ids, attention_mask=attention_mask, use_cache=shares_keys(self.module.config)
             ).logits
         return logits
-
-    @property
-    def _shares_keys(self) -> bool:
-        """Whether layers take over the keys of others, which transformers has them do by way of a cache."""
-        return bool(getattr(self.module.config.get_text_config(), "num_kv_shared_layers", 0))
 
     def forget_caches(self) -> None:
         """Have the next `generate` make a static cache that fits.
@@ -191,11 +167,7 @@ def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
 def context_of(config: PretrainedConfig) -> int:
     """Tokens that a text model's config allows in a context; DEFAULT_CONTEXT where it names no limit."""
     positions = int(next(filter(None, (getattr(config, name, None) for name in CONTEXTS)), DEFAULT_CONTEXT))
-    return positions - (config.pad_token_id or 0) - 1 if _type_of(config) in OFFSET_POSITIONS else positions
-
-
-def _type_of(config: PretrainedConfig) -> str:
-    return str(getattr(config, "model_type", ""))
+    return positions - (config.pad_token_id or 0) - 1 if type_of(config) in OFFSET_POSITIONS else positions
 
 
 def source_facts(
@@ -213,8 +185,6 @@ def source_facts(
     """
     text = config.get_text_config()
     runs = f", {in_words(attention_of(config))}" if attention else ""
-    kind = _type_of(config)
-    rotary_note = _rotary_note(text)
     return ModelFacts(
         label=f"{label}{runs}",
         weight_bytes=weight_bytes,
@@ -224,17 +194,8 @@ def source_facts(
         # a plain model in float32 is the same one, whatever dtype was asked for
         configuration=f"{'plain' if is_plain(variant) else variant.id} {precision.actual}{runs}",
         runs_source=True,
-        padding_note=PADDING_NOTES.get(kind, rotary_note),
-        whole_text_note=WHOLE_TEXT_NOTES.get(kind, rotary_note),
+        divergence_causes=divergence_causes(config),
     )
-
-
-def _rotary_note(text: PretrainedConfig) -> str:
-    """What changes a rotary embedding that depends on the length; empty for others."""
-    scaling = getattr(text, "rope_scaling", None) or getattr(text, "rope_parameters", None) or {}
-    if scaling.get("rope_type", scaling.get("type")) not in ("dynamic", "longrope"):
-        return ""
-    return "transformers chooses its rotary embedding by the longest of the rows that run together"
 
 
 def torch_facts(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import AnotherModel
+from llm_bench_fixtures.models.peculiarities import shares_keys
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Precision
 
@@ -94,7 +95,9 @@ def logits_of(module: Any, ids: torch.Tensor) -> torch.Tensor:
 
     ids = ids.to(module.device)
     with torch.inference_mode():
-        found: torch.Tensor = module(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+        found: torch.Tensor = module(
+            input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=shares_keys(module.config)
+        ).logits
     return found
 
 
