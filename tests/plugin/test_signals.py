@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -37,8 +37,15 @@ def ending(request: pytest.FixtureRequest) -> Iterator[EndingSignals]:
     config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda _, default: default)
     ending = EndingSignals(cast("pytest.Config", config), {request.node.nodeid})
     yield ending
-    ending.pytest_unconfigure()
+    called(ending.pytest_unconfigure())
     signal.signal(signal.SIGINT, before)
+
+
+def called(hook: Generator[None]) -> None:
+    """A wrapper around nothing."""
+    next(hook)
+    with pytest.raises(StopIteration):
+        next(hook)
 
 
 class FakeClock:
@@ -82,11 +89,8 @@ def status_of(ending: EndingSignals, end: BaseException | None = None) -> int:
     session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.OK)
     if end is not None:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
-        ending.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(end))
-    finishing = ending.pytest_sessionfinish(session)
-    next(finishing)
-    with pytest.raises(StopIteration):
-        next(finishing)
+        called(ending.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(end)))
+    called(ending.pytest_sessionfinish(session))
     return int(session.exitstatus)
 
 
@@ -143,3 +147,14 @@ def test_ctrl_c_at_a_debuggers_prompt_ends_nothing_and_sigterm_ends_the_run(
     with pytest.raises(Ended):
         signal.raise_signal(signal.SIGTERM)
     assert len(insisting) == 1
+
+
+def test_a_second_signal_while_the_first_is_told_or_the_run_cleans_up_makes_no_traceback(ending: EndingSignals) -> None:
+    """Bug: a second Ctrl-C gave 180 lines of one, and the status -2."""
+    with pytest.raises(KeyboardInterrupt) as first:
+        signal.raise_signal(signal.SIGINT)
+    for hook in (ending.pytest_keyboard_interrupt(first), ending.pytest_unconfigure()):
+        next(hook)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(StopIteration):
+            next(hook)

@@ -56,6 +56,7 @@ class EndingSignals:
         self._config = config
         self._others = others
         self._heard: signal.Signals | None = None  # the first that no test took for itself
+        self._is_deaf = False  # where pytest would show one signal more as a traceback
         self._has_ended = threading.Event()
         self._is_debugged = bool(config.getoption("usepdb", False) or config.getoption("trace", False))
         self._terminals = [number for number in FILES if os.isatty(number)]
@@ -70,6 +71,8 @@ class EndingSignals:
         heard = signal.Signals(number)
         if heard.name == "SIGHUP":
             self._leave_terminal()
+        if self._is_deaf:
+            return
         if self._heard is None and self._ends_the_run(heard):
             self._heard = heard
             threading.Thread(target=self._insist, daemon=True).start()
@@ -123,15 +126,20 @@ class EndingSignals:
         is_ctrl_c = self._heard in (None, signal.SIGINT)
         return int(pytest.ExitCode.INTERRUPTED) if is_ctrl_c else 128 + int(self._heard or 0)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Generator[None]:
         """End what the models' processes are doing: the machine is needed for the report, and nobody for them."""
+        self._is_deaf = True
         self._has_ended.set()
         if isinstance(excinfo.value, Ended):  # perhaps within a test that is no benchmark
             self._heard = self._heard or excinfo.value.heard
         _forget_frame(excinfo.tb, EndingSignals._hear.__code__)  # pytest names the line that was interrupted
         if SESSION in self._config.stash:
             self._config.stash[SESSION].loader.kill()
+        try:
+            return (yield)
+        finally:
+            self._is_deaf = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
@@ -140,10 +148,14 @@ class EndingSignals:
         if self._heard is not None and self._heard is not signal.SIGINT:
             session.exitstatus = self._status
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_unconfigure(self) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_unconfigure(self) -> Generator[None]:
+        self._is_deaf = True
+        try:
+            return (yield)
+        finally:
+            for number, before in self._before.items():
+                signal.signal(number, before)
 
 
 def _forget_frame(trace: TracebackType, code: CodeType) -> None:
