@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test may reach the network
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small gain nothing from threads, and lose to busy cores
@@ -32,6 +33,10 @@ from llm_bench_fixtures.processes import launch
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.session.loader import MEASURING
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corpus
+
+for number, hears in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+    if signal.getsignal(getattr(signal, number, signal.SIGTERM)) is signal.SIG_IGN:  # as below nohup
+        signal.signal(getattr(signal, number), hears)  # runs that the tests start would ignore it, too
 
 FLOAT32 = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
 

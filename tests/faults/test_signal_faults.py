@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,12 +86,10 @@ class Suite:
 
 
 @pytest.fixture
-def suite(tmp_path: Path, short_corpus: Path) -> Iterator[Suite]:
+def suite(tmp_path: Path, short_corpus: Path) -> Suite:
     for name, text in {"engine": STAYING, "conftest": CONFTEST, "test_own": SIZES}.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it for its runs
-    yield Suite(tmp_path, short_corpus)
-    signal.signal(signal.SIGINT, before)
+    return Suite(tmp_path, short_corpus)
 
 
 TOYS = ["test_size[toy-4]", "test_size[toy-8]"]

@@ -33,12 +33,10 @@ def insisting(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 @pytest.fixture
 def ending(request: pytest.FixtureRequest) -> Iterator[EndingSignals]:
     """Hears the signals; the running test is no benchmark."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda _, default: default)
     ending = EndingSignals(cast("pytest.Config", config), {request.node.nodeid})
     yield ending
     called(ending.pytest_unconfigure())
-    signal.signal(signal.SIGINT, before)
 
 
 def called(hook: Generator[None]) -> None:
