@@ -1,8 +1,10 @@
 """What the installed plugin costs a test suite that doesn't use it.
 
-Starts pytest on a folder with one empty test, with the plugin and with `-p no:llm_bench_fixtures`, alternated in
-random order, and prints the median difference in CPU time (user and system, which other load disturbs least) and in
-wall time. Where valgrind is installed, it also counts the instructions of one start each way, which no load disturbs.
+Starts pytest on a folder with one empty test, with the plugin and with `-p no:llm_bench_fixtures`, and prints the
+median difference in CPU time (user and system). The two of a pair start at once, in random order, on one core: the
+kernel gives it to each in turn for a few milliseconds, so that whatever slows the machine slows both. Started one
+after the other, equal runs differ by tens of milliseconds. The same for two runs without the plugin shows what the
+median is worth. Where valgrind is installed, the instructions of one start each way are counted, too.
 Install the package from a wheel: an editable one is found in another way.
 
     python tools/measure_startup.py [PAIRS]
@@ -18,10 +20,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-PAIRS = 40
+PAIRS = 15
+WAYS: dict[str, tuple[str, ...]] = {"with": (), "without": ("-p", "no:llm_bench_fixtures")}
 WRITES_CACHES = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -29,16 +31,21 @@ def command(folder: str, *options: str) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", folder, *options, folder]
 
 
-def start(folder: str, *options: str) -> tuple[float, float]:
-    """CPU and wall milliseconds of one pytest run."""
-    started = time.perf_counter()
+def cpu_ms(commands: list[list[str]]) -> list[float]:
+    """CPU milliseconds of each command, all started at once in random order."""
+    taken: dict[int, float] = {}
+    running: dict[int, int] = {}
     with Path(os.devnull).open("w") as silence:
         actions = [(os.POSIX_SPAWN_DUP2, silence.fileno(), 1)]
-        process = os.posix_spawn(sys.executable, command(folder, *options), WRITES_CACHES, file_actions=actions)
-        _, status, usage = os.wait4(process, 0)
-    if status:
-        sys.exit(f"{' '.join(command(folder, *options))} failed")
-    return (usage.ru_utime + usage.ru_stime) * 1e3, (time.perf_counter() - started) * 1e3
+        for index in random.sample(range(len(commands)), len(commands)):
+            running[os.posix_spawn(sys.executable, commands[index], WRITES_CACHES, file_actions=actions)] = index
+    while running:
+        process, status, usage = os.wait4(-1, 0)
+        index = running.pop(process)
+        if status:
+            sys.exit(f"{' '.join(commands[index])} failed")
+        taken[index] = (usage.ru_utime + usage.ru_stime) * 1e3
+    return [taken[index] for index in range(len(commands))]
 
 
 def instructions(folder: str, *options: str) -> int:
@@ -57,21 +64,18 @@ def instructions(folder: str, *options: str) -> int:
 
 
 def main(pairs: int) -> None:
-    differences: list[tuple[float, float]] = []
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
-        ways: dict[str, tuple[str, ...]] = {"with": (), "without": ("-p", "no:llm_bench_fixtures")}
-        for way in ways.values():
-            start(folder, *way)  # writes Python's caches
-        for _ in range(pairs):
-            names = random.sample(list(ways), 2)
-            taken = {name: start(folder, *ways[name]) for name in names}
-            differences.append(tuple(a - b for a, b in zip(taken["with"], taken["without"], strict=True)))  # type: ignore[arg-type]
-        counts = {name: instructions(folder, *way) / 1e6 for name, way in ways.items()}
-    for index, name in enumerate(("CPU", "wall")):
-        values = [difference[index] for difference in differences]
-        low, median, high = statistics.quantiles(values, n=4)
-        print(f"{name}: the plugin adds {median:.1f} ms (quartiles {low:.1f} to {high:.1f}, {pairs} pairs)")
+        ways = {name: command(folder, *options) for name, options in WAYS.items()}
+        cpu_ms(list(ways.values()))  # writes Python's caches
+        for told, first in (("the plugin adds", "with"), ("of two runs without it, one is longer by", "without")):
+            runs = [cpu_ms([ways[first], ways["without"]]) for _ in range(pairs)]
+            low, median, high = statistics.quantiles([one - other for one, other in runs], n=4)
+            alone = statistics.median(other for _, other in runs)
+            print(f"CPU: {told} {median:.1f} ms (quartiles {low:.1f} to {high:.1f}, {pairs} pairs), to {alone:.0f} ms")
+        counts = {name: instructions(folder, *options) / 1e6 for name, options in WAYS.items()}
     if counts["with"]:
         print(f"instructions: {counts['without']:.0f} million without the plugin, {counts['with']:.0f} million with it")
 
