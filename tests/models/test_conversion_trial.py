@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,15 +10,18 @@ import torch
 from transformers import PretrainedConfig
 
 from llm_bench_fixtures.errors import AnotherModel
-from llm_bench_fixtures.models.trial import Trial, length_for, tokens, uncompared
+from llm_bench_fixtures.models.trial import Trial, lengths_for, tokens, uncompared
 from llm_bench_fixtures.models.variants import Precision
 
-TRIAL = Trial(torch.zeros(1, 5, dtype=torch.int64), torch.tensor([[1.0, -10.0]] * 5))
+EXPECTED = torch.tensor([[1.0, -10.0]] * 5)
+TRIAL = Trial(((torch.zeros(1, 5, dtype=torch.int64), EXPECTED),))
+SHORT = torch.zeros(1, 2, dtype=torch.int64)
+LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 40}
 
 
-def off_by(*gaps: float) -> torch.Tensor:
-    """What an engine gives that is so far off at each position."""
-    return (TRIAL.expected + torch.tensor(gaps)[:, None])[None]
+def off_by(*gaps: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """An engine that is so far off at each position."""
+    return lambda ids: (EXPECTED + torch.tensor(gaps)[:, None])[None, : ids.shape[1]]
 
 
 def test_a_500th_of_the_largest_logit_is_float_error() -> None:
@@ -45,20 +49,33 @@ def test_most_positions_have_to_differ() -> None:
         TRIAL.check("it", off_by(0, 0, 5, 5, 5))
 
 
+def test_each_text_is_compared() -> None:
+    trial = Trial((*TRIAL.texts, (SHORT, EXPECTED[:2])))
+    trial.check("it", off_by(*[0.0] * 5))
+    with pytest.raises(AnotherModel, match="after the same 2 tokens, "):
+        trial.check("it", lambda ids: off_by(*[0.5 if ids is SHORT else 0] * 5)(ids))
+
+
 @pytest.mark.parametrize(
-    ("config", "length"),
+    ("config", "lengths"),
     [
-        ({}, 320),
-        ({"max_position_embeddings": 100}, 100),
-        ({"sliding_window": None}, 320),
-        ({"sliding_window": 24}, 320),
-        ({"sliding_window": 512}, 576),
-        ({"sliding_window": 512, "max_position_embeddings": 550}, 550),
-        ({"sliding_window": 4096}, 320),
+        ({}, (320,)),
+        ({"max_position_embeddings": 100}, (100,)),
+        ({"sliding_window": None}, (320,)),
+        ({"sliding_window": 24}, (320,)),
+        ({"sliding_window": 512}, (576,)),
+        ({"sliding_window": 512, "max_position_embeddings": 550}, (550,)),
+        ({"sliding_window": 4096}, (320,)),
+        ({"rope_scaling": LONGROPE}, (320, 40)),
+        ({"rope_scaling": LONGROPE, "max_position_embeddings": 40}, (40,)),
+        ({"rope_scaling": {"rope_type": "longrope"}, "original_max_position_embeddings": 4096}, (320,)),
+        ({"rope_scaling": {**LONGROPE, "rope_type": "yarn"}}, (320,)),
     ],
 )
-def test_the_text_is_longer_than_a_short_window(config: dict[str, Any], length: int) -> None:
-    assert length_for(SimpleNamespace(**config)) == length
+def test_a_text_is_longer_than_a_short_window_and_one_has_each_rotary_embedding(
+    config: dict[str, Any], lengths: tuple[int, ...]
+) -> None:
+    assert lengths_for(SimpleNamespace(**config)) == lengths
 
 
 @pytest.mark.parametrize(
@@ -70,6 +87,15 @@ def test_a_window_that_the_text_does_not_go_past_is_told(window: int | None, con
     config = PretrainedConfig(sliding_window=window, max_position_embeddings=context)
     notes = (f"its sliding window of {window:,} tokens was not compared with transformers'",) if is_told else ()
     assert uncompared(config) == notes
+
+
+def test_a_rotary_embedding_that_no_text_has_is_told() -> None:
+    """Bug: an export has the factors of short texts only, and gave other tokens without a word."""
+    config = PretrainedConfig(
+        rope_scaling={"rope_type": "longrope"}, original_max_position_embeddings=4096, max_position_embeddings=131_072
+    )
+    told = "its rotary embedding for texts of over 4,096 tokens was not compared with transformers'"
+    assert uncompared(config) == (told,)
 
 
 def test_the_text_is_spread_over_the_vocabulary() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
-from llm_bench_fixtures.models.peculiarities import BATCH, CACHE, LEFT, RIGHT, divergence_causes
+from llm_bench_fixtures.models.peculiarities import BATCH, CACHE, LEFT, RIGHT, divergence_causes, rotary_limit
 
 
 def causes_of(model_type: str = "mine", **text: Any) -> dict[str, str]:
@@ -41,3 +41,18 @@ def test_each_mode_that_diverges_has_its_own(model_type: str, text: dict[str, An
 def test_whatever_a_config_of_ones_own_has_there_costs_no_model(scaling: object) -> None:
     """Bug: an AttributeError in every row."""
     assert causes_of(rope_scaling=scaling) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ({"rope_scaling": {"type": "su"}, "original_max_position_embeddings": 4096}, 4096),
+        ({"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 8192}}, 8192),
+        ({"rope_scaling": {"rope_type": "longrope"}, "original_max_position_embeddings": "4096"}, None),
+        ({"rope_scaling": {"rope_type": "dynamic"}, "original_max_position_embeddings": 4096}, None),
+        ({"rope_scaling": None, "original_max_position_embeddings": 4096}, None),
+    ],
+)
+def test_of_two_rotary_embeddings_the_first_has_a_limit(text: dict[str, Any], limit: int | None) -> None:
+    config: Any = SimpleNamespace(**text)
+    assert rotary_limit(config) == limit

@@ -30,6 +30,7 @@ _OFFSET = "transformers counts its positions from 0 in generate, and from the pa
 _SHARED = "without a cache transformers shares no keys between its layers"
 _BY_LENGTH = "transformers chooses its rotary embedding by the longest of the rows that run together"
 _KEPT = "kept keys have the rotary embedding of the shorter text that they were made for"
+LONG_ROPE = ("longrope", "su")
 LEFT, RIGHT, BATCH, CACHE = "left padding", "right padding", "batch", "cache"  # of ExecutionMode
 
 
@@ -57,11 +58,24 @@ def shares_keys(config: PretrainedConfig) -> bool:
     return bool(getattr(config.get_text_config(), "num_kv_shared_layers", 0))
 
 
+def rotary_limit(text: PretrainedConfig) -> int | None:
+    """Tokens of the longest text that has the shorter of its two rotary embeddings, where it has two (longrope)."""
+    if not any(kind in LONG_ROPE for kind, _ in _rotary_parts(text)):
+        return None
+    named = "original_max_position_embeddings"
+    limits = [getattr(text, named, None), *(part.get(named) for _, part in _rotary_parts(text))]
+    return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
+
+
 def _rotates_by_length(text: PretrainedConfig) -> bool:
     """Whether its rotary embedding depends on the length of the text."""
+    return any(kind in LONG_ROPE or "dynamic" in kind for kind, _ in _rotary_parts(text))
+
+
+def _rotary_parts(text: PretrainedConfig) -> list[tuple[str, Mapping[str, Any]]]:
+    """The kind of each of its rotary embeddings, and what the config says of it."""
     scaling: Any = getattr(text, "rope_scaling", None) or getattr(text, "rope_parameters", None)
     if not isinstance(scaling, Mapping):  # whatever a config of somebody's own has there
-        return False
+        return []
     parts = [scaling, *(part for part in scaling.values() if isinstance(part, Mapping))]  # of each kind of layer
-    kinds = [str(part.get("rope_type", part.get("type"))) for part in parts]
-    return any(kind in ("longrope", "su") or "dynamic" in kind for kind in kinds)
+    return [(str(part.get("rope_type", part.get("type"))), part) for part in parts]

@@ -1,12 +1,13 @@
-"""Whether what an engine makes of a model is that model: both run the same text, before any of it is kept."""
+"""Whether what an engine makes of a model is that model: both run the same texts, before any of it is kept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import AnotherModel
-from llm_bench_fixtures.models.peculiarities import shares_keys
+from llm_bench_fixtures.models.peculiarities import rotary_limit, shares_keys
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Precision
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.source import ModelSource
 
-TRIAL_VERSION = 2  # raise it where the trial finds more: what was kept before is then made and compared again
+TRIAL_VERSION = 3  # raise it where the trial finds more: what was kept before is then made and compared again
 LENGTH = 320  # tokens, so that a window of up to 256 shows
 BEYOND = 64  # tokens past a longer window
 LONGEST = 640
@@ -28,20 +29,17 @@ aren't. Rounding their weights to bfloat16 moves the families' logits by 0.013 a
 
 @dataclass(frozen=True)
 class Trial:
-    """A text, and what transformers says after it."""
+    """Texts, and what transformers says after each."""
 
-    ids: torch.Tensor
-    """(1, T) int64, on a CPU."""
-
-    expected: torch.Tensor
-    """Logits of the last positions: (SHOWN or fewer, V) float32."""
+    texts: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    """Tokens, (1, T) int64 on a CPU, and logits of the last positions: (SHOWN or fewer, V) float32."""
 
     @classmethod
     def of(cls, module: Any, longest: int = LONGEST) -> Trial:
         """By a model of transformers' in float32. longest: tokens that the engine takes."""
         text = module.config.get_text_config()
-        ids = tokens(text.vocab_size, min(length_for(text), longest))
-        return cls(ids, _shown(logits_of(module, ids)))
+        texts = [tokens(text.vocab_size, min(length, longest)) for length in lengths_for(text)]
+        return cls(tuple((ids, _shown(logits_of(module, ids))) for ids in texts))
 
     @classmethod
     def of_source(cls, source: ModelSource) -> Trial:
@@ -50,36 +48,50 @@ class Trial:
 
         return cls.of(source.load_model(dtype=torch.float32))
 
-    def check(self, engine: str, found: torch.Tensor, given: Precision = Precision.FLOAT32) -> None:
-        """Raise AnotherModel where the engine's logits, (1, T, V), differ by more than float error: what a config asks
-        for and a converter passes over is no other speed of the same model.
+    def check(
+        self, engine: str, run: Callable[[torch.Tensor], torch.Tensor], given: Precision = Precision.FLOAT32
+    ) -> None:
+        """Raise AnotherModel where the engine's logits differ by more than float error: what a config asks for and a
+        converter passes over is no other speed of the same model.
 
+        run: gives the logits, (1, T, V), of tokens, (1, T).
         The median of the positions counts: a mixture of experts may choose others where two are close.
         """
-        differences = (_shown(found) - self.expected).abs().amax(dim=1) / self.expected.abs().amax(dim=1)
-        gap, most = float(differences.median()), MOST_GAP[given]
-        if not gap <= most:
-            raise AnotherModel(
-                f"{engine}'s conversion computes something else than transformers: after the same "
-                f"{self.ids.shape[1]} tokens, with weights in {given}, its logits differ by {gap:.1%} of the largest, "
-                f"and rounding explains {most:.1%}"
-            )
+        for ids, expected in self.texts:
+            differences = (_shown(run(ids)) - expected).abs().amax(dim=1) / expected.abs().amax(dim=1)
+            gap, most = float(differences.median()), MOST_GAP[given]
+            if not gap <= most:
+                raise AnotherModel(
+                    f"{engine}'s conversion computes something else than transformers: after the same "
+                    f"{ids.shape[1]} tokens, with weights in {given}, its logits differ by {gap:.1%} of the largest, "
+                    f"and rounding explains {most:.1%}"
+                )
 
 
-def length_for(text: Any) -> int:
-    """Tokens of a trial for a decoder's config: past its window, where that is short enough, and within its context."""
+def lengths_for(text: Any) -> tuple[int, ...]:
+    """Tokens of a trial's texts for a decoder's config: past its window, where that is short enough, and within its
+    context; where longer texts have another rotary embedding, also as many as have the first."""
     window = getattr(text, "sliding_window", None) or 0
     past = window + BEYOND if LENGTH < window + BEYOND <= LONGEST else LENGTH
-    return min(past, context_of(text))
+    length = min(past, context_of(text))
+    limit = rotary_limit(text)
+    return (length, limit) if limit and limit < length else (length,)
 
 
 def uncompared(config: Any) -> tuple[str, ...]:
-    """What to tell of an engine's model whose window no trial goes past, though its context does."""
+    """What to tell of an engine's model that changes past a length which no trial's text has, though its context has
+    it."""
     text = config.get_text_config()
-    window = getattr(text, "sliding_window", None) or 0
-    if not length_for(text) <= window < context_of(text):
-        return ()
-    return (f"its sliding window of {window:,} tokens was not compared with transformers'",)
+    changes = {
+        getattr(text, "sliding_window", None) or 0: "its sliding window of {:,} tokens",
+        rotary_limit(text) or 0: "its rotary embedding for texts of over {:,} tokens",
+    }
+    reached, context = max(lengths_for(text)), context_of(text)
+    return tuple(
+        f"{what.format(length)} was not compared with transformers'"
+        for length, what in changes.items()
+        if reached <= length < context
+    )
 
 
 def tokens(vocabulary: int, length: int) -> torch.Tensor:

@@ -53,9 +53,7 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
             variables, trial = _convert(request, folder, compute_type)
             (folder / FACTS_FILE).write_text(json.dumps(count_facts(variables)))
         with unavailable_where_it_fails(f"CTranslate2 doesn't run {model_type} models as converted"):
-            found = _try(folder, compute_type, trial.ids)
-            if compute_type == FLOAT32:
-                trial.check("CTranslate2", found)
+            _try(folder, compute_type, trial)
 
     return request.store.get("ctranslate2", key, build)
 
@@ -100,15 +98,25 @@ def longest_prompt(config: Any) -> int:
     return min(context_of(text), getattr(text, "sliding_window", None) or context_of(text))
 
 
-def _try(folder: Path, compute_type: str, ids: torch.Tensor) -> torch.Tensor:
-    """The logits of the tokens, (1, T, V), and two tokens generated for two rows. Raises what the library raises."""
+def _try(folder: Path, compute_type: str, trial: Trial) -> None:
+    """Two tokens generated for two rows, and the trial's texts: in float32 compared, else only run.
+
+    Raises AnotherModel, and what the library raises.
+    """
     import torch
 
     from llm_bench_fixtures.models.backends.ct2_model import forward, open_generator
 
     generator = open_generator(folder, compute_type)
     generator.generate_batch([["1", "2"], ["1", "2", "3"]], max_length=2, include_prompt_in_result=False)
-    return forward(generator, ids, torch.tensor([ids.shape[1]]))
+
+    def run(ids: torch.Tensor) -> torch.Tensor:
+        return forward(generator, ids, torch.tensor([ids.shape[1]]))
+
+    if compute_type == FLOAT32:
+        trial.check("CTranslate2", run)
+    else:
+        run(trial.texts[0][0])
 
 
 def count_facts(variables: Mapping[str, Any]) -> dict[str, float]:

@@ -139,7 +139,9 @@ def _try(request: LoadRequest, folder: Path, trial: Trial | None = None, stored:
         if trial is None:
             try_running(path, vocabulary)
         else:
-            trial.check("llama.cpp", try_running(path, vocabulary, trial.ids[0].tolist(), is_float32=True), stored)
+            trial.check(
+                "llama.cpp", lambda ids: try_running(path, vocabulary, ids[0].tolist(), is_float32=True), stored
+            )
 
 
 def check_given(file: Path, config: Any) -> Precision:
