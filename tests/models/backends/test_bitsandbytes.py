@@ -173,6 +173,14 @@ def test_layers_whose_inputs_have_four_dimensions_stay_as_they_are(make_request:
     assert any("four dimensions" in note for note in model.facts.notes) == IS_TRANSFORMERS_5
 
 
+def test_coefficients_that_the_models_code_clips_are_not_quantized() -> None:
+    """Bug: each pass of Gemma 3n clipped the packed numbers of its 4-bit weights, and failed at those in int8."""
+    found = left_out_of(blueprint("gemma3n_text"), repacks=True)
+    assert "model.layers.0.altup.correction_coefs" in found.clipped
+    assert {name.rpartition(".")[2] for name in found.clipped} == {"correction_coefs", "prediction_coefs"}
+    assert found.notes[-1].startswith("not quantized: coefficients that the model's code clips as it runs (model.")
+
+
 def test_a_label_says_how_little_is_quantized(make_request: MakeRequest, tmp_path: Path) -> None:
     """GPT-OSS keeps its experts in tensors that bitsandbytes doesn't know: nf4 had 94 % of float32's bytes."""
     with quiet_libraries():

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Names of layers, in transformers' code, that nobody quantizes: they are small, and much hangs on them.
 ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
 STATE_SPACE = frozenset({"x_proj", "dt_proj", "in_proj_ba"})
+# Of Gemma 3n, where transformers 4 clips the weights in each pass: in place, whatever numbers a quantized weight holds.
+CLIPPED = frozenset({"correction_coefs", "prediction_coefs"})
 # Of DeepSeek's attention: where it has this method (transformers 5), the layer's inputs have four dimensions, and
 # bitsandbytes' int8 on a CPU takes no more than three.
 EXPANDING, EXPANDED_BY = "kv_b_proj", "expand_kv"
@@ -42,10 +44,13 @@ class LeftOut:
     expanding: tuple[str, ...] = ()
     """Whose inputs have more dimensions than it takes."""
 
+    clipped: tuple[str, ...] = ()
+    """Which the model's code changes as it runs."""
+
     @property
     def names(self) -> list[str] | None:
         """All of them, for transformers; None where it finds the output layer by itself."""
-        ours = [*self.routers, *self.state_space, *self.unfit, *self.expanding]
+        ours = [*self.routers, *self.state_space, *self.unfit, *self.expanding, *self.clipped]
         return [*self.head, *ours] if ours else None
 
     @property
@@ -57,6 +62,7 @@ class LeftOut:
             f"layers that don't have a multiple of {PACKED_ROWS} rows and of {SCALED_COLUMNS} columns, as the "
             "processor's kernel needs": self.unfit,
             "layers whose inputs have four dimensions, where int8 on a CPU takes three": self.expanding,
+            "coefficients that the model's code clips as it runs": self.clipped,
         }
         return tuple(f"not quantized: {kind} ({_listed(names)})" for kind, names in kinds.items() if names)
 
@@ -75,7 +81,7 @@ def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> 
 
     experts = expert_count(module.config)
     output = module.get_output_embeddings()
-    head, routers, state_space, unfit, expanding = [], [], [], [], []
+    head, routers, state_space, unfit, expanding, clipped = [], [], [], [], [], []
     for name, part, rows, columns in _linear_layers(module):
         if part is output:
             head.append(name)
@@ -83,11 +89,13 @@ def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> 
             routers.append(name)
         elif name.rpartition(".")[2] in STATE_SPACE:
             state_space.append(name)
+        elif name.rpartition(".")[2] in CLIPPED:
+            clipped.append(name)
         elif repacks and (rows % PACKED_ROWS or columns % SCALED_COLUMNS):
             unfit.append(name)
         elif is_int8_on_cpu and _expands(module, name):
             expanding.append(name)
-    return LeftOut(tuple(head), tuple(routers), tuple(state_space), tuple(unfit), tuple(expanding))
+    return LeftOut(*map(tuple, (head, routers, state_space, unfit, expanding, clipped)))
 
 
 def _expands(module: Any, name: str) -> bool:
