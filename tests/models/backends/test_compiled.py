@@ -12,15 +12,16 @@ import torch
 from families import BY_NAME
 from torch._dynamo.utils import counters
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled
 from llm_bench_fixtures.models.backends.compiled import check
-from llm_bench_fixtures.models.backends.compiled_model import CompiledModel, settle
+from llm_bench_fixtures.models.backends.compiled_model import CompiledModel, check_steps, settle
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.session.loader import MAKING
 from llm_bench_fixtures.workloads import CacheKind, Side, pad_batch
@@ -113,6 +114,27 @@ def test_a_model_without_a_static_cache_is_unavailable(make_request: MakeRequest
         source = BY_NAME["falcon-alibi"].build(tmp_path)
     with pytest.raises(BackendUnavailable, match=r"^transformers has no static cache for falcon models$"):
         compiled.load(make_request("compile-fp32", source))
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0])
+def test_compiled_steps_that_give_other_logits_are_another_model(
+    gap: float, make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The embedded model as it is, whose steps give what a pass over all tokens gives, and one that is off by 1."""
+    plain = load_variant(make_request("fp32")).model
+    model = CompiledModel(**{**vars(plain), "compile_config": None})
+    generate = TransformersModel.generate_with_logits
+
+    def off(self: TransformersModel, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        sequences, steps = generate(self, *given)
+        return sequences, steps + gap
+
+    monkeypatch.setattr(TransformersModel, "generate_with_logits", off)
+    if gap == 0:
+        check_steps(model)
+    else:
+        with pytest.raises(AnotherModel, match=r"^torch.compile.s conversion computes something else "):
+            check_steps(model)
 
 
 class Counting:

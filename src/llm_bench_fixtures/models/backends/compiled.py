@@ -70,7 +70,8 @@ def prepare(request: LoadRequest) -> None:
 
 
 def load(request: LoadRequest) -> CompiledModel:
-    """Raises BackendUnavailable where the model's decode step can't be compiled once and for all."""
+    """Raises BackendUnavailable where the model's decode step can't be compiled once and for all, AnotherModel where
+    the compiled one computes something else."""
     from llm_bench_fixtures.models.backends.compiled_model import CompiledModel, refusing_endless_compiling
     from llm_bench_fixtures.workloads import CacheKind
 
@@ -101,7 +102,7 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
 
     Raises BackendUnavailable.
     """
-    from llm_bench_fixtures.models.backends.compiled_model import settle
+    from llm_bench_fixtures.models.backends.compiled_model import check_steps, settle
 
     folder = request.store.workspace("compiled", _key(request))
     kept_s = _kept_seconds(folder)
@@ -112,6 +113,7 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
         _unavailable_where_it_fails(request),
     ):
         missing = settle(model)
+        check_steps(model)
     took_s = time.perf_counter() - began_s
     if kept_s is not None and not missing:
         return kept_s, f"its code is from the cache: compiling it took {kept_s:.0f} s, loading it {took_s:.0f} s"

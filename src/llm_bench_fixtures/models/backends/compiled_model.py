@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.trial import Trial, tokens
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     import torch
 
 SHAPES = ((1, 8), (2, 8), (1, 21), (3, 40))  # prompts, and tokens of each: unlike in what code may be specialized for
+MOST_TOKENS = max(columns for _, columns in SHAPES)
 NEW_TOKENS = 3  # two of them by decode steps
 MOST_ROUNDS = 3  # of all shapes, until nothing more is compiled
 
@@ -68,6 +70,20 @@ def settle(model: CompiledModel) -> int:
     if stats["unique_graphs"] == first:
         raise BackendUnavailable("transformers compiles nothing of this model")
     return int(caching["fxgraph_cache_miss"] - missed)
+
+
+def check_steps(model: CompiledModel) -> None:
+    """Raise AnotherModel where the compiled steps' logits are not those of a plain pass over the same tokens."""
+    import torch
+
+    prompt = tokens(model.facts.vocabulary, min(MOST_TOKENS, model.facts.context_length - NEW_TOKENS))
+    prompt = prompt.to(model.device.name)
+    continued, steps = model.generate_with_logits(prompt, torch.ones_like(prompt), NEW_TOKENS, CacheKind.STATIC)
+    model.forget_caches()
+    ids = continued[:, :-1]
+    plain = model.logits(ids, torch.ones_like(ids))
+    trial = Trial(((ids, plain[0, -NEW_TOKENS:].float().cpu()),))
+    trial.check("torch.compile", lambda _: steps, model.variant.precision)
 
 
 def _generate_each_shape(model: CompiledModel) -> None:
