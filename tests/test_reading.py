@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,18 @@ def test_a_disk_in_memory_holds_files_like_any_other(tmp_path: Path, monkeypatch
     monkeypatch.setattr("llm_bench_fixtures.reading.IN_MEMORY", str(tmp_path / "shm"))
     assert refusal(tmp_path / "file") == f"is a link into {tmp_path}"
     assert refusal(tmp_path / "shm" / "file") == ""
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: pytest, and every command of llm-bench, waited for ever for a network's disk that was gone."""
+    is_over = threading.Event()
+    monkeypatch.setattr("llm_bench_fixtures.reading.PATIENCE_S", 0.01)
+    monkeypatch.setattr("llm_bench_fixtures.reading.os.path.realpath", lambda path: is_over.wait() and str(path))
+    try:
+        (tmp_path / "file").touch()
+        assert refusal(tmp_path / "file") == "gives nothing in 0 s: the disk that it is on doesn't answer"
+    finally:
+        is_over.set()
 
 
 def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:

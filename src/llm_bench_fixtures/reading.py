@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 KERNELS = ("/proc", "/sys", "/dev")  # files there may block, or have no end, and look like any other
 IN_MEMORY = "/dev/shm"  # noqa: S108  # a disk in memory, with files like any other's
 LARGE_BYTES = 10**10  # that takes some seconds to read
 LEAST_SHARE = 0.01  # of a large file that the disk holds; no file system compresses weights to that
+PATIENCE_S = 30.0  # for the first byte: a network's disk that is gone gives none, and no error
 DISK_BLOCK_BYTES = 512  # of what a file's status counts, whatever the disk's own are
 
 
 def refusal(path: Path) -> str:
     """Why a file isn't read, in words that follow its name. Empty where it may be, or isn't there."""
+    found: list[str] = []
+    looking = threading.Thread(target=lambda: found.append(_refusal(path)), daemon=True)  # nothing ends such a wait
+    looking.start()
+    looking.join(PATIENCE_S)
+    return found[0] if found else f"gives nothing in {PATIENCE_S:.0f} s: the disk that it is on doesn't answer"
+
+
+def _refusal(path: Path) -> str:
     try:
         status = path.stat()
     except (OSError, ValueError):  # who opens it says why
@@ -28,4 +39,6 @@ def refusal(path: Path) -> str:
     stored = getattr(status, "st_blocks", status.st_size) * DISK_BLOCK_BYTES
     if status.st_size > LARGE_BYTES and stored < status.st_size * LEAST_SHARE:
         return f"has {status.st_size / 1e9:,.0f} GB, of which {stored / 1e9:.1f} GB are on the disk"
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        file.read(1)  # or waits for ever
     return ""

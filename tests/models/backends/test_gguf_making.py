@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -55,9 +56,12 @@ def test_a_named_file_that_is_no_gguf_is_refused(make_request: MakeRequest, tmp_
         load_variant(make_request("gguf-f32", gguf=str(file)))
 
 
-def test_a_named_file_that_is_not_there_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
-    with pytest.raises(BackendUnavailable, match="there is no such file"):
-        load_variant(make_request("gguf-f32", gguf=str(tmp_path / "none.gguf")))
+def test_a_named_file_that_cannot_be_read_is_refused(make_request: MakeRequest, tmp_path: Path) -> None:
+    """Bug: a pipe was waited for without an end."""
+    os.mkfifo(tmp_path / "pipe.gguf")
+    for name, why in (("none.gguf", "isn't there"), ("pipe.gguf", "is a pipe, a device or a socket")):
+        with pytest.raises(BackendUnavailable, match=f"^--llm-gguf: .*{name} {why}$"):
+            load_variant(make_request("gguf-f32", gguf=str(tmp_path / name)))
 
 
 @pytest.mark.parametrize(

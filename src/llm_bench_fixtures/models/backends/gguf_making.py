@@ -12,6 +12,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
 from llm_bench_fixtures.models.trial import MOST_GAP, Trial
 from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.reading import refusal
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact, Key
@@ -152,8 +153,8 @@ def check_given(file: Path, config: Any) -> Precision:
     """
     import gguf
 
-    if not file.is_file():
-        raise BackendUnavailable(f"--llm-gguf {file}: there is no such file")
+    if why := refusal(file) or ("" if file.is_file() else "isn't there"):
+        raise BackendUnavailable(f"--llm-gguf: {file} {why}")
     try:
         tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
     except ValueError as error:
