@@ -327,6 +327,23 @@ def test_a_win_in_blocks_may_be_smaller_than_the_noise_of_what_was_taken_apart()
     assert "v0 is the fastest on one prompt of 64 tokens: 1.05×" in latency(side_by_side(1.05))
 
 
+@pytest.mark.parametrize(
+    ("speedup", "says"),
+    [
+        (2.0, "v0 is the fastest on one prompt of 64 tokens: 2.00× (1.94–2.06) as fast as fp32"),
+        (0.925, "No variant was faster than fp32 on one prompt of 64 tokens by a difference that this run can show"),
+    ],
+)
+def test_a_win_stands_on_the_rounds_beside_the_reference_wherever_its_own_test_ran(speedup: float, says: str) -> None:
+    """Bug: where the reference's own record was taken apart, and scattered, "no difference that this run can show"
+    stood above 0.925× (0.892–0.960)."""
+    apart = make_record(rounds_s=(0.2, 5.0, 1.0))
+    run = make_run([apart, make_block_record("v0", speedup)])
+    found = for_reader(run, Reader.LATENCY)
+    assert found.sentence.startswith(says)
+    assert found.notes == ()
+
+
 def test_no_win_is_claimed_inside_the_interval() -> None:
     found = for_reader(side_by_side(1.01), Reader.LATENCY)
     assert found.sentence == (

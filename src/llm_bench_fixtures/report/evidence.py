@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import CONFIDENCE, Speedup, speedup_between
+from llm_bench_fixtures.results.speedup import CONFIDENCE, Speedup, record_speedup, speedup_between
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,15 @@ class Evidence:
     def gain(self, of: Record, over: Record) -> Gain | Speedup:
         """How many times as fast one record is as another, and whether that may be claimed.
 
-        Two cases are compared by the noise floor, though each stands in blocks: minutes lie between them. Between two
-        variants that ran the same thing nothing is claimed.
+        Over the reference it is the record's own speed-up, from the reference's rounds next to its own: those of the
+        reference's own test may be others. Two cases are compared by the noise floor, though each stands in blocks:
+        minutes lie between them. Between two variants that ran the same thing nothing is claimed.
         """
         if of.variant == over.variant or of.workload != over.workload:
             return gain(of, over, self.noise)
-        found = speedup_between(of, over, self.confidence) or gain(of, over, self.noise)
+        is_over_reference = over.variant == self.run.reference
+        compared = record_speedup(of, self.confidence) if is_over_reference else None
+        found = compared or speedup_between(of, over, self.confidence) or gain(of, over, self.noise)
         is_same = self._configuration(of.variant) == self._configuration(over.variant)
         return Gain(found.ratio, is_faster=False, is_slower=False) if is_same else found
 
