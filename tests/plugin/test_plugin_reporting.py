@@ -110,6 +110,13 @@ def test_a_run_that_ends_before_its_first_test_does_leaves_no_report_that_looks_
     assert (own_suite.report / "earlier" / "report.html").read_text(encoding="utf-8") == "of the run before"
 
 
+def test_a_first_run_that_ends_before_its_first_test_does_says_that_there_is_no_report(own_suite: Bench) -> None:
+    own_suite.write(conftest=INTERRUPTS.format("pytest_llm_bench_score"))
+    result = own_suite.run(no_reraise_ctrlc=True)
+    result.stdout.fnmatch_lines(["llm-bench: This run wrote no report: it ended before its first benchmark did."])
+    assert not own_suite.report.exists()
+
+
 def test_what_a_failure_or_a_skip_quotes_steers_nothing(own_suite: Bench) -> None:
     """In pytest's own lines, too: its traceback, its short summary and what the test wrote."""
     head = "from llm_bench_fixtures import Backend, BackendUnavailable\n"

@@ -143,10 +143,13 @@ def trouble_lines(config: pytest.Config) -> Iterator[str]:
 
 
 def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:
-    """Where the report of an earlier run is, which was set aside for one that was never written."""
+    """That there is no report where one was to come, and where an earlier run's is, which was set aside for it."""
     if MADE_FOLDER not in config.stash:
         return ()
     from llm_bench_fixtures.results.folder import EARLIER
 
     earlier = settings_of(config).report / EARLIER
-    return (f"This run wrote no report; that of an earlier run is in {earlier}.",) if earlier.is_dir() else ()
+    if earlier.is_dir():
+        return (f"This run wrote no report; that of an earlier run is in {earlier}.",)
+    had_begun = SESSION in config.stash and config.stash[SESSION].results.has_variants
+    return ("This run wrote no report: it ended before its first benchmark did.",) if had_begun else ()
