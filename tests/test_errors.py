@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_bench_fixtures.errors import BackendUnavailable, NoCandidateLoaded, reason_of
+from llm_bench_fixtures.errors import BackendUnavailable, NoCandidateLoaded, last_line, reason_of
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,16 @@ from llm_bench_fixtures.errors import BackendUnavailable, NoCandidateLoaded, rea
 )
 def test_a_reason_is_one_line_with_the_type_where_the_text_alone_says_too_little(error: Exception, reason: str) -> None:
     assert reason_of(error) == reason
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("can't start new thread"), BlockingIOError(11, "Resource temporarily …")]
+)
+def test_a_limit_on_processes_is_named(error: Exception) -> None:
+    """Bug: where the system lets no further process start, a row had Python's own words alone."""
+    hint = "(most often a limit on processes and threads: ulimit -u, or the container's)"
+    assert reason_of(error).endswith(hint)
+    assert last_line(error).endswith(hint)
 
 
 @pytest.mark.parametrize(("level", "advice"), [(0, "Give --llm-model"), (1, "Give --llm-model"), (2, "Python runs")])

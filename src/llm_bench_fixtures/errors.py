@@ -21,13 +21,20 @@ def reason_of(error: BaseException) -> str:
     """The first line of what an error says, after its type where the text alone may be no more than a name."""
     text = first_line(error)
     speaks = isinstance(error, (LlmBenchError, OSError, ValueError)) and text
-    return text if speaks else f"{type(error).__name__}: {text}".rstrip(": ")
+    return (text if speaks else f"{type(error).__name__}: {text}".rstrip(": ")) + _hint(error)
 
 
 def last_line(error: BaseException) -> str:
     """What a traceback ends with: the error's type and the first line of what it says, of bounded length."""
     said = next(filter(None, map(str.strip, str(error).splitlines())), "")
-    return without_middle(harmless_text(f"{type(error).__name__}: {said}".removesuffix(": ")), LONGEST_LINE)
+    line = without_middle(harmless_text(f"{type(error).__name__}: {said}".removesuffix(": ")), LONGEST_LINE)
+    return line + _hint(error)
+
+
+def _hint(error: BaseException) -> str:
+    """What Python's own words for a limit of the system leave out."""
+    is_limit = isinstance(error, BlockingIOError) or str(error) == "can't start new thread"
+    return " (most often a limit on processes and threads: ulimit -u, or the container's)" if is_limit else ""
 
 
 def named(error: BaseException) -> str:
