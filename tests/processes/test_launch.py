@@ -146,7 +146,7 @@ def fail_at_once(_: Channel[Any, Any]) -> None:
 def test_a_function_that_raises_says_so_with_its_last_words() -> None:
     """Bug: "ended with status 1" was all that was told where a limit of processes let it start no thread."""
     process = start_function("it", fail_at_once, (), on_cpu=True)
-    with pytest.raises(WorkerDied, match=r"^it failed: RuntimeError: can't start new thread$"):
+    with pytest.raises(WorkerDied, match=r"^it failed: RuntimeError: can't start new thread \(most often a limit"):
         process.receive()
     process.close()
 
@@ -155,7 +155,6 @@ STOPPED_SERVER = """
 import os, signal
 from multiprocessing import forkserver
 import psutil
-from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.processes import launch, stopping
 
 def stay(channel):
@@ -166,10 +165,6 @@ if __name__ == "__main__":
     launch.start_importing([], on_cpu=True)
     (server,) = [one for one in psutil.Process().children() if "forkserver" in " ".join(one.cmdline())]
     server.suspend()
-    try:
-        launch.start_function("it", stay, (), on_cpu=True)
-    except WorkerDied as died:
-        print(died)
     process = launch.start_function("it", stay, (), on_cpu=True)
     print(process.receive())
     [server] = [one for one in psutil.Process().children() if "forkserver" in " ".join(one.cmdline())]
@@ -181,15 +176,14 @@ if __name__ == "__main__":
 
 @pytest.mark.slow("a stopped server is awaited for seconds")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes start afresh elsewhere")
-def test_a_server_that_a_signal_stops_is_not_awaited_without_end(tmp_path: Path) -> None:
-    """Bug: a session whose server was stopped waited for over three minutes. The next process finds a new server."""
+def test_a_server_that_a_signal_stops_is_woken(tmp_path: Path) -> None:
+    """Bug: a session whose server was stopped waited for over three minutes; then it was killed, and with it the
+    processes of all variants. At the end it is stopped again."""
     path = tmp_path / "stopped_server.py"
     path.write_text(STOPPED_SERVER, encoding="utf-8")
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=BACKSTOP_S, check=False)
     assert done.stderr == ""
-    first, second = done.stdout.splitlines()
-    assert first.startswith("it couldn't be started: a signal had stopped process ")
-    assert second == "0"
+    assert done.stdout == "0\n"
 
 
 def wait_for_ever(channel: Channel[Any, Any]) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from llm_bench_fixtures.errors import WorkerDied, last_line
+from llm_bench_fixtures.errors import last_line
 from llm_bench_fixtures.processes import stopping
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
@@ -132,26 +132,19 @@ def start_function(
         _ensure_server()
     inherited = (theirs, tuple(sys.path), dict(os.environ), is_forked or _is_main_thread())
     process = context.Process(target=_call, args=(*inherited, function, arguments), daemon=True)
-    with off_the_working_folder(), _server_that_works(name):
+    with off_the_working_folder(), _server_that_works():
         process.start()
     theirs.close()
     return WorkerProcess(name, _Function(process), PipeChannel(ours))
 
 
 @contextmanager
-def _server_that_works(name: str) -> Iterator[None]:
-    """Kill the server within, where a signal has stopped it for long: it would be awaited for ever. Raises
-    WorkerDied."""
-    pid = _server_pid()
-    is_over, killed = threading.Event(), threading.Event()
-    threading.Thread(target=_kill_where_stopped, args=(pid, is_over, killed), daemon=True).start()
+def _server_that_works() -> Iterator[None]:
+    """Within it, wake the server where a signal has stopped it for long: it would be awaited for ever."""
+    is_over = threading.Event()
+    threading.Thread(target=_wake_where_stopped, args=(_server_pid(), is_over), daemon=True).start()
     try:
         yield
-    except (EOFError, OSError):
-        if killed.is_set():
-            how = f"couldn't be started: a signal had stopped process {pid}, which starts it,"
-            raise WorkerDied(name, f"{how} for {stopping.LONGEST_STOP_S:.0f} s") from None
-        raise
     finally:
         is_over.set()
 
@@ -165,14 +158,12 @@ def _server_pid() -> int | None:
     return getattr(forkserver._forkserver, "_forkserver_pid", None)
 
 
-def _kill_where_stopped(pid: int | None, is_over: threading.Event, killed: threading.Event) -> None:
+def _wake_where_stopped(pid: int | None, is_over: threading.Event) -> None:
     stop = StopWatch()
     while pid is not None and not is_over.wait(stopping.LOOK_EVERY_S):
         if stop.is_over(is_stopped=is_stopped(pid)):
-            killed.set()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            return
+                os.kill(pid, signal.SIGCONT)
 
 
 def _call(
