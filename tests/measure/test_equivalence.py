@@ -25,7 +25,7 @@ from llm_bench_fixtures.measure.equivalence import (
 )
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
-from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.models.transformers import Forbidden, TransformersModel
 from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds
 
 ModelAround = Callable[[Any], TransformersModel]
@@ -208,9 +208,11 @@ def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
             asked.append(how)
             return super().generate(input_ids, attention_mask, **how)
 
-    check(model_around(Asked()), ExecutionMode.CACHE)
+    model = model_around(Asked())
+    check(model, ExecutionMode.CACHE)
+    forbidden = [Forbidden(model.tokenizer.eos_token_id)]
     logits = {"output_logits": True, "return_dict_in_generate": True}
-    plain = {"min_new_tokens": 3, "max_new_tokens": 3, "use_cache": True, **logits}
+    plain = {"logits_processor": forbidden, "max_new_tokens": 3, "use_cache": True, **logits}
     assert asked == [plain, plain, {**plain, "use_cache": False}, {**plain, "use_cache": False}]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
+from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, Forbidden, TransformersModel, context_of
+from llm_bench_fixtures.workloads import CacheKind
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,21 @@ def test_positions_that_begin_after_the_padding_token_leave_fewer_for_a_text() -
     from transformers import AutoConfig
 
     assert context_of(AutoConfig.for_model("roberta", max_position_embeddings=514, pad_token_id=1)) == 512
+
+
+def test_only_the_forbidden_token_is_passed_over_and_the_logits_stay() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0], [4.0, 5.0, 0.0]])
+    assert Forbidden(1)(torch.zeros(2, 1), logits).argmax(dim=1).tolist() == [2, 0]
+    assert logits[:, 1].tolist() == [3.0, 5.0]
+
+
+def test_no_step_compares_the_vocabulary_with_the_end_of_a_text(
+    tiny_fp32: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: it took 1.9 ms of each token's time for a vocabulary of 151,936 tokens, by transformers' own processor."""
+    from transformers.generation import logits_process
+
+    monkeypatch.delattr(logits_process.MinNewTokensLengthLogitsProcessor, "__call__")
+    ids = torch.ones(1, 3, dtype=torch.int64)
+    output = tiny_fp32.generate(ids, torch.ones_like(ids), 3, CacheKind.DYNAMIC)
+    assert output.shape == (1, 6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -74,13 +75,14 @@ class TransformersModel(Model):
     ) -> Any:
         import torch
 
+        end = self.tokenizer.eos_token_id
         if cache is CacheKind.STATIC:
             more["cache_implementation"] = "static"
         with torch.inference_mode(), self.running():
             return self.module.generate(
                 input_ids,
                 attention_mask=attention_mask,
-                min_new_tokens=new_tokens,
+                logits_processor=[] if end is None else [Forbidden(end)],
                 max_new_tokens=new_tokens,
                 use_cache=cache is not CacheKind.OFF,
                 **more,
@@ -144,6 +146,22 @@ def _calling(on_token: Callable[[], None]) -> Any:
         return False
 
     return StoppingCriteriaList([never])
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """A logits processor of transformers' that keeps one token from being chosen: the one that ends a text.
+
+    The one behind `min_new_tokens` compares the whole vocabulary with that token at each step: 0.6 ms of one core for
+    50,257 tokens, 1.9 ms for 151,936.
+    """
+
+    token: int
+
+    def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()  # `output_logits` shows them as the model gave them
+        scores[:, self.token] = -math.inf
+        return scores
 
 
 def prepare_for_greedy(module: Any, tokenizer: Tokenizer) -> None:
