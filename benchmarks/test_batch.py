@@ -6,7 +6,7 @@ pytestmark = pytest.mark.llm_scenario(
     "batch",
     title="Batch size",
     order=50,
-    columns=("output_tokens_per_s", "per_sample_latency_s", "ttft_s", "tpot_s", "padded_tokens", "peak_rss_bytes"),
+    columns=("output_tokens_per_s", "per_sample_latency_s", "ttft_s", "tpot_s", "padded_tokens", "own_memory_bytes"),
 )
 
 

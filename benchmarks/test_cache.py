@@ -8,7 +8,7 @@ pytestmark = pytest.mark.llm_scenario(
     "cache",
     title="KV cache",
     order=30,
-    columns=("ttft_s", "tpot_s", "output_tokens_per_s", "cache_bytes", "peak_rss_bytes"),
+    columns=("ttft_s", "tpot_s", "output_tokens_per_s", "cache_bytes", "own_memory_bytes"),
 )
 
 PROMPT_TOKENS = 64

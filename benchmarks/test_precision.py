@@ -6,7 +6,7 @@ pytestmark = pytest.mark.llm_scenario(
     "precision",
     title="Precision",
     order=10,
-    columns=("ttft_s", "tpot_s", "output_tokens_per_s", "weight_bytes", "peak_rss_bytes", "perplexity"),
+    columns=("ttft_s", "tpot_s", "output_tokens_per_s", "weight_bytes", "own_memory_bytes", "perplexity"),
 )
 
 PROMPT_TOKENS = 64

@@ -6,7 +6,7 @@ pytestmark = pytest.mark.llm_scenario(
     "prompt_length",
     title="Prompt length",
     order=60,
-    columns=("ttft_s", "tpot_s", "prefill_tokens_per_s", "output_tokens_per_s", "cache_bytes", "peak_rss_bytes"),
+    columns=("ttft_s", "tpot_s", "prefill_tokens_per_s", "output_tokens_per_s", "cache_bytes", "own_memory_bytes"),
 )
 
 

@@ -108,7 +108,7 @@ def record(**fields: Json) -> Callable[[], bytes]:
 
 
 def metric(value: float) -> Callable[[], bytes]:
-    return lambda: edited(lambda _, one: one["metrics"].update(peak_rss_bytes=value))
+    return lambda: edited(lambda _, one: one["metrics"].update(own_memory_bytes=value))
 
 
 def variant(**fields: Json) -> Callable[[], bytes]:
@@ -156,7 +156,11 @@ EVERYWHERE = [
 # What only who reads all of the records sees.
 IN_RECORDS = [
     ("a number that no float holds", lambda: json.dumps(stored()).replace("7.0", "1e999").encode(), ""),
-    ("a metric of 1e31", metric(1e31), f"{DAMAGED}benchmarks/test_precision.py::test_precision[-bf16]: peak_rss_bytes"),
+    (
+        "a metric of 1e31",
+        metric(1e31),
+        f"{DAMAGED}benchmarks/test_precision.py::test_precision[-bf16]: own_memory_bytes",
+    ),
     ("no rounds", record(rounds_s=[]), "was measured in no time"),
     ("a round of 0 s", record(rounds_s=[0.0] * 10), "was measured in no time"),
     ("rounds of 5e-324 s", record(rounds_s=[5e-324] * 10), "was measured in no time"),

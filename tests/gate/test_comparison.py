@@ -252,8 +252,8 @@ def test_peak_memory_blocks_only_where_the_same_ran_before_in_the_process() -> N
     first, second = make_record(scenario="a", memory=MemoryFacts(10**8)), make_record(memory=MemoryFacts(10**8))
     larger = replace(second, memory=MemoryFacts(2 * 10**8))
     same = compared(make_run([first, second]), make_run([first, larger]))
-    assert verdict(same, "peak_rss_bytes").is_blocking
-    added = verdict(compared(make_run([second]), make_run([first, larger])), "peak_rss_bytes")
+    assert verdict(same, "own_memory_bytes").is_blocking
+    added = verdict(compared(make_run([second]), make_run([first, larger])), "own_memory_bytes")
     assert (added.verdict, added.is_blocking) == (Verdict.REGRESSED, False)
 
 

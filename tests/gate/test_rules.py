@@ -81,7 +81,7 @@ def test_a_rule_for_all_timings_says_nothing_of_those_that_nobody_judges(name: s
 
 def test_a_rule_for_all_memory_does_not_loosen_what_may_not_change_at_all() -> None:
     assert rule_of("weight_bytes", "memory:5%") == rule_of("weight_bytes")
-    assert rule_of("peak_rss_bytes", "memory:5%") == Rule(relative=0.05)
+    assert rule_of("own_memory_bytes", "memory:5%") == Rule(relative=0.05)
     assert rule_of("weight_bytes", "memory:off").force is Force.OFF
 
 
@@ -91,7 +91,7 @@ def test_a_rule_for_all_memory_does_not_loosen_what_may_not_change_at_all() -> N
         ("forward_passes", Force.BLOCKING),
         ("new_tokens", Force.BLOCKING),
         ("weight_bytes", Force.BLOCKING),
-        ("peak_rss_bytes", Force.BLOCKING),
+        ("own_memory_bytes", Force.BLOCKING),
         ("perplexity", Force.BLOCKING),
         ("kld_mean", Force.BLOCKING),
         ("flips", Force.ADVISORY),
@@ -147,7 +147,7 @@ def test_unknown_metrics_are_refused_with_those_that_are_known() -> None:
     [
         ("latency_s", Rule(relative=0.05), "5 %"),
         ("latency_s", Rule(absolute=0.01), "10.0 ms"),
-        ("peak_rss_bytes", Rule(relative=0.1, absolute=16e6), "10 % or 16.0 MB"),
+        ("own_memory_bytes", Rule(relative=0.1, absolute=16e6), "10 % or 16.0 MB"),
         ("new_tokens", Rule(), "no change"),
     ],
 )

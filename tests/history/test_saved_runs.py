@@ -95,7 +95,7 @@ def test_a_saved_run_is_read_to_be_judged(path: Path) -> None:
     fp32, skipped = records[FP32], records[NO_STATIC_CACHE]
     assert fp32.metrics["latency_s"] == fp32.median_s == MEDIAN_S
     assert fp32.metrics["perplexity"] == 132.85053418752213
-    assert fp32.metrics["peak_rss_bytes"] == 47_460_352
+    assert fp32.metrics["own_memory_bytes"] == 47_460_352
     assert (skipped.status, skipped.reason) == (
         Status.SKIPPED,
         "ort-int8-dynamic can't generate with cache static",

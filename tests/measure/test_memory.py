@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -117,25 +118,43 @@ def test_a_kernel_without_a_high_water_mark_is_sampled(
     (tmp_path / "clear_refs").touch()
     monkeypatch.setattr(status, "STATUS", tmp_path / "status")
     monkeypatch.setattr(memory, "CLEAR_REFS", tmp_path / "clear_refs")
+    monkeypatch.setattr(status, "MAPPINGS", tmp_path / "smaps")
     with PeakMemory(cpu) as watched:
         pass
     assert watched.peak.method is MemoryMethod.SAMPLED
-    assert watched.peak.mapped_bytes is None
+    assert watched.peak.library_bytes is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="mapped pages are told apart on Linux")
-def test_pages_of_a_mapped_file_are_told_from_the_others(tmp_path: Path, cpu: Device) -> None:
-    """32 MiB of a file, each page of which is read, and as much that is of no file."""
-    path = tmp_path / "weights"
+@pytest.mark.skipif(sys.platform != "linux", reason="libraries' pages are told apart on Linux")
+@pytest.mark.parametrize("is_library", [False, True])
+def test_pages_of_a_library_are_told_from_a_models_file_and_from_what_is_of_none(
+    is_library: bool, tmp_path: Path, cpu: Device
+) -> None:
+    """64 MiB that are of no file, and 32 MiB of one whose every page is read: mapped as weights are, or as code is."""
+    path = tmp_path / "file"
     path.write_bytes(bytes(32 * MIB))
-    before = settled_bytes(cpu), status.mapped_bytes() or 0
-    with PeakMemory(cpu) as watched:
-        mapped = torch.from_file(str(path), size=32 * MIB, dtype=torch.uint8)
-        assert not mapped[::1024].any()
-        held = touched(32)
-    assert abs(watched.peak.rise_over(before[0]) - 64 * MIB) < SLACK
-    assert abs((watched.peak.mapped_bytes or 0) - before[1] - 32 * MIB) < SLACK
-    assert held.nbytes == mapped.nbytes
+    before = settled_bytes(cpu), status.library_bytes() or 0
+    how = mmap.PROT_READ | (mmap.PROT_EXEC if is_library else 0)
+    with PeakMemory(cpu) as watched, path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=how) as mapped:
+        assert not any(mapped[::4096])
+        held = touched(64)
+        libraries = status.library_bytes() or 0
+    assert abs(watched.peak.rise_over(before[0]) - 96 * MIB) < SLACK
+    assert abs(libraries - before[1] - 32 * MIB * is_library) < MIB
+    assert held.nbytes == 64 * MIB
+
+
+def test_library_code_is_what_a_process_runs_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code and data of a library, but for the pages that became the process' own; no weights, heap or system's code."""
+    sizes = (("r-xp", 7, "/lib/x.so", 40, 0), ("rw-p", 7, "/lib/x.so", 12, 8), ("r--p", 9, "/w (deleted)", 300, 0))
+    others = (("rw-p", 0, "[heap]", 500, 500), ("r-xp", 0, "[vdso]", 4, 0), ("rw-p", 0, "", 8, 8))
+    lines = (
+        f"7f00-7f01 {how} 00000000 08:01 {inode}      {name}\nSize: 999 kB\nRss: {resident} kB\nAnonymous: {own} kB\n"
+        for how, inode, name, resident, own in (*sizes, *others)
+    )
+    (tmp_path / "smaps").write_text("".join(lines))
+    monkeypatch.setattr(status, "MAPPINGS", tmp_path / "smaps")
+    assert status.library_bytes() == (40 + 12 - 8) * 1024
 
 
 def test_a_rise_is_never_negative() -> None:

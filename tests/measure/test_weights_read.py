@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.weights import bytes_read_by_forward, fault_in, storage_bytes, unmap, weight_tensors
-from llm_bench_fixtures.processes.status import mapped_bytes
+from llm_bench_fixtures.processes.status import status_bytes
 
 MakeRequest = Callable[..., LoadRequest]
 
@@ -70,14 +70,14 @@ def test_what_is_mapped_comes_into_memory_or_moves_out_of_its_file(tmp_path: Pat
     """A load that maps a file takes no time, and the first pass takes the load's."""
     path = tmp_path / "weights"
     path.write_bytes(bytes(32 << 20))
-    before = mapped_bytes() or 0
+    before = status_bytes()["RssFile"]
     weight = torch.from_file(str(path), size=8 << 20)
     half = weight[: 4 << 20]
-    assert (mapped_bytes() or 0) - before < 1 << 20
+    assert status_bytes()["RssFile"] - before < 1 << 20
     fault_in([weight])
-    assert (mapped_bytes() or 0) - before > 31 << 20
+    assert status_bytes()["RssFile"] - before > 31 << 20
     unmap([weight, half])
-    assert (mapped_bytes() or 0) - before < 1 << 20
+    assert status_bytes()["RssFile"] - before < 1 << 20
     assert storage_bytes([weight, half]) == 32 << 20
     assert (weight.numel(), half.numel(), float(half.sum())) == (8 << 20, 4 << 20, 0.0)
 

@@ -75,7 +75,7 @@ def test_it_gives_the_same_texts_and_facts(
 ) -> None:
     workload = Workload(prompts.varied(3), new_tokens=6, batch_size=2)
     assert isolated.call(run_round, workload).continuations == run_round(tiny_fp32, workload).continuations
-    of_the_process = {"load_s": 0.0, "resident_before_load_bytes": 0, "mapped_before_load_bytes": None}
+    of_the_process = {"load_s": 0.0, "resident_before_load_bytes": 0, "libraries_before_load_bytes": None}
     assert replace(isolated.facts, **of_the_process) == replace(tiny_fp32.facts, **of_the_process)
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow("each test makes a run that is judged by a baselin
 
 APART = ("--benchmark-compare", "--llm-gate")
 # Where several runs share this process, the memory of one is in the way of the next.
-GATE = (*APART, "--llm-gate-rules=peak_rss_bytes:off")
+GATE = (*APART, "--llm-gate-rules=own_memory_bytes:off")
 TWO_TESTS = """
 def test_mine(llm_benchmark):
     llm_benchmark("Hello")
@@ -229,7 +229,7 @@ def test_a_marker_allows_less_or_more(saved: Bench) -> None:
     saved.write(conftest=SLOWDOWN, test_own=marked.format('latency_s="20%"'))
     assert saved.run(*GATE).ret == ExitStatus.REGRESSED
     saved.write(test_own=marked.format('latency_s="off"'))
-    assert saved.run(*GATE, "--llm-gate-rules=peak_rss_bytes:off,latency_s:20%").ret == 0
+    assert saved.run(*GATE, "--llm-gate-rules=own_memory_bytes:off,latency_s:20%").ret == 0
     saved.write(test_own=marked.format('speed="20%"'))
     unknown = saved.run(*GATE)
     assert unknown.ret == 1
@@ -283,7 +283,7 @@ def test_what_measures_nothing_is_not_measured_without_a_baseline_too(own_suite:
 
 
 def test_an_ini_file_may_ask_for_the_gate_and_other_tests_go_on(saved: Bench) -> None:
-    saved.pytester.makeini("[pytest]\nllm_gate = true\nllm_gate_missing = new\nllm_gate_rules = peak_rss_bytes:off")
+    saved.pytester.makeini("[pytest]\nllm_gate = true\nllm_gate_missing = new\nllm_gate_rules = own_memory_bytes:off")
     saved.write(test_plain="def test_plain():\n    pass\n")
     assert saved.run("test_plain.py").ret == 0
     result = saved.run("test_own.py")

@@ -32,7 +32,7 @@ def test_in_a_process_of_its_own_a_variant_has_a_truly_first_generate(own_suite:
     assert variant["first_generate_s"] > 0
     assert variant["resident_before_load_bytes"] == record["metrics"]["libraries_bytes"] > 0
     assert variant["quality"]["perplexity"] > 1
-    assert record["metrics"]["peak_rss_bytes"] > 0
+    assert record["metrics"]["own_memory_bytes"] > 0
     assert record["metrics"]["ttft_s"] < record["metrics"]["latency_s"]
     assert "each variant in a process of its own" in own_suite.markdown()
 

@@ -475,7 +475,7 @@ def test_the_peak_of_a_round_decides_on_memory() -> None:
         "v0 takes the least memory: 40.0 MB at its peak, 40 % of fp32's 100 MB; perplexity 20.000 against 20.000 "
         "(+0.0 %); 0.500× (0.486–0.515) as fast as fp32."
     )
-    assert found.pick.metric == "peak_rss_bytes"
+    assert found.pick.metric == "own_memory_bytes"
 
 
 def test_memory_alone_is_no_reason_to_give_up_speed() -> None:

@@ -261,7 +261,7 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
 def test_a_scenario_says_how_it_is_shown() -> None:
     """Its title and its columns, in the run's order of scenarios, which is not that of the records."""
     shown = (
-        Scenario("second", "The second", ("peak_rss_bytes", "ttft_s")),
+        Scenario("second", "The second", ("own_memory_bytes", "ttft_s")),
         Scenario("first"),
         Scenario("idle", "Never ran"),
     )

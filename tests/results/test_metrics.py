@@ -53,7 +53,7 @@ RECORD = make_record(
         cache_bytes_read=8000,
         output_digest="",
     ),
-    memory=MemoryFacts(peak_resident_bytes=700, cuda_allocated_bytes=50, cuda_reserved_bytes=60, mapped_bytes=400),
+    memory=MemoryFacts(peak_resident_bytes=700, cuda_allocated_bytes=50, cuda_reserved_bytes=60, library_bytes=400),
     extra={"first_divergent_token": 2.5, "divergent_share": 0.125},
 )
 QUALITY = {
@@ -150,8 +150,8 @@ VARIANT = make_variant(
         ("cache_bytes", 500),
         ("state_bytes", None),
         ("libraries_bytes", 300),
+        ("own_memory_bytes", 300),
         ("peak_rss_bytes", 700),
-        ("mapped_bytes", 400),
         ("cuda_max_allocated_bytes", 50),
         ("cuda_max_reserved_bytes", 60),
         ("first_generate_s", 1.5),
@@ -303,7 +303,7 @@ def test_directions_that_readers_rely_on() -> None:
         (
             ReportTable.SUMMARY,
             (
-                "ttft_s tpot_s latency_s output_tokens_per_s speedup weight_bytes peak_rss_bytes perplexity kld_mean "
+                "ttft_s tpot_s latency_s output_tokens_per_s speedup weight_bytes own_memory_bytes perplexity kld_mean "
                 "top1_agreement"
             ),
         ),
@@ -311,7 +311,7 @@ def test_directions_that_readers_rely_on() -> None:
             ReportTable.REFERENCE,
             (
                 "latency_mean_s ttft_s tpot_s output_tokens_per_s ms_per_token new_tokens prompt_tokens load_s "
-                "weight_bytes peak_rss_bytes"
+                "weight_bytes own_memory_bytes"
             ),
         ),
         (
@@ -332,7 +332,7 @@ def test_directions_that_readers_rely_on() -> None:
             ReportTable.MEMORY,
             (
                 "libraries_bytes weight_bytes quantized_share weight_bytes_read cache_bytes state_bytes "
-                "cache_bytes_read peak_rss_bytes mapped_bytes cuda_max_allocated_bytes cuda_max_reserved_bytes "
+                "cache_bytes_read own_memory_bytes peak_rss_bytes cuda_max_allocated_bytes cuda_max_reserved_bytes "
                 "forward_passes prefill_flops decode_flops"
             ),
         ),

@@ -6,7 +6,7 @@ The exit status says why it ended so: 0 passed, 20 regressed, 21 no baseline, 22
 
   llm-bench gate                                  the newest run, by the newest complete one before it
   llm-bench gate llm-bench-report --baseline 3    the last report, by run 0003
-  llm-bench gate --baseline branch:main --rules "latency_s:20%,peak_rss_bytes:5%"
+  llm-bench gate --baseline branch:main --rules "latency_s:20%,own_memory_bytes:5%"
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ DEFAULT_METRICS = (
     "ttft_s",
     "tpot_s",
     "decode_tokens_per_s",
-    "peak_rss_bytes",
+    "own_memory_bytes",
     "weight_bytes",
     "perplexity",
 )

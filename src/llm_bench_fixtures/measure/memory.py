@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
-from llm_bench_fixtures.processes.status import mapped_bytes, status_bytes
+from llm_bench_fixtures.processes.status import library_bytes, status_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,8 +43,8 @@ class MemoryPeak:
     method: MemoryMethod
     """How resident_bytes was found."""
 
-    mapped_bytes: int | None = None
-    """Of the process, pages of mapped files, at the end. None where the system doesn't tell."""
+    library_bytes: int | None = None
+    """Of the process, pages of libraries' files, at the end. None where the system doesn't tell."""
 
     def rise_over(self, before_bytes: int) -> int:
         """The part of the resident peak above `before_bytes`; 0 where it stayed below."""
@@ -79,7 +79,7 @@ class PeakMemory:
         self._device.synchronize()
         resident = self._watch.stop()
         allocated, reserved = self._cuda_peaks()
-        self.peak = MemoryPeak(resident, allocated, reserved, self._watch.method, mapped_bytes())
+        self.peak = MemoryPeak(resident, allocated, reserved, self._watch.method, library_bytes())
 
     def _cuda_peaks(self) -> tuple[int | None, int | None]:
         if self._device.kind is not DeviceKind.CUDA:

@@ -17,7 +17,7 @@ from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.processes.status import mapped_bytes
+from llm_bench_fixtures.processes.status import library_bytes
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
         backend.prepare(request)
         request.device.synchronize()  # sets an accelerator up
-    before_bytes, mapped_before_bytes = resident_at_rest(request.device), mapped_bytes()
+    before_bytes, libraries_before_bytes = resident_at_rest(request.device), library_bytes()
     _freeze_libraries()
     loading_before_s = progress.phase_s[Phase.LOADING]
     with (
@@ -89,7 +89,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
         label=first_line(model.facts.label),
         configuration=first_line(model.facts.configuration) or request.variant.id,
         resident_before_load_bytes=model.facts.resident_before_load_bytes or before_bytes,
-        mapped_before_load_bytes=mapped_before_bytes,
+        libraries_before_load_bytes=libraries_before_bytes,
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,
         notes=tuple(map(first_line, (*model.facts.notes, *notes))),
     )

@@ -88,8 +88,8 @@ class ModelFacts:
     resident_before_load_bytes: int = 0
     """Resident memory of the process before the load. 0: `load_variant` measures it."""
 
-    mapped_before_load_bytes: int | None = None
-    """Of these, pages of mapped files. None where the system doesn't tell. `load_variant` measures it."""
+    libraries_before_load_bytes: int | None = None
+    """Of these, pages of libraries' files. None where the system doesn't tell. `load_variant` measures it."""
 
     conversion_s: float | None = None
     """Seconds that making the engine's own form of the model took (exporting, quantizing), whenever it was made. None:

@@ -197,14 +197,14 @@ class LlmBenchmark:
     def _memory_facts(self, observation: Observation) -> MemoryFacts:
         from llm_bench_fixtures.results.record import MemoryFacts
 
-        peak, mapped_before = observation.peak, self._model.facts.mapped_before_load_bytes
-        mapped = None if peak.mapped_bytes is None or mapped_before is None else peak.mapped_bytes - mapped_before
+        peak, before = observation.peak, self._model.facts.libraries_before_load_bytes
+        libraries = None if peak.library_bytes is None or before is None else peak.library_bytes - before
         return MemoryFacts(
             peak_resident_bytes=peak.rise_over(self._model.facts.resident_before_load_bytes),
             cuda_allocated_bytes=peak.cuda_allocated_bytes,
             cuda_reserved_bytes=peak.cuda_reserved_bytes,
             method=peak.method.value,
-            mapped_bytes=None if mapped is None else max(mapped, 0),
+            library_bytes=libraries,
         )
 
     def _add(self, record: Record) -> MeasuredRecord:

@@ -21,7 +21,7 @@ from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 from llm_bench_fixtures.results.speedup import Speedup, record_speedup
 
 _METRIC = {metric.name: metric for metric in METRICS}
-PEAKS = ("cuda_max_allocated_bytes", "peak_rss_bytes")  # the first that the reference has
+PEAKS = ("cuda_max_allocated_bytes", "own_memory_bytes")  # the first that the reference has
 WEIGHTS = "weight_bytes"
 
 

@@ -67,9 +67,14 @@ class MemoryFacts:
     """torch's peak of reserved memory; None without CUDA."""
     method: str = ""
     """How the resident peak was found."""
-    mapped_bytes: int | None = None
-    """Of the resident peak, pages of mapped files, as a rise over what the process had before the load. None where the
-    system doesn't tell."""
+    library_bytes: int | None = None
+    """Of the resident peak, pages of libraries' files, as a rise over what the process had before the load. None where
+    the system doesn't tell."""
+
+    @property
+    def own_bytes(self) -> int:
+        """The resident peak without pages of libraries' files, where the system tells these apart."""
+        return max(self.peak_resident_bytes - (self.library_bytes or 0), 0)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,25 @@ MEMORY: tuple[Metric, ...] = (
         tolerance=NEVER_JUDGED,  # it depends on which variants' libraries were imported before the fork
     ),
     Metric(
-        name="peak_rss_bytes",
+        name="own_memory_bytes",
         title="Peak memory",
         column="peak memory",
+        unit=Unit.BYTES,
+        direction=Direction.LOWER_IS_BETTER,
+        kind=Kind.MEMORY,
+        formula=(
+            "highest memory of the variant's own during a round, as a rise over before the load: anonymous memory and "
+            "what is mapped of the model's files, without pages of libraries' code, which processes share and whose "
+            "first use decides when they count (with them where the system doesn't tell them apart); in a pass of its "
+            "own"
+        ),
+        value=_of_memory(lambda memory: memory.own_bytes),
+        tables={ReportTable.SUMMARY: 60, ReportTable.REFERENCE: 100, ReportTable.MEMORY: 50},
+    ),
+    Metric(
+        name="peak_rss_bytes",
+        title="Peak memory with libraries' pages",
+        column="with libraries' pages",
         unit=Unit.BYTES,
         direction=Direction.LOWER_IS_BETTER,
         kind=Kind.MEMORY,
@@ -50,23 +66,8 @@ MEMORY: tuple[Metric, ...] = (
         ),
         source="optimum-benchmark's max_ram",
         value=_of_memory(lambda memory: memory.peak_resident_bytes),
-        tables={ReportTable.SUMMARY: 60, ReportTable.REFERENCE: 100, ReportTable.MEMORY: 50},
-    ),
-    Metric(
-        name="mapped_bytes",
-        title="Mapped files in the peak",
-        column="of it mapped",
-        unit=Unit.BYTES,
-        direction=Direction.NEITHER,
-        kind=Kind.MEMORY,
-        formula=(
-            "the part of the peak memory that is pages of mapped files, such as weights that are used where the "
-            "checkpoint is mapped; processes share them, and the system can drop them. The rest is anonymous"
-        ),
-        source="RssFile of proc(5)",
-        value=_of_memory(lambda memory: memory.mapped_bytes),
         tables={ReportTable.MEMORY: 55},
-        tolerance=NEVER_JUDGED,  # which libraries' pages were touched before the fork decides
+        tolerance=NEVER_JUDGED,  # which libraries' pages were touched before decides
     ),
     Metric(
         name="cuda_max_allocated_bytes",
