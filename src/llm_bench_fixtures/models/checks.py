@@ -19,7 +19,8 @@ from llm_bench_fixtures.models.files import (
     pickle_files,
     safetensors_files,
 )
-from llm_bench_fixtures.models.trust import check_trusted, read_config, unusable
+from llm_bench_fixtures.models.quantized import stored_quantization
+from llm_bench_fixtures.models.trust import check_trusted, read_config, read_json, unusable
 from llm_bench_fixtures.models.variants import parse_precision
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 from llm_bench_fixtures.text import without_middle
@@ -34,6 +35,12 @@ T = TypeVar("T")
 Tell: TypeAlias = Callable[[str], None]
 """Is told which part of the model is read next, by its name."""
 Check: TypeAlias = "Callable[[ModelSource, Tell], Footprint]"
+
+OLD_SETTINGS = {
+    "quantize_config.json": '"quant_method": "gptq"',
+    "quant_config.json": '"quant_method": "awq", w_bit as "bits" and q_group_size as "group_size"',
+}
+"""Files that told of quantized weights before config.json did, each with what transformers wants of them there."""
 
 MOST_GROWTH = 100  # tokens of a byte of text, or characters of it there and back: bytes alone make one
 
@@ -53,9 +60,39 @@ def check_usable(source: ModelSource, examine: Callable[[ModelSource, Check], Fo
     check_trusted(source.folder, source.trust_remote_code)
     check_counts(read_config(source.folder))
     check_own_weights(source.folder)
+    check_quantization_told(source.folder)
     footprint = examine(source, check_parts)
     check_weights(source.folder)
     return footprint
+
+
+def check_quantization_told(folder: Path) -> None:
+    """Raise CandidateFailed for quantized weights that config.json doesn't mention, as AutoGPTQ and AutoAWQ wrote them.
+
+    transformers would look for weights in floats, and fill in random ones.
+    """
+    if stored_quantization(read_config(folder)) is not None:
+        return
+    for name, wanted in OLD_SETTINGS.items():
+        if isinstance(read_json(folder / name), dict) and _holds_packed(folder):
+            raise CandidateFailed(
+                f"its weights are quantized: {name} says so, but transformers reads config.json alone. Put what is in "
+                f'{name} there as "quantization_config", with {wanted}, and name the weights file model.safetensors'
+            )
+
+
+def _holds_packed(folder: Path) -> bool:
+    """Whether a safetensors file of the folder holds matrices as GPTQ and AWQ pack them."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in safetensors_files(folder) or sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="np") as tensors:
+                if any(name.endswith(".qweight") for name in tensors.keys()):  # noqa: SIM118  # no dict
+                    return True
+        except (SafetensorError, OSError):  # which check_weights says
+            continue
+    return False
 
 
 def check_parts(source: ModelSource, tell: Tell) -> Footprint:

@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 import torch
-from families import BY_NAME, IS_TRANSFORMERS_5
+from families import BY_NAME, IS_TRANSFORMERS_5, change_config
+from safetensors.torch import save_file
 from small_models import write_model
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
-from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.backends import CATALOGUE, checkpoint
 from llm_bench_fixtures.models.backends.checkpoint import with_reference
 from llm_bench_fixtures.models.checks import check_usable
+from llm_bench_fixtures.models.device import ResolvedPrecision, resolve_device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.quantized import StoredQuantization
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.workloads import CacheKind
 
@@ -79,6 +83,49 @@ def test_nothing_else_is_made_of_a_quantized_checkpoint(
 def test_a_checkpoint_that_is_not_quantized_is_left_to_the_others(make_request: MakeRequest) -> None:
     with pytest.raises(BackendUnavailable, match=r"^the weights of tiny are not quantized: other variants run them$"):
         load_variant(make_request("checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "label"),
+    [("bfloat16", "float32 (bfloat16 requested; hqq)"), ("float32", "float32")],
+)
+def test_hqq_runs_in_the_dtype_that_it_multiplies_in(
+    dtype: str, label: str, make_request: MakeRequest, tmp_path: Path
+) -> None:
+    """Bug: a checkpoint of HQQ whose config says bfloat16 was refused: "expected m1 and m2 to have the same dtype".
+
+    transformers 4 makes its layers in float32 whatever is asked for, and its `from_pretrained` runs it so.
+    """
+    source = quantized_folder(tmp_path, {"quant_method": "hqq", "quant_config": {}, "skip_modules": ["lm_head"]})
+    change_config(tmp_path, dtype=dtype)
+    assert checkpoint._precision(make_request("checkpoint", source)).label == label
+
+
+def test_what_is_unpacked_computes_in_the_dtype_of_the_rest() -> None:
+    """Bug: an fp8 checkpoint that transformers 5 unpacks to bfloat16 was taken to compute in integers."""
+    rest = ResolvedPrecision(Precision.BFLOAT16, Precision.BFLOAT16)
+    fp8 = StoredQuantization("fp8", "")
+    assert checkpoint._compute(fp8, [], rest, resolve_device("cpu")) is rest
+
+
+@pytest.mark.parametrize(("name", "method"), [("quantize_config.json", "gptq"), ("quant_config.json", "awq")])
+@pytest.mark.parametrize("weights", ["model.safetensors", "gptq_model-4bit-128g.safetensors"])
+def test_the_old_layouts_are_refused_by_what_they_lack(name: str, method: str, weights: str, tmp_path: Path) -> None:
+    """Bug: of a folder of AutoGPTQ, `checkpoint` said that it isn't quantized, and all others to download it again."""
+    source = ModelSource("old", write_model(tmp_path))
+    (tmp_path / "model.safetensors").unlink()
+    packed = {"model.layers.0.mlp.down_proj.qweight": torch.zeros(8, 64, dtype=torch.int32)}
+    save_file(packed, tmp_path / weights)
+    (tmp_path / name).write_text(json.dumps({"bits": 4, "group_size": 128}), "utf-8")
+    with pytest.raises(CandidateFailed, match=rf'{name} says so, .*"quant_method": "{method}"'):
+        check_usable(source)
+
+
+def test_settings_left_beside_weights_in_floats_refuse_nothing(tmp_path: Path) -> None:
+    source = ModelSource("floats", write_model(tmp_path))
+    (tmp_path / "quantize_config.json").write_text(json.dumps({"bits": 4}), "utf-8")
+    with quiet_libraries():
+        check_usable(source)
 
 
 @pytest.mark.parametrize("name", ["nf4", "int8"])

@@ -44,6 +44,9 @@ itself says it."""
 FLOAT_PRODUCTS = ("awq", "bitsandbytes", "compressed-tensors", "gptq")
 """Methods whose weights are multiplied in a float dtype by transformers; bitsandbytes' int8 aside."""
 
+FLOAT32_ONLY = ("hqq",)
+"""Methods that transformers multiplies in float32 whatever dtype is asked for: activations in another one don't fit."""
+
 
 def with_reference(settings: Settings) -> Settings:
     """The settings, with the checkpoint as it is for the reference where --llm-model is a folder with a quantized one
@@ -157,10 +160,14 @@ def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
 
 def _precision(request: LoadRequest) -> ResolvedPrecision:
     """Of all that isn't quantized: the one that the config names, as far as the device has a fast path for it."""
-    from llm_bench_fixtures.models.device import resolve_precision
+    from llm_bench_fixtures.models.device import ResolvedPrecision, resolve_precision
 
     named = getattr(request.source.load_config(), "dtype", None)
-    return resolve_precision(parse_precision(str(named)) if named else Precision.FLOAT32, request.device)
+    asked = parse_precision(str(named)) if named else Precision.FLOAT32
+    method = _stored(request).method
+    if method in FLOAT32_ONLY:
+        return ResolvedPrecision(Precision.FLOAT32, asked, method)
+    return resolve_precision(asked, request.device)
 
 
 def _use_once(module: Any, stored: StoredQuantization, device: Device) -> None:
@@ -209,6 +216,8 @@ def _compute(
     """The dtype that matrices are multiplied in; None for integers, and where it isn't known."""
     from llm_bench_fixtures.models.backends.bnb_layers import repacks_on
 
+    if not layers or stored.method in FLOAT32_ONLY:
+        return precision
     if stored.method not in FLOAT_PRODUCTS or stored.scheme == "int8":
         return None
     if stored.method != "bitsandbytes":
