@@ -101,6 +101,27 @@ def test_hqq_runs_in_the_dtype_that_it_multiplies_in(
     assert checkpoint._precision(make_request("checkpoint", source)).label == label
 
 
+@pytest.mark.parametrize(
+    ("tensors", "is_quantized"),
+    [
+        ({"weight_packed": torch.zeros(64, 8, dtype=torch.int32), "weight_scale": torch.ones(64, 2)}, True),
+        ({"weight_shape": torch.tensor([64, 64])}, False),
+        ({"weight_shape": torch.tensor([64, 64]), "weight": torch.ones(64, 64)}, False),
+        ({"weight_packed": torch.zeros(64, 8, dtype=torch.int32), "weight": torch.ones(64, 64)}, False),
+    ],
+)
+def test_layers_that_were_unpacked_are_no_quantized_ones(
+    tensors: Mapping[str, torch.Tensor], is_quantized: bool
+) -> None:
+    """Bug: 4 bits of compressed-tensors, unpacked to bfloat16 at the first use, were said to run packed."""
+    layer = torch.nn.Linear(64, 64, bias=False)
+    if "weight_packed" in tensors:
+        del layer.weight
+    for name, tensor in tensors.items():
+        layer.register_parameter(name, torch.nn.Parameter(tensor, requires_grad=False))
+    assert checkpoint._quantized_layers(torch.nn.Sequential(layer)) == [layer] * is_quantized
+
+
 def test_what_is_unpacked_computes_in_the_dtype_of_the_rest() -> None:
     """Bug: an fp8 checkpoint that transformers 5 unpacks to bfloat16 was taken to compute in integers."""
     rest = ResolvedPrecision(Precision.BFLOAT16, Precision.BFLOAT16)

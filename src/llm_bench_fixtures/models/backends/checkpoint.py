@@ -188,11 +188,17 @@ def _use_once(module: Any, stored: StoredQuantization, device: Device) -> None:
 
 
 def _quantized_layers(module: torch.nn.Module) -> list[Any]:
-    """Linear layers that hold their weights as integers, in 8-bit floats, or in a class of tensors of its own."""
+    """Linear layers whose largest tensor holds integers, 8-bit floats, or is of a class of tensors of its own.
+
+    Layers that were unpacked may keep the packed weights, or their shape in integers, next to the floats.
+    """
+    import torch
+
     from llm_bench_fixtures.models.weights import is_packed
 
     linear = [part for part in module.modules() if hasattr(part, "in_features") and hasattr(part, "out_features")]
-    return [layer for layer in linear if any(is_packed(tensor) for _, tensor in _tensors_of(layer))]
+    largest = {layer: max((one for _, one in _tensors_of(layer)), key=torch.numel, default=None) for layer in linear}
+    return [layer for layer, tensor in largest.items() if tensor is not None and is_packed(tensor)]
 
 
 def _tensors_of(layer: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
