@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from llm_bench_fixtures.measure.quality import Score, score_windows
 from llm_bench_fixtures.measure.windows import strided_windows
@@ -37,6 +39,10 @@ from llm_bench_fixtures.workloads import CacheKind, Prompts, TokenIds, read_corp
 for number, hears in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
     if signal.getsignal(getattr(signal, number, signal.SIGTERM)) is signal.SIG_IGN:  # as below nohup
         signal.signal(getattr(signal, number), hears)  # runs that the tests start would ignore it, too
+
+# A machine may be as slow as it likes.
+hypothesis_settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("unhurried")
 
 FLOAT32 = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -24,13 +26,14 @@ def test_a_reason_is_one_line_with_the_type_where_the_text_alone_says_too_little
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("can't start new thread"), BlockingIOError(11, "Resource temporarily …")]
+    "error", [RuntimeError("can't start new thread"), BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
 )
 def test_a_limit_on_processes_is_named(error: Exception) -> None:
     """Bug: where the system lets no further process start, a row had Python's own words alone."""
     hint = "(most often a limit on processes and threads: ulimit -u, or the container's)"
     assert reason_of(error).endswith(hint)
     assert last_line(error).endswith(hint)
+    assert not reason_of(BlockingIOError(errno.EAGAIN, "write could not complete without blocking")).endswith(hint)
 
 
 @pytest.mark.parametrize(("level", "advice"), [(0, "Give --llm-model"), (1, "Give --llm-model"), (2, "Python runs")])

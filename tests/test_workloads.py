@@ -143,7 +143,7 @@ def test_the_batches_of_a_workload_have_its_widths_and_side() -> None:
     assert second.input_ids.tolist() == [[5, 6, 7, 8]]
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(
     st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=9), min_size=1, max_size=6),
     st.sampled_from(Side),

@@ -3,8 +3,8 @@
 Starts pytest on a folder with one empty test, with the plugin and with `-p no:llm_bench_fixtures`, and prints the
 median difference in CPU time (user and system). The two of a pair start at once, in random order, on one core: the
 kernel gives it to each in turn for a few milliseconds, so that whatever slows the machine slows both. Started one
-after the other, equal runs differ by tens of milliseconds. The same for two runs without the plugin shows what the
-median is worth. Where valgrind is installed, the instructions of one start each way are counted, too.
+after the other, equal runs differ by tens of milliseconds. The same for two runs without the plugin shows the method's
+own error. Where valgrind is installed, the instructions of one start each way are counted, too.
 Install the package from a wheel: an editable one is found in another way.
 
     python tools/measure_startup.py [PAIRS]
@@ -70,11 +70,12 @@ def main(pairs: int) -> None:
         (Path(folder) / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
         ways = {name: command(folder, *options) for name, options in WAYS.items()}
         cpu_ms(list(ways.values()))  # writes Python's caches
-        for told, first in (("the plugin adds", "with"), ("of two runs without it, one is longer by", "without")):
+        for outcome, first in (("the plugin adds", "with"), ("control: two equal runs differ by", "without")):
             runs = [cpu_ms([ways[first], ways["without"]]) for _ in range(pairs)]
             low, median, high = statistics.quantiles([one - other for one, other in runs], n=4)
             alone = statistics.median(other for _, other in runs)
-            print(f"CPU: {told} {median:.1f} ms (quartiles {low:.1f} to {high:.1f}, {pairs} pairs), to {alone:.0f} ms")
+            found = f"{outcome} {median:.1f} ms (quartiles {low:.1f} to {high:.1f}, {pairs} pairs)"
+            print(f"CPU: {found}, on top of {alone:.0f} ms")
         counts = {name: instructions(folder, *options) / 1e6 for name, options in WAYS.items()}
     if counts["with"]:
         print(f"instructions: {counts['without']:.0f} million without the plugin, {counts['with']:.0f} million with it")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -33,7 +35,8 @@ def last_line(error: BaseException) -> str:
 
 def _hint(error: BaseException) -> str:
     """What Python's own words for a limit of the system leave out."""
-    is_limit = isinstance(error, BlockingIOError) or str(error) == "can't start new thread"
+    again = errno.EAGAIN
+    is_limit = error.args == (again, os.strerror(again)) or str(error) == "can't start new thread"
     return " (most often a limit on processes and threads: ulimit -u, or the container's)" if is_limit else ""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.reading import refusal
+from llm_bench_fixtures.reading import refusals
 
 if TYPE_CHECKING:
     import torch
@@ -202,9 +202,8 @@ def read_corpus(path: Path | None) -> Corpus:
 
 def check_readable(files: Sequence[Path]) -> None:
     """Raise InvalidSetting for what has no end, or too much before it: pipes, devices, sockets, gigabytes of text."""
-    for file in files:
-        if why := refusal(file):
-            raise InvalidSetting(f"{file} {why}; copy what it gives into a file")
+    for file, why in refusals(files):
+        raise InvalidSetting(f"{file} {why}; copy what it gives into a file")
     size = sum(file.stat().st_size for file in files if file.is_file())
     if size > MOST_TEXT_BYTES:
         where = files[0] if len(files) == 1 else files[0].parent

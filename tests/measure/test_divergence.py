@@ -40,14 +40,14 @@ def test_the_divergent_share_by_hand(a: tuple[int, ...], b: tuple[int, ...], sha
     assert divergent_share(a, b) == share
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(Tokens, Tokens)
 def test_neither_depends_on_which_text_comes_first(a: list[int], b: list[int]) -> None:
     assert first_divergence(a, b) == first_divergence(b, a)
     assert divergent_share(a, b) == divergent_share(b, a)
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(Tokens, Tokens)
 def test_what_comes_before_the_first_divergence_is_the_same(a: list[int], b: list[int]) -> None:
     index = first_divergence(a, b)
@@ -55,7 +55,7 @@ def test_what_comes_before_the_first_divergence_is_the_same(a: list[int], b: lis
     assert a[index : index + 1] != b[index : index + 1] or index == len(a) == len(b)
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(Tokens, Tokens)
 def test_only_equal_texts_have_no_divergent_share(a: list[int], b: list[int]) -> None:
     assert (divergent_share(a, b) == 0) == (a == b)

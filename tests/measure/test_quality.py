@@ -148,7 +148,7 @@ def test_without_bytes_and_words_there_is_nothing_over_them() -> None:
     assert set(text_metrics(score, CutCorpus((), None, None))) == {"loss", "perplexity", "scored_tokens"}
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(st.lists(st.integers(2, 3000), max_size=40))
 def test_groups_hold_every_window_and_are_no_larger_than_the_limit(lengths: list[int]) -> None:
     windows = [Window((0,) * length, unscored=1) for length in lengths]

@@ -119,7 +119,7 @@ def lengths_windows_strides(draw: st.DrawFn) -> tuple[int, int, int]:
     return draw(st.integers(0, 60)), window, draw(st.integers(1, window - 1))
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(lengths_windows_strides())
 def test_strided_windows_score_each_token_but_the_first_once_and_in_order(case: tuple[int, int, int]) -> None:
     length, window, stride = case
@@ -129,7 +129,7 @@ def test_strided_windows_score_each_token_but_the_first_once_and_in_order(case: 
     assert all(len(piece.ids) <= window for piece in windows)
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(st.integers(0, 60), st.integers(2, 12))
 def test_rolling_windows_score_each_token_once_and_give_the_model_whole_windows(length: int, window: int) -> None:
     windows = rolling_windows(tuple(range(length)), window, start_id=-1)
@@ -138,7 +138,7 @@ def test_rolling_windows_score_each_token_once_and_give_the_model_whole_windows(
     assert all(piece.fed == tuple(range(piece.fed[0], piece.fed[0] + len(piece.fed))) for piece in windows)
 
 
-@settings(deadline=None, database=None)
+@settings(database=None)
 @given(st.integers(3, 12), st.integers(2, 5), st.integers(0, 11))
 def test_llama_windows_score_half_of_each_whole_chunk(window: int, chunks: int, rest: int) -> None:
     windows = llama_windows(tuple(range(window * chunks + rest % window)), window, bos=None)

@@ -2,21 +2,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from families import BY_NAME
 from transformers import PretrainedConfig
 
 from llm_bench_fixtures.errors import AnotherModel
+from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.trial import Trial, lengths_for, tokens, uncompared
 from llm_bench_fixtures.models.variants import Precision
 
 EXPECTED = torch.tensor([[1.0, -10.0]] * 5)
 TRIAL = Trial(((torch.zeros(1, 5, dtype=torch.int64), EXPECTED),))
 SHORT = torch.zeros(1, 2, dtype=torch.int64)
-LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 40}
+LONGROPE = {"rope_scaling": {"rope_type": "longrope"}, "original_max_position_embeddings": 40}
 
 
 def off_by(*gaps: float) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -28,7 +31,7 @@ def test_a_500th_of_the_largest_logit_is_float_error() -> None:
     TRIAL.check("it", off_by(*[0.019] * 5))
     for gap in (0.021, math.nan):
         with pytest.raises(
-            AnotherModel, match=r"^it's conversion computes something else than transformers: after the same 5 tokens, "
+            AnotherModel, match=r"^it computes something else than transformers: after the same 5 tokens, "
         ):
             TRIAL.check("it", off_by(*[gap] * 5))
 
@@ -66,10 +69,10 @@ def test_each_text_is_compared() -> None:
         ({"sliding_window": 512}, (576,)),
         ({"sliding_window": 512, "max_position_embeddings": 550}, (550,)),
         ({"sliding_window": 4096}, (320,)),
-        ({"rope_scaling": LONGROPE}, (320, 40)),
-        ({"rope_scaling": LONGROPE, "max_position_embeddings": 40}, (40,)),
+        (LONGROPE, (320, 40)),
+        ({**LONGROPE, "max_position_embeddings": 40}, (40,)),
         ({"rope_scaling": {"rope_type": "longrope"}, "original_max_position_embeddings": 4096}, (320,)),
-        ({"rope_scaling": {**LONGROPE, "rope_type": "yarn"}}, (320,)),
+        ({**LONGROPE, "rope_scaling": {"rope_type": "yarn"}}, (320,)),
     ],
 )
 def test_a_text_is_longer_than_a_short_window_and_one_has_each_rotary_embedding(
@@ -90,12 +93,27 @@ def test_a_window_that_the_text_does_not_go_past_is_told(window: int | None, con
 
 
 def test_a_rotary_embedding_that_no_text_has_is_told() -> None:
-    """Bug: an export has the factors of short texts only, and gave other tokens without a word."""
-    config = PretrainedConfig(
-        rope_scaling={"rope_type": "longrope"}, original_max_position_embeddings=4096, max_position_embeddings=131_072
+    """Bug: an export has the factors of short texts only, and gave other tokens without a word. The window begins at
+    the same length."""
+    config: Any = SimpleNamespace(
+        rope_scaling={"rope_type": "longrope"},
+        original_max_position_embeddings=4096,
+        max_position_embeddings=131_072,
+        sliding_window=4096,
     )
-    told = "its rotary embedding for texts of over 4,096 tokens was not compared with transformers'"
-    assert uncompared(config) == (told,)
+    config.get_text_config = lambda: config
+    notes = ("its sliding window of 4,096 tokens", "its rotary embedding for texts of over 4,096 tokens")
+    assert uncompared(config) == tuple(f"{note} was not compared with transformers'" for note in notes)
+
+
+def test_a_trial_leaves_a_module_the_rotary_factors_that_it_was_loaded_with(tmp_path: Path) -> None:
+    """An export that is made next keeps those. transformers 4 leaves those of the last text."""
+    with quiet_libraries():
+        module = BY_NAME["llama-longrope"].build(tmp_path).load_model(dtype=torch.float32)
+    before = module.model.rotary_emb.inv_freq.clone()
+    trial = Trial.of(module)
+    assert [ids.shape[1] for ids, _ in trial.texts] == [320, 6]
+    assert module.model.rotary_emb.inv_freq.tolist() == before.tolist()
 
 
 def test_the_text_is_spread_over_the_vocabulary() -> None:

@@ -47,7 +47,18 @@ def test_whatever_a_config_of_ones_own_has_there_costs_no_model(scaling: object)
     ("text", "limit"),
     [
         ({"rope_scaling": {"type": "su"}, "original_max_position_embeddings": 4096}, 4096),
-        ({"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 8192}}, 8192),
+        ({"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 8192.0}}, 8192),
+        ({"rope_scaling": {"rope_type": "longrope", "original_max_position_embeddings": 8}}, None),  # 4 passes over it
+        (
+            {
+                "rope_parameters": {
+                    "sliding_attention": {"rope_type": "yarn", "original_max_position_embeddings": 8192},
+                    "full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 4096},
+                }
+            },
+            4096,
+        ),
+        ({"rope_scaling": {"type": "su"}, "original_max_position_embeddings": True}, None),
         ({"rope_scaling": {"rope_type": "longrope"}, "original_max_position_embeddings": "4096"}, None),
         ({"rope_scaling": {"rope_type": "dynamic"}, "original_max_position_embeddings": 4096}, None),
         ({"rope_scaling": None, "original_max_position_embeddings": 4096}, None),

@@ -113,7 +113,7 @@ def test_a_run_that_ends_before_its_first_test_does_leaves_no_report_that_looks_
 def test_a_first_run_that_ends_before_its_first_test_does_says_that_there_is_no_report(own_suite: Bench) -> None:
     own_suite.write(conftest=INTERRUPTS.format("pytest_llm_bench_score"))
     result = own_suite.run(no_reraise_ctrlc=True)
-    result.stdout.fnmatch_lines(["llm-bench: This run wrote no report: it ended before its first benchmark did."])
+    result.stdout.fnmatch_lines(["llm-bench: This run wrote no report: it was stopped before a benchmark finished."])
     assert not own_suite.report.exists()
 
 

@@ -83,7 +83,7 @@ TEXTS = st.builds(
 )
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(TEXTS, min_size=9, max_size=9))
 def test_whatever_texts_come_in_the_run_that_is_written_can_be_read(texts: list[str], tmp_path: Path) -> None:
     """Bugs: an assertion over a million characters, a reason that listed 60,000 shards, and a server's name for itself

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import CandidateFailed, reason_of
 from llm_bench_fixtures.models.trust import read_config, read_json
-from llm_bench_fixtures.reading import refusal
+from llm_bench_fixtures.reading import refusals
 from llm_bench_fixtures.text import printable, without_middle
 
 LONGEST_SHOWN = 200  # characters of a name in a message
@@ -33,10 +33,10 @@ def check_files(folder: Path) -> None:
     files = list(islice(_read_of(folder), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise CandidateFailed(f"its folder holds more than {MOST_FILES:,} files; give the one with the model alone")
+    refused = dict(refusals(sorted(files)))
     for path in sorted(files):
-        is_folder = path.parent == folder and path.suffix in OF_FILES and path.is_dir()
-        why = refusal(path) or ("is a folder" if is_folder else "")
-        if why:
+        is_folder = path.parent == folder and path.suffix in OF_FILES and path not in refused and path.is_dir()
+        if why := refused.get(path, "is a folder" if is_folder else ""):
             raise CandidateFailed(f"{path.relative_to(folder)} in its folder {why}")
     if (folder / "config.json").is_symlink() and not (folder / "config.json").exists():
         raise CandidateFailed("its config.json is a link to no file")

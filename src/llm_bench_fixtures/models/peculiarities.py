@@ -59,12 +59,15 @@ def shares_keys(config: PretrainedConfig) -> bool:
 
 
 def rotary_limit(text: PretrainedConfig) -> int | None:
-    """Tokens of the longest text that has the shorter of its two rotary embeddings, where it has two (longrope)."""
-    if not any(kind in LONG_ROPE for kind, _ in _rotary_parts(text)):
-        return None
+    """The longest text, in tokens, that gets longrope's short factors; None without longrope, or where that isn't told.
+
+    transformers 4 goes by the config itself, 5 by `rope_parameters`, which it makes of any config.
+    """
     named = "original_max_position_embeddings"
-    limits = [getattr(text, named, None), *(part.get(named) for _, part in _rotary_parts(text))]
-    return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
+    long = [part for kind, part in _rotary_parts(text) if kind in LONG_ROPE]
+    parts = long if hasattr(text, "rope_parameters") else []
+    limits = [*(part.get(named) for part in parts), *([getattr(text, named, None)] if long else [])]
+    return next((int(limit) for limit in limits if isinstance(limit, int | float) and limit > 1), None)
 
 
 def _rotates_by_length(text: PretrainedConfig) -> bool:

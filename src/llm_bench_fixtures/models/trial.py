@@ -1,4 +1,4 @@
-"""Whether what an engine makes of a model is that model: both run the same texts, before any of it is kept."""
+"""Compares what an engine makes of a model with the model itself: both run the same texts, before any of it is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SHOWN = 16  # positions, the last ones, which all that goes before has a part in
 MOST_GAP = {Precision.FLOAT32: 0.002, Precision.FLOAT16: 0.04, Precision.BFLOAT16: 0.1}
 """Of the largest logit, by the type that the engine was given the weights in. In float32, 1e-4 was the most of
 families that are right (llama.cpp's GPT-2, whose GELU is a table in 16 bits; else 1e-6), 0.35 the least of those that
-aren't. Rounding their weights to bfloat16 moves the families' logits by 0.013 at most."""
+aren't. Rounding their weights to bfloat16 moves the families' logits by 0.013 at most, computing a decode step in it by
+0.011."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Trial:
     def of(cls, module: Any, longest: int = LONGEST) -> Trial:
         """By a model of transformers' in float32. longest: tokens that the engine takes."""
         text = module.config.get_text_config()
-        texts = [tokens(text.vocab_size, min(length, longest)) for length in lengths_for(text)]
+        lengths = dict.fromkeys(min(length, longest) for length in lengths_for(text))
+        texts = [tokens(text.vocab_size, length) for length in lengths]
         return cls(tuple((ids, _shown(logits_of(module, ids))) for ids in texts))
 
     @classmethod
@@ -49,11 +51,12 @@ class Trial:
         return cls.of(source.load_model(dtype=torch.float32))
 
     def check(
-        self, engine: str, run: Callable[[torch.Tensor], torch.Tensor], given: Precision = Precision.FLOAT32
+        self, what: str, run: Callable[[torch.Tensor], torch.Tensor], given: Precision = Precision.FLOAT32
     ) -> None:
         """Raise AnotherModel where the engine's logits differ by more than float error: what a config asks for and a
         converter passes over is no other speed of the same model.
 
+        what: the engine's form of the model, as the message names it.
         run: gives the logits, (1, T, V), of tokens, (1, T).
         The median of the positions counts: a mixture of experts may choose others where two are close.
         """
@@ -62,15 +65,19 @@ class Trial:
             gap, most = float(differences.median()), MOST_GAP[given]
             if not gap <= most:
                 raise AnotherModel(
-                    f"{engine}'s conversion computes something else than transformers: after the same "
+                    f"{what} computes something else than transformers: after the same "
                     f"{ids.shape[1]} tokens, with weights in {given}, its logits differ by {gap:.1%} of the largest, "
                     f"and rounding explains {most:.1%}"
                 )
 
 
 def lengths_for(text: Any) -> tuple[int, ...]:
-    """Tokens of a trial's texts for a decoder's config: past its window, where that is short enough, and within its
-    context; where longer texts have another rotary embedding, also as many as have the first."""
+    """Tokens of a trial's texts for a decoder's config.
+
+    The first goes past its window, where that is short enough, and stays within its context. If that is too long for
+    longrope's short factors, a second is as long as these allow. It comes last: transformers 4 leaves the factors of
+    the last text in the module, and an export needs the short ones, as after a load.
+    """
     window = getattr(text, "sliding_window", None) or 0
     past = window + BEYOND if LENGTH < window + BEYOND <= LONGEST else LENGTH
     length = min(past, context_of(text))
@@ -79,17 +86,16 @@ def lengths_for(text: Any) -> tuple[int, ...]:
 
 
 def uncompared(config: Any) -> tuple[str, ...]:
-    """What to tell of an engine's model that changes past a length which no trial's text has, though its context has
-    it."""
+    """Notes on lengths that the context allows and no text of a trial reaches."""
     text = config.get_text_config()
-    changes = {
-        getattr(text, "sliding_window", None) or 0: "its sliding window of {:,} tokens",
-        rotary_limit(text) or 0: "its rotary embedding for texts of over {:,} tokens",
-    }
+    changes = (
+        (getattr(text, "sliding_window", None) or 0, "its sliding window of {:,} tokens"),
+        (rotary_limit(text) or 0, "its rotary embedding for texts of over {:,} tokens"),
+    )
     reached, context = max(lengths_for(text)), context_of(text)
     return tuple(
         f"{what.format(length)} was not compared with transformers'"
-        for length, what in changes.items()
+        for length, what in changes
         if reached <= length < context
     )
 

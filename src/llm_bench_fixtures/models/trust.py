@@ -54,7 +54,7 @@ def read_json(path: Path) -> object:
 
     Raises CandidateFailed for one that is too large to be read.
     """
-    if not path.is_file() or refusal(path):
+    if refusal(path) or not path.is_file():
         return None
     if path.stat().st_size > MOST_CONFIG_BYTES:
         raise CandidateFailed(f"its {path.name} has {path.stat().st_size:,} bytes; {MOST_CONFIG_BYTES:,} are the most")

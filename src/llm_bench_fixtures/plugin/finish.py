@@ -143,7 +143,7 @@ def trouble_lines(config: pytest.Config) -> Iterator[str]:
 
 
 def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:
-    """That there is no report where one was to come, and where an earlier run's is, which was set aside for it."""
+    """Names what became of a report that was to come: the earlier one that was set aside for it, or none."""
     if MADE_FOLDER not in config.stash:
         return ()
     from llm_bench_fixtures.results.folder import EARLIER
@@ -151,5 +151,5 @@ def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:
     earlier = settings_of(config).report / EARLIER
     if earlier.is_dir():
         return (f"This run wrote no report; that of an earlier run is in {earlier}.",)
-    had_begun = SESSION in config.stash and config.stash[SESSION].results.has_variants
-    return ("This run wrote no report: it ended before its first benchmark did.",) if had_begun else ()
+    was_stopped = SESSION in config.stash and config.stash[SESSION].results.has_variants and RUN not in config.stash
+    return ("This run wrote no report: it was stopped before a benchmark finished.",) if was_stopped else ()

@@ -162,8 +162,12 @@ def _wake_where_stopped(pid: int | None, is_over: threading.Event) -> None:
     stop = StopWatch()
     while pid is not None and not is_over.wait(stopping.LOOK_EVERY_S):
         if stop.is_over(is_stopped=is_stopped(pid)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+            _wake(pid)
+
+
+def _wake(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 def _call(
@@ -246,10 +250,10 @@ class _Function:
         return self.process.exitcode
 
     def kill(self) -> None:
-        """Its children too, while it runs. A stopped server too, which would tell nobody that it has ended."""
+        """Its children too, while it runs. A stopped server is woken, as it alone tells that the process has ended."""
         server = _server_pid()
         if server is not None and is_stopped(server):
-            os.kill(server, signal.SIGKILL)
+            _wake(server)
         if self.pid and self.process.exitcode is None and hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
                 os.killpg(self.pid, signal.SIGKILL)

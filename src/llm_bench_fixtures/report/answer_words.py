@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.report.beyond_limit import rejected, wins_beyond_limit
@@ -10,7 +11,7 @@ from llm_bench_fixtures.report.cells import speedup_or_ratio, times_cell
 from llm_bench_fixtures.report.evidence import Evidence, in_blocks
 from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, Choice, Pick, Reader, against, gain_words
 from llm_bench_fixtures.report.quality import QualityStandings, quality_in_short, quality_words
-from llm_bench_fixtures.results.formatting import format_bytes, format_share
+from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status
 
@@ -130,7 +131,7 @@ def _proven(pick: Pick, seen: Evidence, is_quality_told: bool) -> str:
         rank = "is among the fastest" if tied else "is the fastest"
         return (
             f"{best.variant} {rank}{those} on {best.on}: {against(best)} as fast as {run.reference} "
-            f"({best.figure} against {beside}{_apart(best, seen)}){costs}."
+            f"({best.figure} against {_reference_beside(best, pick, seen)}{_apart(best, seen)}){costs}."
         )
     if pick.reader is Reader.THROUGHPUT:
         where = own.on if own else ""
@@ -144,6 +145,14 @@ def _proven(pick: Pick, seen: Evidence, is_quality_told: bool) -> str:
         f"{best.figure} {_of_memory(pick)}, "
         f"{format_share(best.ratio or 0.0)} of {run.reference}'s {beside}{costs}."
     )
+
+
+def _reference_beside(choice: Choice, pick: Pick, seen: Evidence) -> str:
+    """The reference's latency: of its own test, or if that was timed apart, of its rounds next to the variant's."""
+    record = seen.common[choice.variant]
+    if record.reference_s and seen.reference is not None and not seen.reference.reference_s:
+        return format_seconds(statistics.median(record.reference_s))
+    return pick.reference.figure if pick.reference else ""
 
 
 def _apart(choice: Choice, seen: Evidence) -> str:
@@ -171,7 +180,8 @@ def _unproven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
 def _beyond(pick: Pick, seen: Evidence) -> str:
     """What a faster variant would have had to exceed."""
     records = seen.common if pick.reader is Reader.LATENCY else seen.best_batch
-    if in_blocks(*(record for name, record in records.items() if name != seen.run.reference)):
+    others = [record for name, record in records.items() if name != seen.run.reference]
+    if others and in_blocks(*others):
         return " by a difference that this run can show"
     return f" beyond the noise ({seen.noise.percent:.0f} %)"
 

@@ -133,7 +133,7 @@ def test_compiled_steps_that_give_other_logits_are_another_model(
     if gap == 0:
         check_steps(model)
     else:
-        with pytest.raises(AnotherModel, match=r"^torch.compile.s conversion computes something else "):
+        with pytest.raises(AnotherModel, match=r"^torch.compile.s code computes something else "):
             check_steps(model)
 
 

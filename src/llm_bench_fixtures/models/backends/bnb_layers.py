@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 # Names of layers, in transformers' code, that nobody quantizes: they are small, and much hangs on them.
 ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
 STATE_SPACE = frozenset({"x_proj", "dt_proj", "in_proj_ba"})
-# Of Gemma 3n, where transformers 4 clips the weights in each pass: in place, whatever numbers a quantized weight holds.
+# Only Gemma 3n has these. transformers 4 clips their weights in each pass: in place, also the packed numbers of
+# quantized ones.
 CLIPPED = frozenset({"correction_coefs", "prediction_coefs"})
 # Of DeepSeek's attention: where it has this method (transformers 5), the layer's inputs have four dimensions, and
 # bitsandbytes' int8 on a CPU takes no more than three.
@@ -45,7 +46,7 @@ class LeftOut:
     """Whose inputs have more dimensions than it takes."""
 
     clipped: tuple[str, ...] = ()
-    """Which the model's code changes as it runs."""
+    """Weights that the model's code changes as it runs."""
 
     @property
     def names(self) -> list[str] | None:

@@ -100,7 +100,7 @@ def _compile_config(request: LoadRequest) -> Any:
 def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
     """Compile for all shapes, or load what an earlier run has compiled. Seconds of compiling, and what to tell of it.
 
-    Raises BackendUnavailable.
+    Raises BackendUnavailable, and AnotherModel for code that computes something else.
     """
     from llm_bench_fixtures.models.backends.compiled_model import check_steps, settle
 
@@ -113,8 +113,8 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
         _unavailable_where_it_fails(request),
     ):
         missing = settle(model)
+        took_s = time.perf_counter() - began_s
         check_steps(model)
-    took_s = time.perf_counter() - began_s
     if kept_s is not None and not missing:
         return kept_s, f"its code is from the cache: compiling it took {kept_s:.0f} s, loading it {took_s:.0f} s"
     with _activity(request, is_kept=False):  # also where code that was to be kept turned out to be missing

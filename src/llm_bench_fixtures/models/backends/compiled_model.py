@@ -83,7 +83,7 @@ def check_steps(model: CompiledModel) -> None:
     ids = continued[:, :-1]
     plain = model.logits(ids, torch.ones_like(ids))
     trial = Trial(((ids, plain[0, -NEW_TOKENS:].float().cpu()),))
-    trial.check("torch.compile", lambda _: steps, model.variant.precision)
+    trial.check("torch.compile's code", lambda _: steps, model.variant.precision)
 
 
 def _generate_each_shape(model: CompiledModel) -> None:

@@ -114,7 +114,7 @@ def _try(folder: Path, compute_type: str, trial: Trial) -> None:
         return forward(generator, ids, torch.tensor([ids.shape[1]]))
 
     if compute_type == FLOAT32:
-        trial.check("CTranslate2", run)
+        trial.check("CTranslate2's conversion", run)
     else:
         run(trial.texts[0][0])
 

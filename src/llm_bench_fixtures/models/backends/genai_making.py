@@ -102,7 +102,7 @@ def _try(request: LoadRequest, folder: Path, trial: Trial | None) -> None:
         engine = open_engine(folder, request.source.load_tokenizer().eos_token_id)
         continue_rows(engine, [[1, 1, 1], [1, 1]], 3, 2)
         if trial is not None:
-            trial.check("onnxruntime-genai", lambda ids: forward(engine, ids.tolist()))
+            trial.check("onnxruntime-genai's conversion", lambda ids: forward(engine, ids.tolist()))
 
 
 def write_facts(folder: Path) -> None:

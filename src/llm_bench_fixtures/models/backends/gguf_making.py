@@ -141,7 +141,9 @@ def _try(request: LoadRequest, folder: Path, trial: Trial | None = None, stored:
             try_running(path, vocabulary)
         else:
             trial.check(
-                "llama.cpp", lambda ids: try_running(path, vocabulary, ids[0].tolist(), is_float32=True), stored
+                "llama.cpp's conversion",
+                lambda ids: try_running(path, vocabulary, ids[0].tolist(), is_float32=True),
+                stored,
             )
 
 

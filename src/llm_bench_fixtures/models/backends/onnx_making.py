@@ -82,7 +82,7 @@ def _try(request: LoadRequest, folder: Path, trial: Trial | None = None) -> None
     with unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):
         module = try_generating(folder, request.device, request.source.load_tokenizer())
         if trial is not None:
-            trial.check("ONNX Runtime", partial(logits_of, module))
+            trial.check("ONNX Runtime's conversion", partial(logits_of, module))
 
 
 def instruction_set() -> str:

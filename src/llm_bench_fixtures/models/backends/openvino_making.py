@@ -144,4 +144,4 @@ def _finish(request: LoadRequest, folder: Path, trial: Trial | None = None) -> N
         graphs.write_facts(folder)
         module = graphs.try_generating(folder, request.source.load_tokenizer(), is_float32=trial is not None)
         if trial is not None:
-            trial.check("OpenVINO", partial(logits_of, module))
+            trial.check("OpenVINO's conversion", partial(logits_of, module))
