@@ -49,9 +49,10 @@ def bare(model, prompt, rounds):
         model.device.synchronize()
         started = time.perf_counter()
         with torch.inference_mode():
-            model.module.generate(ids, attention_mask=mask, min_new_tokens=16, max_new_tokens=16)
+            output = model.module.generate(ids, attention_mask=mask, max_new_tokens=16)
         model.device.synchronize()
         seconds.append(time.perf_counter() - started)
+        assert output.shape[1] == ids.shape[1] + 16, "the text ended"
     fall_asleep()
     return statistics.median(seconds[1:])
 
