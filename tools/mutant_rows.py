@@ -404,7 +404,7 @@ MUTANTS = (
     Mutant(
         "reason-is-lost",
         "errors.py",
-        'return text if speaks else f"{type(error).__name__}: {text}".rstrip(": ")',
+        'return (text if speaks else f"{type(error).__name__}: {text}".rstrip(": ")) + _hint(error)',
         "return text",
         "tests/test_errors.py",
     ),

@@ -83,6 +83,7 @@ def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(
         return [process.is_open for process in processes], re.split("[,:]", processes[-1].facts.notes[0])[0]
 
     monkeypatch.setattr(compiled_model, "settle", lambda _: missing.pop(0))
+    monkeypatch.setattr(compiled_model, "check_steps", lambda _: None)
     monkeypatch.setattr(loader, "IsolatedModel", Process)
     monkeypatch.setattr(VariantLoader, "_describe", lambda self, result, model: result)
     assert are_open(2, 0) == ([False, True], "compiled in this run")
