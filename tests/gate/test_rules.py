@@ -147,7 +147,7 @@ def test_unknown_metrics_are_refused_with_those_that_are_known() -> None:
     [
         ("latency_s", Rule(relative=0.05), "5 %"),
         ("latency_s", Rule(absolute=0.01), "10.0 ms"),
-        ("own_memory_bytes", Rule(relative=0.1, absolute=16e6), "10 % or 16.0 MB"),
+        ("own_memory_bytes", Rule(relative=0.1, absolute=5e6), "10 % or 5.00 MB"),
         ("new_tokens", Rule(), "no change"),
     ],
 )

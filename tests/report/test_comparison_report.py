@@ -61,7 +61,7 @@ def test_what_regressed_is_told_with_both_values_the_change_and_what_was_allowed
     text = text_of(judged(many(1, 100_000_000), many(1, 150_000_000)))
     assert "= llm-gate: regressed =" in text
     assert "1 value of 1 test or variant regressed." in text
-    assert "Peak memory: 100 MB → 150 MB, +50.0 % (allowed: 10 % or 16.0 MB)" in " ".join(text.split())
+    assert "Peak memory: 100 MB → 150 MB, +50.0 % (allowed: 10 % or 5.00 MB)" in " ".join(text.split())
 
 
 def test_long_lists_are_cut_and_say_so() -> None:

@@ -83,7 +83,7 @@ MLPERF_FLOOR = 1 / 0.99 - 1  # of MLPerf's inference rules: at least 99 % of the
 
 BY_KIND: Mapping[Kind, Tolerance] = {
     Kind.EXACT: Tolerance(),
-    Kind.MEMORY: Tolerance(relative=0.10, absolute=16e6),
+    Kind.MEMORY: Tolerance(relative=0.10, absolute=5e6),
     Kind.QUALITY: Tolerance(relative=0.01, force=Force.ADVISORY),
     Kind.TIMING: Tolerance(relative=0.10, force=Force.ADVISORY),
 }
