@@ -210,7 +210,7 @@ def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
 
     model = model_around(Asked())
     check(model, ExecutionMode.CACHE)
-    forbidden = [Forbidden(model.tokenizer.eos_token_id)]
+    forbidden = [Forbidden(model.tokenizer.eos_token_id, copies=True)]
     logits = {"output_logits": True, "return_dict_in_generate": True}
     plain = {"logits_processor": forbidden, "max_new_tokens": 3, "use_cache": True, **logits}
     assert asked == [plain, plain, {**plain, "use_cache": False}, {**plain, "use_cache": False}]
