@@ -1,0 +1,252 @@
+"""A round's time per output token against a plain loop of the engine's own API, in the same process.
+
+Runs pytest on a file made for the purpose. In each variant's process, a round as benchmarks time it alternates with a
+loop as a user of that engine would write it, over the same prompt. A seeded coin says which of a pair comes first, and
+each begins once no other thread of the process runs any more. Both have to give the same text. Prints for each variant
+the median over the pairs of (time per output token of the round / of the engine's own loop), with a 95 % interval.
+
+    python tools/measure_bare_loops.py [PAIRS] [any option of pytest]
+
+The variants are those of --llm-variants, by default all that run here. A server has no loop of its own.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from transformers.generation.streamers import BaseStreamer
+
+from llm_bench_fixtures.errors import GenerationMismatch
+from llm_bench_fixtures.measure.timing import TokenClock, run_round
+from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.processes.calm import fall_asleep
+from llm_bench_fixtures.workloads import TokenIds, Workload
+
+PAIRS = 25
+PROMPT_TOKENS = 64
+NEW_TOKENS = 16
+SUITE = """
+import random
+import sys
+
+import pytest
+from measure_bare_loops import LOOPS, NEW_TOKENS, PROMPT_TOKENS, measure_pair
+
+FOUND = {{}}
+
+def test_pairs(llm_model, llm_prompts):
+    name, backend = llm_model.variant.id, llm_model.variant.backend
+    if backend not in LOOPS:
+        pytest.skip(f"{{backend}} has no loop of its own here")
+    prompt = llm_prompts.exact(PROMPT_TOKENS)
+    coin = random.Random(0)
+    pairs = []
+    for number in range({pairs} + 1):
+        pairs.append(llm_model.call(measure_pair, prompt, NEW_TOKENS, coin.random() < 0.5))
+        print(f"\\r{{name}}: {{number}} of {pairs} pairs", end="", file=sys.stderr, flush=True)
+    FOUND[name] = pairs[1:]  # the first pair warms up
+    print(file=sys.stderr)
+"""
+
+
+class Pair(NamedTuple):
+    """Seconds for each output token after the first."""
+
+    round_s: float
+    own_s: float
+
+
+Loop = Callable[[Any, TokenIds, int, Callable[[], None]], list[int]]
+"""Takes the model, a prompt, how many new tokens it gets, and what to call at each of them; gives the new tokens."""
+
+
+class Noting(BaseStreamer):  # type: ignore[misc]  # transformers' are untyped here
+    """Calls `note` for each new token. transformers hands over the prompt first."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        self._note = note
+        self._is_prompt = True
+
+    def put(self, _: torch.Tensor) -> None:
+        if not self._is_prompt:
+            self._note()
+        self._is_prompt = False
+
+    def end(self) -> None:
+        """Nothing to flush."""
+
+
+def generate(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None], **how: Any) -> list[int]:
+    """`generate` of transformers with a streamer: of torch's own models, and Optimum's of ONNX Runtime and OpenVINO."""
+    ids = torch.tensor([prompt], device=model.device.name)
+    with torch.inference_mode(), model.running():
+        output = model.module.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, streamer=Noting(note), **how
+        )
+    new: list[int] = output[0, len(prompt) :].tolist()
+    return new
+
+
+def generate_compiled(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+    how = {"cache_implementation": "static", "compile_config": model.compile_config, "disable_compile": False}
+    return generate(model, prompt, new_tokens, note, **how)
+
+
+def ctranslate2_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+    """CTranslate2's `generate_batch`, which runs the loop itself, with a callback."""
+
+    def take(_: object) -> bool:
+        note()
+        return False
+
+    (result,) = model._generator.generate_batch(
+        [[str(token) for token in prompt]],
+        max_length=new_tokens,
+        end_token=[model.tokenizer.eos_token_id],
+        include_prompt_in_result=False,
+        callback=take,
+    )
+    new: list[int] = result.sequences_ids[0]
+    return new
+
+
+def genai_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+    """onnxruntime-genai's `Generator`, until it says that it is done."""
+    import onnxruntime_genai
+
+    parameters = onnxruntime_genai.GeneratorParams(model.engine)
+    parameters.set_search_options(do_sample=False, max_length=len(prompt) + new_tokens)
+    generator = onnxruntime_genai.Generator(model.engine, parameters)
+    generator.append_tokens([*prompt])
+    new = []
+    while not generator.is_done():
+        generator.generate_next_token()
+        note()
+        new.append(int(generator.get_next_tokens()[0]))
+    return new
+
+
+def llama_cpp_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callable[[], None]) -> list[int]:
+    """llama.cpp's decode and sample, as in cyllama's examples, in a context of its own with the backend's settings."""
+    from cyllama.llama import llama_cpp
+
+    from llm_bench_fixtures.models.backends.llamacpp_model import Room
+
+    context = model._open_context(Room(1, len(prompt) + new_tokens, len(prompt)))
+    sampler = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
+    sampler.add_greedy()
+    new: list[int] = []
+    batch = llama_cpp.llama_batch_get_one([*prompt], 0)
+    while len(new) < new_tokens:
+        context.decode(batch)
+        new.append(sampler.sample(context, -1))
+        note()
+        batch = llama_cpp.llama_batch_get_one(new[-1:], len(prompt) + len(new) - 1)
+    context.close()
+    return new
+
+
+LOOPS: Mapping[str, Loop] = {
+    "torch": generate,
+    "onnxruntime": generate,
+    "bitsandbytes": generate,
+    "compiled": generate_compiled,
+    "torchao": generate,
+    "checkpoint": generate,
+    "openvino": generate,
+    "ctranslate2": ctranslate2_loop,
+    "onnxruntime_genai": genai_loop,
+    "llamacpp": llama_cpp_loop,
+}
+"""By backend."""
+
+
+def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first: bool) -> Pair:
+    """Raises GenerationMismatch where the two texts differ: they were not the same work."""
+    texts: dict[str, list[int]] = {}
+    seconds: dict[str, float] = {}
+    for way in ("round", "own")[:: 1 if is_round_first else -1]:
+        fall_asleep()
+        time_way = time_round if way == "round" else time_own_loop
+        texts[way], seconds[way] = time_way(model, prompt, new_tokens)
+    fall_asleep()
+    if texts["round"] != texts["own"]:
+        raise GenerationMismatch(f"the round generated {texts['round']}, the engine's own loop {texts['own']}")
+    return Pair(seconds["round"], seconds["own"])
+
+
+def time_round(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], float]:
+    """The text and its seconds for each output token."""
+    done = run_round(model, Workload((prompt,), new_tokens, batch_size=1))
+    return [*done.continuations[0]], tpot_s(done.batches[0].tokens_s)
+
+
+def time_own_loop(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], float]:
+    """The text and its seconds for each output token."""
+    ticks = TokenClock(model.device, time.perf_counter)
+    model.device.synchronize()
+    ticks.start()
+    text = LOOPS[model.variant.backend](model, prompt, new_tokens, ticks.tick)
+    model.device.synchronize()
+    return text, tpot_s(ticks.tokens_s())
+
+
+def tpot_s(tokens_s: Sequence[float]) -> float:
+    """From the first token on. Raises GenerationMismatch where the text ended with it."""
+    if len(tokens_s) < 2:
+        raise GenerationMismatch(f"{len(tokens_s)} new tokens have no time between them: the text ended")
+    return (tokens_s[-1] - tokens_s[0]) / (len(tokens_s) - 1)
+
+
+class Found:
+    """Takes what was found out of the test module when the run is over, and the reasons of skips."""
+
+    def __init__(self) -> None:
+        self.by_variant: dict[str, list[Pair]] = {}
+        self.skips: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            self.skips.append(f"{report.nodeid}: {report.longrepr[2]}")  # type: ignore[index]  # of a skip
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.items:
+            self.by_variant = session.items[0].module.FOUND  # type: ignore[attr-defined]
+
+
+def main(arguments: list[str]) -> None:
+    pairs = int(arguments.pop(0)) if arguments and arguments[0].isdecimal() else PAIRS
+    found = Found()
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder) / "test_bare_loops.py"
+        suite.write_text(SUITE.format(pairs=pairs))
+        options = ["--llm-limits-time=0", "--rootdir", folder, f"--llm-report={folder}/report"]
+        status = pytest.main([str(suite), *options, "-s", "-p", "no:terminal", *arguments], plugins=[found])
+    print(*found.skips, sep="\n", file=sys.stderr)
+    for variant, of_variant in found.by_variant.items():
+        print(f"{variant:17s} {describe(of_variant)}")
+    if status:
+        sys.exit(f"pytest ended with {status}")
+
+
+def describe(pairs: Sequence[Pair]) -> str:
+    from measure_scoring import median_interval  # here: no variant's process needs it
+
+    median, low, high = median_interval([pair.round_s / pair.own_s for pair in pairs])
+    own_ms = statistics.median(pair.own_s for pair in pairs) * 1000
+    return (
+        f"round / own loop: {median:.3f} (95 % interval {low:.3f} to {high:.3f}), {len(pairs)} pairs; "
+        f"own loop {own_ms:.2f} ms a token"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
