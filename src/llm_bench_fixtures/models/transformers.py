@@ -160,8 +160,9 @@ class Forbidden:
     copies: bool = False
     """Whether to leave the given scores alone, because `output_logits` keeps them to be shown.
 
-    A copy of so many numbers wakes torch's thread pool, whose threads then spin on the cores that another engine needs
-    for its next step: ONNX Runtime's time per token was 1.05 to 1.11 times as long. Setting one column wakes no thread.
+    A copy of so many numbers wakes torch's thread pool, whose threads then spin for milliseconds on the cores that
+    another engine needs for its next step. `generate` itself makes one at each step; with a second one ONNX Runtime's
+    time per token was 1.05 to 1.11 times as long. Setting one column wakes no thread.
     """
 
     def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
