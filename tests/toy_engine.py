@@ -9,7 +9,7 @@ from llm_bench_fixtures import Backend, Model, ModelFacts
 
 class Toy(Model):
     def __init__(self, request):
-        self.variant, self.device, self.calls = request.variant, request.device, 0
+        self.variant, self.device, self.eights = request.variant, request.device, 0
         if self.variant.quantization == "breaks":
             raise LookupError("its file is torn")
         self.tokenizer = request.source.load_tokenizer()
@@ -19,8 +19,8 @@ class Toy(Model):
         return torch.zeros(*input_ids.shape, 4096)
 
     def generate(self, input_ids, attention_mask, new_tokens, cache, on_token=None):
-        self.calls += 1
-        if self.variant.quantization == "dies" and self.calls == 11:
+        self.eights += input_ids.shape[1] == 8
+        if self.variant.quantization == "dies" and self.eights == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.002)
         for _ in range(new_tokens):
@@ -44,7 +44,7 @@ def pytest_llm_bench_variants():
         Variant("toy", "engine", "the reference"),
         Variant("half", "engine", "another"),
         Variant("third", "engine", "a third"),
-        Variant("dies", "engine", "killed in its eleventh generate", quantization="dies", base="toy"),
+        Variant("dies", "engine", "killed by its third prompt of 8 tokens", quantization="dies", base="toy"),
         Variant("breaks", "engine", "not to be loaded", quantization="breaks", base="toy"),
         Variant("missing", "missing_engine", "not installed"),
     ]

@@ -12,19 +12,12 @@ libraries, alternated; and what of the difference is loading and scoring. Defaul
 The peak of all processes of `pytest benchmarks/` together: on Linux what they share is counted once (proportional set
 size). And how far apart the peak memory of identical work comes out: of the reference, and of each variant of the same
 configuration, over all cases. Run it twice: the first run also fills the cache of exports.
-
-    python tools/measure_processes.py cores [PROCESSES] [BLOCKS]
-How far processes that all run fp32 differ, in blocks of one turn of each: so many whose turns begin on one core in a
-block, as in a run, and as many that stay where the system put them. Prints for each workload the standard deviation
-between processes, and which one the scatter of their blocks leads to expect.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -54,10 +47,6 @@ WAIT_S = 20.0
 SETTLE_S = 1.0  # after work, before the waiting is counted
 SPINS = 5
 REPEATS = 3
-PROCESSES, BLOCKS = 10, 10
-ROUNDS_OF_A_TURN = 3
-PROMPTS = (16, 64, 128, 256)
-PLACES = "begin on one core", "stay where they are"
 LOOK_EVERY_S = 0.2  # reading what processes share takes milliseconds for each
 FIRST_ROUND_FILE = "LLM_BENCH_FIRST_ROUND_FILE"
 PHASES = ("importing", "checking", "limits", "loading", "scoring")
@@ -68,7 +57,6 @@ def main(arguments: list[str]) -> None:
         "waiting": measure_waiting,
         "start": measure_start,
         "memory": measure_memory,
-        "cores": measure_cores,
     }
     if not arguments or arguments[0] not in actions:
         sys.exit(__doc__)
@@ -271,67 +259,6 @@ def children_of(process: psutil.Process) -> list[psutil.Process]:
         return list(process.children(recursive=True))
     except psutil.Error:
         return []
-
-
-# Cores
-
-
-def measure_cores(arguments: list[str]) -> None:
-    from llm_bench_fixtures.measure.turns import take_turn
-    from llm_bench_fixtures.processes.affinity import are_alike, choose_cores
-    from llm_bench_fixtures.workloads import Prompts, Workload
-
-    processes, blocks = (*map(int, arguments), *(PROCESSES, BLOCKS)[len(arguments) :])
-    if min(processes, blocks) < 2:
-        sys.exit("two processes and two blocks at least")
-    cores = choose_cores(os.cpu_count() or 1)
-    if len(cores) < 2 or not are_alike(cores):
-        sys.exit("no two cores that are alike: turns begin where the system put them in any case")
-    models = list(start_models(["fp32"] * 2 * processes))
-    prompts = Prompts(models[0].tokenizer)
-    variances: dict[str, list[tuple[float, float]]] = {place: [] for place in PLACES}
-    for tokens in PROMPTS:
-        workload = Workload((prompts.exact(tokens),), 16, batch_size=1)
-        turns: list[list[list[Sequence[float]]]] = [[] for _ in models]
-        for model in models:
-            model.call(take_turn, workload)
-        for block in range(blocks):
-            for number in random.sample(range(len(models)), len(models)):
-                core = block if number < processes else None
-                turn = models[number].call(take_turn, workload, rounds=ROUNDS_OF_A_TURN, core=core, warms=True)
-                turns[number].append([done.steps_s for done in turn])
-        for place, own in zip(PLACES, (turns[:processes], turns[processes:]), strict=True):
-            variances[place].append(scatter_of(own))
-            print_scatter(f"{tokens} tokens", place, variances[place][-1:])
-    for place in PLACES:
-        print_scatter("all", place, variances[place])
-    for model in models:
-        model.close()
-
-
-def print_scatter(what: str, place: str, variances: Sequence[tuple[float, float]]) -> None:
-    between, expected = (math.sqrt(statistics.fmean(each)) for each in zip(*variances, strict=True))
-    print(f"{what + ',':11s} {place}: {between:.2%} between processes, {expected:.2%} by their blocks", flush=True)
-
-
-def scatter_of(processes: Sequence[Sequence[Sequence[Sequence[float]]]]) -> tuple[float, float]:
-    """The variance between the processes of the logarithm of what each takes, and that which its blocks lead to expect.
-
-    processes: for each, by block and round, the seconds of the steps. What is expected is the mean over processes of
-    the jackknife's variance over blocks.
-    """
-    logs = [log_undisturbed(turns) for turns in processes]
-    expected = []
-    for turns in processes:
-        without = [log_undisturbed([*turns[:block], *turns[block + 1 :]]) for block in range(len(turns))]
-        expected.append((len(turns) - 1) * statistics.pvariance(without))
-    return statistics.variance(logs), statistics.fmean(expected)
-
-
-def log_undisturbed(turns: Sequence[Sequence[Sequence[float]]]) -> float:
-    from llm_bench_fixtures.results.undisturbed import undisturbed_s
-
-    return statistics.fmean(math.log(seconds) for seconds in undisturbed_s([steps for turn in turns for steps in turn]))
 
 
 # The suite, for start-up and memory

@@ -272,8 +272,8 @@ MUTANTS = (
     Mutant(
         "blocks-are-not-shared",
         "session/blocks.py",
-        "for number, turn in turns.items() if number in base}",
-        "for number, turn in turns.items()}",
+        "for number, done in rounds.items() if number in base}",
+        "for number, done in rounds.items()}",
         "tests/session/test_blocks.py",
     ),
     Mutant(
@@ -390,8 +390,8 @@ MUTANTS = (
     Mutant(
         "pause-is-timed",
         "processes/pausing.py",
-        "            self._paused_s += self._clock() - read_at\n",
-        "",
+        "            held.go_on()\n",
+        "            pass\n",
         "tests/processes/test_pausing.py",
     ),
     Mutant(

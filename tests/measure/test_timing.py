@@ -4,16 +4,19 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import pytest
 import torch
 
 from llm_bench_fixtures.errors import GenerationMismatch
-from llm_bench_fixtures.measure.timing import BatchTimes, Round, batches_of, run_round
+from llm_bench_fixtures.measure import timing
+from llm_bench_fixtures.measure.timing import BatchTimes, Round, batches_of, run_round, without_cold_steps
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.processes.pausing import Pauses
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Side, TokenIds, Workload, pad_batch
 
 MakeRequest = Callable[..., LoadRequest]
@@ -272,3 +275,42 @@ def test_a_round_in_steps_adds_up_to_its_latency() -> None:
 
 def test_a_round_of_no_batches_is_one_step() -> None:
     assert Round(0.5, (), ()).steps_s == (0.5,)
+
+
+def test_the_first_step_after_a_pause_counts_as_the_mean_of_its_slice() -> None:
+    """By hand: tokens at 1, 2, 3, then after a pause steps of 5, 1 and 3, after another one of 9 alone, and 1 s more.
+    The 5 becomes 2, and the 9 stays, so that the round is 3 s shorter."""
+    batch = BatchTimes((1.0, 2.0, 3.0, 8.0, 9.0, 12.0, 21.0), 22.0, paused_after=(2, 5))
+    (warm,) = without_cold_steps(Round(22.5, (batch,), ())).batches
+    assert warm.tokens_s == (1.0, 2.0, 3.0, 5.0, 6.0, 9.0, 18.0)
+    assert warm.end_s == 19.0
+    assert without_cold_steps(Round(22.5, (batch,), ())).latency_s == 19.5
+
+
+@pytest.mark.parametrize("paused_after", [(), (2,)], ids=["no pause", "a pause after the last token"])
+def test_where_no_step_is_cold_the_round_is_as_it_was(paused_after: tuple[int, ...]) -> None:
+    done = Round(4.5, (BatchTimes((1.0, 2.0, 3.0), 4.0, paused_after),), ())
+    assert without_cold_steps(done) == done
+
+
+def test_a_slice_that_ends_with_its_batch_is_no_longer_than_that() -> None:
+    """The step after the pause is 4, the one beside it 2; the next batch, which begins in the same slice, has none."""
+    batches = (BatchTimes((1.0, 5.0, 7.0), 8.0, paused_after=(0,)), BatchTimes((1.0, 3.0, 5.0), 6.0))
+    warm = without_cold_steps(Round(14.0, batches, ()))
+    assert (warm.batches[0].tokens_s, warm.batches[1], warm.latency_s) == ((1.0, 3.0, 5.0), batches[1], 12.0)
+
+
+def test_energy_is_that_of_the_rounds_own_slices(
+    tiny_fp32: TransformersModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watt all the time; the others use 100 J in each of two pauses."""
+    used = SimpleNamespace(joules=0.0, read=lambda: used.joules)
+
+    def pause() -> None:
+        used.joules += 100.0
+
+    monkeypatch.setattr(timing, "energy_meter", lambda _: used)
+    workload = Workload((prompts.exact(6),), new_tokens=6, batch_size=1)
+    assert run_round(tiny_fp32, workload, pauses=Pauses(pause, 2)).energy_j == 0.0
+    used.read = lambda: None
+    assert run_round(tiny_fp32, workload, pauses=Pauses(pause, 2)).energy_j is None

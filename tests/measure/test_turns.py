@@ -1,16 +1,20 @@
-"""A turn: rounds, each with what its threads waited for, which ends once its process is asleep."""
+"""A round in turns, with what its threads waited for: whole, which ends once its process is asleep, or in slices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from llm_bench_fixtures.measure import turns
-from llm_bench_fixtures.measure.timing import run_round
-from llm_bench_fixtures.measure.turns import take_turn
+from llm_bench_fixtures.measure.timing import Round, run_round
+from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.processes.pausing import Pauses
 from llm_bench_fixtures.workloads import Prompts, Workload
 
 
@@ -25,11 +29,37 @@ def tell(*readings: float | None) -> Callable[[], float | None]:
     return lambda: next(left)
 
 
-def test_a_turn_is_a_round_unless_asked_for_more(tiny_fp32: TransformersModel, workload: Workload) -> None:
-    (done,) = take_turn(tiny_fp32, workload)
+def whole(model: TransformersModel, workload: Workload, **how: Any) -> Round:
+    """A round, which is in one piece."""
+    return take_turns(model, pytest.fail, workload, **how)
+
+
+def test_a_turn_is_a_whole_round(tiny_fp32: TransformersModel, workload: Workload) -> None:
+    done = whole(tiny_fp32, workload)
     assert done.continuations == run_round(tiny_fp32, workload).continuations
     assert 0 < done.latency_s < 60
-    assert done.probe_s is None
+    assert (done.probe_s, done.pauses) == (None, 0)
+
+
+def test_a_round_in_slices_pauses_after_so_many_tokens_and_gives_the_same_tokens(
+    tiny_fp32: TransformersModel, prompts: Prompts
+) -> None:
+    """Two batches of 8 tokens, in slices of three: the last one has the four that are left."""
+    workload = Workload(prompts.varied(2), new_tokens=8, batch_size=1)
+    pauses: list[None] = []
+    done = take_turns(tiny_fp32, lambda: pauses.append(None), workload, slice_tokens=3)
+    assert [batch.paused_after for batch in done.batches] == [(2, 5), (0, 3)]
+    assert done.pauses == len(pauses) == 4
+    assert done.continuations == run_round(tiny_fp32, workload).continuations
+
+
+def test_the_time_of_others_is_not_in_the_round(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
+    """Two pauses of 0.2 s each, in a round of some 20 ms."""
+    workload = Workload((prompts.exact(6),), new_tokens=6, batch_size=1)
+    run_round(tiny_fp32, workload)
+    began_s = time.perf_counter()
+    done = run_round(tiny_fp32, workload, pauses=Pauses(lambda: time.sleep(0.2), 2))
+    assert done.latency_s <= time.perf_counter() - began_s - 0.4
 
 
 @pytest.mark.parametrize(
@@ -45,7 +75,15 @@ def test_what_its_threads_waited_is_the_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turns, "waited_s", tell(*readings))
-    assert [done.waited_s for done in take_turn(tiny_fp32, workload)] == [waited_s]
+    assert whole(tiny_fp32, workload).waited_s == waited_s
+
+
+def test_in_slices_what_a_hypervisor_took_is_not_counted(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took it from the others, too."""
+    monkeypatch.setattr(turns, "threads_waited_s", tell(3.0, 3.25))
+    assert take_turns(tiny_fp32, lambda: None, workload, slice_tokens=1).waited_s == 0.25
 
 
 def test_of_a_server_only_the_clients_threads_could_be_told(
@@ -53,7 +91,7 @@ def test_of_a_server_only_the_clients_threads_could_be_told(
 ) -> None:
     monkeypatch.setattr(turns, "waited_s", tell(3.0, 3.25))
     monkeypatch.setattr(tiny_fp32, "facts", replace(tiny_fp32.facts, is_remote=True))
-    assert [done.waited_s for done in take_turn(tiny_fp32, workload)] == [None]
+    assert whole(tiny_fp32, workload).waited_s is None
 
 
 def test_probe_round_and_sleep_come_in_this_order(
@@ -63,25 +101,38 @@ def test_probe_round_and_sleep_come_in_this_order(
     order: list[str] = []
 
     def noting(name: str, function: Callable[..., object]) -> Callable[..., object]:
-        return lambda *args: order.append(name) or function(*args)
+        return lambda *args, **how: order.append(name) or function(*args, **how)
 
     monkeypatch.setattr(turns, "run_probe", noting("probe", lambda _: (0.5, 0.25)))
     monkeypatch.setattr(turns, "waited_s", noting("read", lambda: 0.0))
     monkeypatch.setattr(turns, "run_round", noting("round", run_round))
     monkeypatch.setattr(turns, "fall_asleep", noting("asleep", lambda: None))
-    turn = take_turn(tiny_fp32, workload, rounds=2, probes=True)
-    assert [done.probe_s for done in turn] == [(0.5, 0.25)] * 2
-    assert order == ["probe", "read", "round", "read"] * 2 + ["asleep"]
+    assert whole(tiny_fp32, workload, probes=True).probe_s == (0.5, 0.25)
+    assert order == ["probe", "read", "round", "read", "asleep"]
 
 
-def test_a_turn_begins_on_a_core_before_anything_runs(
-    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("slice_tokens", "tokens"), [(0, 10), (3, 3)])
+def test_what_warms_up_runs_bound_and_before_the_round(
+    slice_tokens: int, tokens: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Then others suspend the process, so that nothing has to fall asleep, or all of the round is over."""
     order: list[object] = []
-    monkeypatch.setattr(turns, "begin_on", order.append)
-    monkeypatch.setattr(turns, "warm", lambda *_: order.append("warmed"))
-    monkeypatch.setattr(turns, "run_round", lambda *_: order.append("round") or run_round(tiny_fp32, workload))
-    take_turn(tiny_fp32, workload, core=3, warms=True)
-    take_turn(tiny_fp32, workload, core=4)
-    take_turn(tiny_fp32, workload)
-    assert order == [3, "warmed", "round", 4, "round", "round"]
+
+    class Noted:
+        @contextmanager
+        def applied(self, draw: int) -> Iterator[None]:
+            order.append(("bound", draw))
+            yield
+            order.append("free")
+
+    monkeypatch.setattr(turns, "binding_of", lambda _: Noted())
+    monkeypatch.setattr(turns, "generate_some", lambda _, __, tokens: order.append(("warmed", tokens)))
+    monkeypatch.setattr(
+        turns, "run_round", lambda *_, **how: order.append("round") or run_round(tiny_fp32, workload, **how)
+    )
+    monkeypatch.setattr(turns, "fall_asleep", lambda: order.append("asleep"))
+    take_turns(tiny_fp32, lambda: None, workload, slice_tokens=slice_tokens, draw=3, warms=True)
+    asleep = [] if slice_tokens else ["asleep"]
+    assert order == [("bound", 3), ("warmed", tokens), "round", *asleep, "free"]
+    take_turns(tiny_fp32, lambda: None, workload)
+    assert order[4 + len(asleep) :] == ["round", "asleep"]

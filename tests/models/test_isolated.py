@@ -6,6 +6,8 @@ import importlib
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +17,7 @@ from typing import cast
 import psutil
 import pytest
 import torch
+from waiting import BACKSTOP_S, wait_until
 
 from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, WorkerDied, WorkerFailed
 from llm_bench_fixtures.measure.timing import run_round
@@ -23,6 +26,7 @@ from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.processes.worker import can_suspend
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
 
@@ -99,6 +103,67 @@ def test_this_process_waits_without_working(isolated: IsolatedModel) -> None:
 
 def sleep(_: TransformersModel, seconds: float) -> None:
     time.sleep(seconds)
+
+
+def pausing(_: TransformersModel, pause: Callable[[], None]) -> int:
+    pause()
+    return os.getpid()
+
+
+def state_of(pid: int) -> str:
+    return psutil.Process(pid).status()
+
+
+@pytest.mark.skipif(not can_suspend(), reason="a process might stay suspended here")
+def test_in_a_pause_and_after_its_turn_the_process_is_suspended(isolated: IsolatedModel) -> None:
+    pid = isolated.call(process_of)
+    turns = isolated.in_turns(pausing)
+    assert next(turns) is None
+    wait_until(lambda: state_of(pid) == psutil.STATUS_STOPPED)
+    assert next(turns) == pid
+    wait_until(lambda: state_of(pid) == psutil.STATUS_STOPPED)
+    assert isolated.call(process_of) == pid
+
+
+def test_a_model_that_cannot_pause_gives_its_result_at_once(
+    isolated: IsolatedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server's tokens are on their way meanwhile."""
+    assert isolated.can_pause == can_suspend()
+    monkeypatch.setattr(isolated, "facts", replace(isolated.facts, is_remote=True))
+    assert not isolated.can_pause
+    assert list(isolated.in_turns(pausing)) == [isolated.call(process_of)]
+
+
+@pytest.mark.skipif(not can_suspend(), reason="a process might stay suspended here")
+def test_no_suspended_process_outlives_the_one_that_started_it(tmp_path: Path) -> None:
+    """Killed, it has no time to wake it; and one that ends without having closed it isn't kept by it."""
+    for end in ("os.kill(os.getpid(), signal.SIGKILL)", "pass"):
+        script = tmp_path / "starter.py"
+        script.write_text(STARTER.format(end=end))
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=BACKSTOP_S, check=False)
+        pid = int(done.stdout)
+        wait_until(lambda pid=pid: not psutil.pid_exists(pid) or state_of(pid) == psutil.STATUS_ZOMBIE)
+
+
+STARTER = """\
+import os
+import signal
+
+from llm_bench_fixtures.processes.launch import start_function
+
+
+def held(channel):
+    channel.send(os.getpid())
+    channel.wait()
+
+
+if __name__ == "__main__":
+    process = start_function("it", held, (), on_cpu=True)
+    print(process.receive(), flush=True)
+    process.suspend()
+    {end}
+"""
 
 
 def test_a_failure_comes_back_with_its_traceback_and_ends_nothing(isolated: IsolatedModel) -> None:

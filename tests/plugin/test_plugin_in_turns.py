@@ -128,7 +128,7 @@ def test_the_references_rounds_are_those_of_the_same_blocks(done: Done) -> None:
 
 
 def test_a_killed_process_costs_its_own_rows_only(done: Done) -> None:
-    """It dies in the second round of the second case. What it measured before is kept."""
+    """It dies in the second case. What it measured before is kept."""
     records = done.records
     assert records["test_size[dies-4]"]["status"] == "measured"
     assert len(records["test_size[dies-4]"]["rounds_s"]) == ROUNDS
@@ -376,7 +376,7 @@ def test_one_at_a_time_each_is_still_in_a_process_of_its_own(toys: Bench) -> Non
 
 @pytest.mark.parametrize("option", ["--llm-in-process", "--benchmark-disable"])
 def test_without_turns_there_are_no_other_processes_and_no_speed_up(option: str, toys: Bench) -> None:
-    toys.write(test_here="def test_here(llm_model):\n    assert llm_model.model.calls >= 0\n")
+    toys.write(test_here="def test_here(llm_model):\n    assert llm_model.model.eights >= 0\n")
     result = run(toys, option)
     result.assert_outcomes(passed=9)
     assert "side by side" not in result.stdout.str()

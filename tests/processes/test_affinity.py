@@ -11,11 +11,13 @@ import pytest
 from llm_bench_fixtures.processes import affinity
 from llm_bench_fixtures.processes.affinity import (
     are_alike,
-    begin_on,
+    bind_threads,
     can_pin,
     choose_cores,
     choose_lanes,
+    cores_to_bind,
     pin_thread,
+    thread_seconds,
     usable_cores,
 )
 
@@ -110,80 +112,57 @@ def test_a_container_may_have_fewer_cores_than_it_sees(
     assert usable_cores(tmp_path / "nowhere", tmp_path / "groups") == 4
 
 
-@pytest.fixture
-def set_to(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
-    """What the calling thread, which may run on cores 1, 2 and 5, is told in turn."""
-    told: list[set[int]] = []
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5}, raising=False)
-    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: told.append(set(cores)), raising=False)
-    return told
-
-
-@pytest.mark.parametrize(("number", "core"), [(0, 1), (1, 2), (2, 5), (3, 1)])
-def test_a_thread_begins_on_a_core_and_is_free_at_once(
-    number: int, core: int, set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("threads", "alike", "cores"),
+    [(0, True, ()), (1, True, (1, 2, 5)), (3, True, (1, 2, 5)), (4, True, ()), (2, False, ())],
+    ids=["none", "one", "as many", "too many", "cores that differ"],
+)
+def test_threads_are_bound_where_each_has_a_core(
+    threads: int, alike: bool, cores: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(affinity, "are_alike", lambda _: True)
-    begin_on(number)
-    assert set_to == [{core}, {1, 2, 5}]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5}, raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
+    monkeypatch.setattr(affinity, "are_alike", lambda _: alike)
+    assert cores_to_bind(threads) == cores
 
 
-def test_where_cores_differ_a_thread_stays(set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affinity, "are_alike", lambda _: False)
-    begin_on(0)
-    assert set_to == []
+def test_where_threads_cannot_be_bound_there_are_no_cores_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    assert cores_to_bind(1) == ()
 
 
-def test_a_thread_with_one_core_stays(set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be one that OpenMP has bound, or taskset."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2}, raising=False)
-    begin_on(0)
-    assert set_to == []
+def test_a_thread_that_has_ended_leaves_the_others_to_be_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = {}
+
+    def bind(thread: int, cores: tuple[int, ...]) -> None:
+        if thread == 7:
+            raise ProcessLookupError
+        bound[thread] = cores
+
+    monkeypatch.setattr(os, "sched_setaffinity", bind, raising=False)
+    bind_threads({7: (0,), 8: (1,)})
+    assert bound == {8: (1,)}
 
 
-def test_where_threads_cannot_be_moved_it_stays(set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "sched_setaffinity")
-    begin_on(0)
-    assert set_to == []
-
-
-@pytest.mark.skipif(not can_pin() or len(os.sched_getaffinity(0)) < 2, reason="needs two cores to choose from")
-@pytest.mark.parametrize("number", [0, 1])
-def test_it_really_moves(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looked at while it may not run elsewhere."""
-    before, move, seen = os.sched_getaffinity(0), os.sched_setaffinity, []
-
-    def noting(thread: int, cores: set[int]) -> None:
-        move(thread, cores)
-        seen.append((len(cores), core_of_this_thread()))
-
-    monkeypatch.setattr(affinity, "are_alike", lambda _: True)
-    monkeypatch.setattr(os, "sched_setaffinity", noting)
-    begin_on(number)
-    assert seen[0] == (1, sorted(before)[number])
+@pytest.mark.skipif(not can_pin(), reason="threads can't be pinned here")
+def test_a_thread_is_really_bound() -> None:
+    thread, before = threading.get_native_id(), os.sched_getaffinity(0)
+    try:
+        bind_threads({thread: (max(before),)})
+        assert os.sched_getaffinity(0) == {max(before)}
+    finally:
+        bind_threads({thread: before})
     assert os.sched_getaffinity(0) == before
 
 
-def core_of_this_thread() -> int:
-    """The 39th field of proc(5); the second is in parentheses."""
-    return int(Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36])
-
-
-@pytest.mark.parametrize("refused", [1, 2])
-def test_cores_that_a_container_has_lost_meanwhile_end_nothing(
-    refused: int, set_to: list[set[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thread that can't be moved is free all the same; one that can't be freed has been told to be."""
-
-    def refusing(_: int, cores: set[int]) -> None:
-        set_to.append(set(cores))
-        if len(set_to) == refused:
-            raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(affinity, "are_alike", lambda _: True)
-    monkeypatch.setattr(os, "sched_setaffinity", refusing)
-    begin_on(0)
-    assert set_to == [{1}, {1, 2, 5}]
+def test_the_processor_time_of_each_thread(tmp_path: Path) -> None:
+    """The first number is nanoseconds; one thread has ended in between."""
+    for name, text in {"12": "7500000000 1 2\n", "13": "", "14": None}.items():
+        (tmp_path / name).mkdir()
+        if text is not None:
+            (tmp_path / name / "schedstat").write_text(text)
+    assert thread_seconds(tmp_path) == pytest.approx({12: 7.5})
+    assert thread_seconds(tmp_path / "nowhere") == {}
 
 
 def machine(root: Path, *cores: dict[str, str]) -> Path:

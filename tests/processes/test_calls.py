@@ -8,14 +8,22 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from waiting import BACKSTOP_S
 
 from llm_bench_fixtures import errors
-from llm_bench_fixtures.errors import IncompleteWeights, LlmBenchError, WorkerDied, WorkerFailed, named
-from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, Caller, Raised, answer_calls
+from llm_bench_fixtures.errors import (
+    IncompleteWeights,
+    LlmBenchError,
+    MalformedMessage,
+    WorkerDied,
+    WorkerFailed,
+    named,
+)
+from llm_bench_fixtures.processes import worker
+from llm_bench_fixtures.processes.calls import LONGEST_TRACEBACK, Caller, GoOn, Raised, answer_calls
 from llm_bench_fixtures.processes.channels import Pickled, PipeChannel
 from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay, tell_share
@@ -30,6 +38,7 @@ class Thread:
     thread: threading.Thread
     pid: int = 0
     exit_code: int | None = None
+    signals: list[int] = field(default_factory=list)
 
     def wait(self, seconds: float | None = None) -> int | None:
         if self.exit_code is None:
@@ -38,6 +47,9 @@ class Thread:
 
     def kill(self) -> None:
         self.exit_code = -9
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
 
 
 class Shown(ProgressDisplay):
@@ -53,7 +65,7 @@ class Scene:
     caller: Caller
     progress: Progress
     display: Shown
-    thread: threading.Thread
+    thread: Thread
     tracebacks: list[str]
 
 
@@ -67,7 +79,7 @@ def hold_there() -> Iterator[Open]:
 
     def hold(hold: Hold, **options: object) -> Scene:
         ours, theirs = map(PipeChannel, multiprocessing.Pipe())
-        thread = threading.Thread(target=answer_calls, args=(theirs, hold), kwargs=options)
+        thread = Thread(threading.Thread(target=answer_calls, args=(theirs, hold), kwargs=options))
         display = Shown()
         progress = Progress(display, show_after_s=0.0)
         tracebacks: list[str] = []
@@ -76,17 +88,17 @@ def hold_there() -> Iterator[Open]:
             tracebacks.append(traceback)
             return " (kept)"
 
-        caller = Caller(WorkerProcess("it", Thread(thread), ours), progress, keep)
+        caller = Caller(WorkerProcess("it", thread, ours), progress, keep)
         scene = Scene(caller, progress, display, thread, tracebacks)
         scenes.append(scene)
-        thread.start()
+        thread.thread.start()
         return scene
 
     yield hold
     for scene in scenes:
         scene.caller.close()
-        scene.thread.join(BACKSTOP_S)
-        assert not scene.thread.is_alive()
+        scene.thread.thread.join(BACKSTOP_S)
+        assert not scene.thread.thread.is_alive()
 
 
 def hold_a_list(_: Progress) -> tuple[object, object]:
@@ -294,3 +306,63 @@ def test_everything_runs_in_the_context_that_is_given(hold_there: Open) -> None:
     with pytest.raises(WorkerFailed):
         scene.caller.call(times, ComesApart())
     assert seen == ["in", "out", "in"]
+
+
+def grow(numbers: list[int], pause: Callable[[], None], times: int, fails: bool = False) -> int:
+    """Append a number before each pause, and one at the end."""
+    for number in range(times):
+        numbers.append(number)
+        pause()
+    if fails:
+        raise ZeroDivisionError("in the end")
+    numbers.append(-1)
+    return len(numbers)
+
+
+def see(numbers: list[int]) -> list[int]:
+    return numbers
+
+
+@pytest.fixture
+def suspends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "can_suspend", lambda: True)
+
+
+@pytest.mark.usefixtures("suspends")
+def test_a_call_in_turns_waits_in_each_pause_and_is_suspended(holding: Scene) -> None:
+    assert list(holding.caller.in_turns(grow, 2)) == [None, None, 6]
+    assert holding.thread.signals == [signal.SIGSTOP, signal.SIGCONT, signal.SIGSTOP, signal.SIGCONT, signal.SIGSTOP]
+    assert holding.caller.call(see) == [1, 2, 3, 0, 1, -1]
+
+
+@pytest.mark.usefixtures("suspends")
+def test_what_a_call_in_turns_raises_comes_where_its_result_would(holding: Scene) -> None:
+    turns = holding.caller.in_turns(grow, 1, fails=True)
+    assert next(turns) is None
+    with pytest.raises(WorkerFailed, match="in the end"):
+        next(turns)
+    assert holding.caller.call(see) == [1, 2, 3, 0]
+
+
+def test_a_call_that_is_left_in_a_pause_is_over_before_the_next(holding: Scene) -> None:
+    left = holding.caller.in_turns(grow, 3)
+    assert next(left) is None
+    assert holding.caller.call(see) == [1, 2, 3, 0, 1, 2, -1]
+    assert list(left) == []
+    assert list(holding.caller.in_turns(grow, 0)) == [8]
+
+
+def test_a_process_that_dies_in_a_pause_is_a_death_of_that_turn(holding: Scene) -> None:
+    turns = holding.caller.in_turns(grow, 3)
+    assert next(turns) is None
+    holding.caller.kill()
+    with pytest.raises(WorkerDied, match="killed when the run was interrupted"):
+        next(turns)
+
+
+def test_nothing_goes_on_that_has_not_paused(holding: Scene) -> None:
+    """A message of another version's, say, is an error and ends nothing."""
+    holding.caller._process.send(Pickled.of(GoOn()))
+    with pytest.raises(MalformedMessage):
+        holding.caller.result()
+    assert holding.caller.call(see) == [1, 2, 3]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm_bench_fixtures.processes import calm
-from llm_bench_fixtures.processes.calm import fall_asleep, free_cores, stolen_s, waited_s
+from llm_bench_fixtures.processes.calm import fall_asleep, free_cores, stolen_s, threads_waited_s, waited_s
 
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -52,6 +52,13 @@ def test_the_threads_waiting_is_added_up(tmp_path: Path) -> None:
     """Each line holds nanoseconds on a core, nanoseconds of waiting for one, and how often it ran."""
     tasks = write_tasks(tmp_path, one="7000000000 1500000000 12\n", two="1 250000000 3\n")
     assert waited_s(tasks) == pytest.approx(1.75)
+
+
+def test_what_a_hypervisor_took_is_not_the_threads_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calm, "stolen_s", lambda: 100.0)
+    tasks = write_tasks(tmp_path, one="7000000000 1500000000 12\n")
+    assert (threads_waited_s(tasks), waited_s(tasks)) == (1.5, 101.5)
+    assert threads_waited_s(tasks / "nowhere") is None
 
 
 @pytest.mark.usefixtures("nothing_stolen")

@@ -16,6 +16,7 @@ import pytest
 from waiting import wait_until
 
 from llm_bench_fixtures.errors import NoAnswer, WorkerDied
+from llm_bench_fixtures.processes import worker
 from llm_bench_fixtures.processes.channels import PipeChannel
 from llm_bench_fixtures.processes.work_limit import WorkLimit
 from llm_bench_fixtures.processes.worker import FAREWELL_S, KILLED_S, WorkerProcess, how_it_ended
@@ -46,6 +47,10 @@ class Told:
     exit_code: int | None = None
     pid: int = 0
     waits: list[float | None] = field(default_factory=list)
+    signals: list[int] = field(default_factory=list)
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
 
     def wait(self, seconds: float | None = None) -> int | None:
         self.waits.append(seconds)
@@ -211,3 +216,24 @@ def test_the_memory_of_one_that_has_ended_is_none(scene: Scene) -> None:
     assert scene.worker.resident_bytes > 1 << 20
     scene.process.pid = 2**22 + 1  # more than Linux gives by default
     assert scene.worker.resident_bytes == 0
+
+
+@pytest.mark.parametrize("how", ["send", "close"])
+def test_a_suspended_process_goes_on_once_something_is_sent(
+    how: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "can_suspend", lambda: True)
+    scene.worker.suspend()
+    assert scene.process.signals == [signal.SIGSTOP]
+    scene.worker.close() if how == "close" else scene.worker.send("anything")
+    assert scene.process.signals == [signal.SIGSTOP, signal.SIGCONT]
+    if how == "send":
+        scene.worker.send("more")
+        assert scene.process.signals[2:] == []
+
+
+def test_where_a_process_might_stay_suspended_it_runs_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "can_suspend", lambda: False)
+    scene.worker.suspend()
+    scene.worker.send("anything")
+    assert scene.process.signals == []

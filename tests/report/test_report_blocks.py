@@ -10,10 +10,11 @@ from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record
 
 METHOD = (
-    "Speed-ups are measured in blocks: a turn of each variant in random order, the reference among them. A speed-up, "
+    "Speed-ups are measured in blocks: a round of each variant, the reference among them, in turns. A speed-up, "
     "with its 95 % interval, is the ratio of what both take undisturbed: of each step, the mean of the fastest third "
     "of the rounds."
 )
+WHOLE = "A turn is a whole round, as somebody can't pause: a server, or what computes on an accelerator."
 ONE = (
     "The report makes 1 comparison of speed-ups at once, each with 95 % confidence, so that all hold with 95 % "
     "(Bonferroni)."
@@ -25,13 +26,22 @@ def footnotes(*records: Record) -> list[str]:
 
 
 def test_a_run_in_blocks() -> None:
-    assert footnotes(make_block_record(spread=0.0), make_block_record("bf16", 2.0)) == [METHOD, ONE]
+    assert footnotes(make_block_record(spread=0.0), make_block_record("bf16", 2.0)) == [METHOD, WHOLE, ONE]
+
+
+def test_how_often_rounds_paused() -> None:
+    """A record has ten rounds; one that was taken apart is a turn of its own."""
+    records = [make_block_record(spread=0.0, pauses=30), make_block_record("bf16", 2.0, pauses=20), make_record("nf4")]
+    assert footnotes(*records)[1] == (
+        "20 rounds paused 50 times, while others had their turn. The decode step after a pause, whose caches are cold, "
+        "counts as the mean of the steps up to the next pause."
+    )
 
 
 def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     """Of the ten of bf16: the reference's own are counted with it."""
     bf16 = make_block_record("bf16", 2.0, waited_s=(0.5,) * 4 + (0.0,) * 6)
-    assert footnotes(make_block_record(spread=0.0, waited_s=(0.5,) * 10), bf16)[1] == (
+    assert footnotes(make_block_record(spread=0.0, waited_s=(0.5,) * 10), bf16)[2] == (
         "A round of a variant is paired with one of the reference. In 4 of 10 pairs a thread waited for a core."
     )
 
@@ -39,7 +49,7 @@ def test_how_many_pairs_of_rounds_were_disturbed() -> None:
 def test_rounds_of_the_reference_next_to_a_server_count() -> None:
     """Bug: a server tells no waits, so all of its pairs were left out."""
     server = make_block_record("endpoint", 29.3, reference_waited_s=(0.5,) * 10)
-    assert "In 10 of 10 pairs a thread waited for a core." in footnotes(make_block_record(spread=0.0), server)[1]
+    assert "In 10 of 10 pairs a thread waited for a core." in footnotes(make_block_record(spread=0.0), server)[2]
 
 
 def test_how_many_comparisons_are_made_at_once() -> None:

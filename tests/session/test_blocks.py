@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from types import SimpleNamespace
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from llm_bench_fixtures.errors import WorkerDied
+from llm_bench_fixtures.measure.binding import settle_binding
 from llm_bench_fixtures.measure.observation import observe
-from llm_bench_fixtures.measure.timing import Round
-from llm_bench_fixtures.measure.turns import take_turn
+from llm_bench_fixtures.measure.timing import BatchTimes, Round
+from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
 from llm_bench_fixtures.progress import Left
@@ -22,7 +23,8 @@ from llm_bench_fixtures.results.undisturbed import undisturbed_s
 from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
     ENOUGH_ROUNDS,
-    MOST_OF_A_TURN,
+    LEAST_STEPS,
+    SLICE_S,
     Step,
     measure_side_by_side,
 )
@@ -45,6 +47,7 @@ class Table:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.log: list[str] = []
+        self.slices: list[str] = []  # whose they were, one after the other
         self.entries: dict[str, Entry] = {}
         self.spun_until_s = 0.0  # by a server
         self.disturbed: list[str] = []  # those whose turn began while a server spun
@@ -63,6 +66,9 @@ class Table:
     def turns(self) -> list[str]:
         """Whose turn it was, one after the other, those of the warm-up left out."""
         return [name for name in self.log if name in self.entries]
+
+    def model(self, name: str) -> FakeModel:
+        return cast(FakeModel, self.entries[name].model)
 
 
 @dataclass(frozen=True)
@@ -85,39 +91,58 @@ class FakeModel:
     is_beside: bool = False
     spins_s: float = 0.0
     """After a turn, on one core."""
+    slices: int = 1
+    """Of a round that may be in slices."""
+    fails_in: int | None = None
+    """The number of the slice in which the round of that number fails; before the round, if none."""
+    step_s: float = 0.004
+    """A decode step of a round in the figures; the round's time needn't fit."""
     rounds: int = 0
     probes: list[bool] = field(default_factory=list)
-    cores: list[int | None] = field(default_factory=list)
+    draws: list[int | None] = field(default_factory=list)
+    slice_tokens: list[int] = field(default_factory=list)
 
     @property
     def facts(self) -> SimpleNamespace:
         return SimpleNamespace(is_beside=self.is_beside, is_remote=self.is_beside)
 
-    def call(self, function: object, workload: Workload, **how: Any) -> object:
-        if function is observe:
-            self.table.log.append(f"observe {self.name}")
-            return f"observation of {self.name}"
-        assert function is take_turn
+    @property
+    def can_pause(self) -> bool:
+        return not self.is_beside
+
+    def call(self, function: object, workload: Workload) -> object:
+        if function is settle_binding:
+            self.table.log.append(f"bind {self.name}")
+            return None
+        assert function is observe
+        self.table.log.append(f"observe {self.name}")
+        return f"observation of {self.name}"
+
+    def in_turns(self, function: object, workload: Workload, **how: Any) -> Iterator[Round | None]:
+        assert function is take_turns
         assert workload is WORKLOAD
-        if self.rounds == self.fails_at:
+        is_failing = self.rounds == self.fails_at
+        if is_failing and self.fails_in is None:
             raise WorkerDied(f"{self.name} died")
         self.table.log.append(self.name)
         self.probes.append(how["probes"])
-        self.cores.append(how["core"])
+        self.draws.append(how["draw"])
+        self.slice_tokens.append(how["slice_tokens"])
         if self.table.clock() < self.table.spun_until_s:
             self.table.disturbed.append(self.name)
-        turn = tuple(self.round() for _ in range(how["rounds"]))
-        self.table.spun_until_s = max(self.table.spun_until_s, self.table.clock() + self.spins_s)
-        return turn
-
-    def round(self) -> Round:
-        if self.rounds == self.fails_at:
-            raise WorkerDied(f"{self.name} died")
         seconds = self.rounds_s[self.rounds % len(self.rounds_s)]
+        slices = self.slices if how["slice_tokens"] else 1
+        for number in range(slices):
+            if is_failing and number == self.fails_in:
+                raise WorkerDied(f"{self.name} died")
+            self.table.slices.append(self.name)
+            self.table.clock.advance(seconds / slices)
+            if number < slices - 1:
+                yield None
         self.rounds += 1
-        self.table.clock.advance(seconds)
+        self.table.spun_until_s = max(self.table.spun_until_s, self.table.clock() + self.spins_s)
         waited_s = seconds / 2 if seconds >= SPOILED_S else seconds / 100
-        return Round(seconds, (), (), waited_s=waited_s)
+        yield Round(seconds, (BatchTimes((0.1, 0.1 + self.step_s), seconds),), (), waited_s=waited_s)
 
 
 @pytest.fixture
@@ -182,56 +207,92 @@ def test_long_rounds_are_believed_after_fewer_blocks(table: Table, monkeypatch: 
     assert counts(table) == {"fp32": 3, "bf16": 3}
 
 
-def test_short_rounds_share_a_turn(table: Table) -> None:
-    """Of 0.04 s three fit into 0.15 s. How long they take is known from the second block on, and all do as many."""
-    table.add("fp32", 0.04)
-    table.add("bf16", 0.02)
-    table.add("int8", 0.08)
-    table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
-    assert counts(table) == {"fp32": 7, "bf16": 7, "int8": 7}
-    assert [len(turn) for turn in table.entries["bf16"].turns.values()] == [1, 3, 3]
-    assert len(table.turns) == 9
+def test_a_block_is_a_round_of_each_in_slices_whose_order_is_drawn_anew(table: Table) -> None:
+    """One round has four slices and one has two: nobody begins the next block before all have ended this one."""
+    table.add("fp32", slices=4)
+    table.add("bf16", slices=2)
+    table.run(replace(FAST, rounds=40))
+    assert counts(table) == {"fp32": 40, "bf16": 40}
+    starts = range(0, 6 * 40, 6)
+    assert {tuple(sorted(table.slices[start : start + 4])) for start in starts} == {("bf16", "bf16", "fp32", "fp32")}
+    assert {tuple(table.slices[start + 4 : start + 6]) for start in starts} == {("fp32", "fp32")}
+    assert {tuple(table.slices[start : start + 2]) for start in starts} == {("fp32", "bf16"), ("bf16", "fp32")}
+    assert {table.slices[start + 2] for start in starts if table.slices[start] == "fp32"} == {"fp32", "bf16"}
 
 
-def test_a_slow_variant_keeps_turns_short(table: Table) -> None:
-    """Otherwise one that takes 5 s would take 20 in each block."""
-    table.add("fp32", 0.03)
-    table.add("bf16", 0.03)
-    table.add("slow", 5.0)
-    table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
-    assert {len(turn) for entry in table.entries.values() for turn in entry.turns.values()} == {1}
-
-
-def test_a_turn_that_fails_in_the_middle_counts_for_nothing(table: Table) -> None:
-    """The second round of the second turn does: what was whole before it stays paired."""
-    table.add("fp32", 0.04)
-    table.add("bf16", 0.04)
-    table.add("int8", 0.04, fails_at=2)
-    outcome = table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
+def test_a_round_that_fails_in_a_slice_counts_for_nothing_and_the_others_go_on(table: Table) -> None:
+    table.add("fp32", slices=4)
+    table.add("bf16", slices=4)
+    table.add("int8", slices=4, fails_at=1, fails_in=2)
+    outcome = table.run()
     assert isinstance(outcome.found["int8"], WorkerDied)
-    assert len(outcome["bf16"].rounds) == len(outcome["bf16"].reference_s) == 7
+    assert len(outcome["bf16"].rounds) == len(outcome["bf16"].reference_s) == 3
+    assert table.slices.count("int8") == 6
 
 
-def test_a_spoiled_round_among_those_of_a_turn_is_lost_alone(table: Table) -> None:
-    table.add("fp32", 0.04)
-    table.add("bf16", 0.04, 0.04, SPOILED_S, *[0.04] * 100)
-    outcome = table.run(replace(PATIENT, share_s=1000.0))
-    assert outcome.spent.waited_s == pytest.approx(SPOILED_S)
+@pytest.mark.parametrize(
+    ("step_s", "tokens"),
+    [(SLICE_S / 5, 5), (SLICE_S / 2, LEAST_STEPS), (0.019, LEAST_STEPS), (0.02, 1), (2.0, 1)],
+    ids=["short steps", "the least", "still the least", "long", "very long"],
+)
+def test_a_slice_is_so_many_tokens(step_s: float, tokens: int, table: Table) -> None:
+    """Each variant's follow from its own steps; those of the round before, or of all that was observed."""
+    table.add("fp32", step_s=SLICE_S / 8)
+    table.add("bf16", step_s=step_s)
+    table.run()
+    assert table.model("fp32").slice_tokens[1:] == [8, 8]
+    assert table.model("bf16").slice_tokens[1:] == [tokens, tokens]
 
 
-def test_a_turn_has_not_more_rounds_than_so_many(table: Table) -> None:
-    table.add("fp32", 0.001)
-    table.add("bf16", 0.001)
-    table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
-    assert [len(turn) for turn in table.entries["bf16"].turns.values()] == [1, MOST_OF_A_TURN, MOST_OF_A_TURN]
+def test_in_the_warm_up_a_round_is_whole(table: Table) -> None:
+    table.add("fp32")
+    table.add("bf16")
+    table.run(replace(FAST, warmup_rounds=3))
+    assert table.model("bf16").slice_tokens[:2] == [0, 0]
+    assert 0 not in table.model("bf16").slice_tokens[2:]
 
 
-@pytest.mark.parametrize("change", [{"max_noise": 0.0}, {"probes": True}], ids=["exactly so many", "with probes"])
-def test_a_turn_has_one_round(change: dict[str, Any], table: Table) -> None:
-    table.add("fp32", 0.001)
-    table.add("bf16", 0.001)
-    table.run(replace(replace(FAST, max_noise=0.01, share_s=1000.0), **change))
-    assert {len(turn) for turn in table.entries["bf16"].turns.values()} == {1}
+@pytest.mark.parametrize(
+    ("others", "pace"),
+    [((), FAST), (("endpoint",), FAST), (("bf16",), replace(FAST, probes=True))],
+    ids=["alone", "next to one that can't pause", "with probes"],
+)
+def test_a_turn_is_a_whole_round(others: tuple[str, ...], pace: Pace, table: Table) -> None:
+    table.add("fp32")
+    for name in others:
+        table.add(name, is_beside=name == "endpoint")
+    table.run(pace)
+    assert {tokens for name in table.entries for tokens in table.model(name).slice_tokens} == {0}
+
+
+def test_all_of_a_block_are_bound_alike_and_in_the_next_block_otherwise(table: Table) -> None:
+    for name in ("fp32", "bf16", "int8"):
+        table.add(name, fails_at=1 if name == "int8" else None)
+    table.run()
+    first = table.model("fp32").draws[0]
+    assert first is not None
+    assert [table.model(name).draws for name in table.entries] == [
+        [first, first + 1, first + 2],
+        [first, first + 1, first + 2],
+        [first],
+    ]
+
+
+def test_whether_threads_may_be_bound_is_settled_once_and_before_any_round(table: Table) -> None:
+    table.add("fp32")
+    table.add("endpoint", is_beside=True)
+    table.run(replace(FAST, warmup_rounds=2))
+    assert table.log[:5] == ["observe fp32", "fp32", "bind fp32", "observe endpoint", "endpoint"]
+    assert table.log.count("bind fp32") == 1
+    assert set(table.model("endpoint").draws) == {None}
+
+
+def test_alone_a_variants_threads_are_free(table: Table) -> None:
+    table.add("fp32")
+    table.run()
+    assert table.log[0] == "observe fp32"
+    assert "bind fp32" not in table.log
+    assert table.model("fp32").draws == [None] * 3
 
 
 def test_alone_there_is_nothing_to_compare_with(table: Table) -> None:
@@ -263,10 +324,12 @@ def test_the_observed_round_is_one_of_those_that_warm_up(warmup_rounds: int, tab
     table.add("fp32", asked=False)
     table.add("bf16")
     outcome = table.run(replace(FAST, warmup_rounds=warmup_rounds))
-    assert table.log[: 2 * warmup_rounds] == [
+    assert table.log[: 2 * warmup_rounds + 2] == [
         *["fp32"] * warmup_rounds,
+        "bind fp32",
         "observe bf16",
         *["bf16"] * (warmup_rounds - 1),
+        "bind bf16",
     ]
     assert outcome["bf16"].observation == "observation of bf16"
     assert len(outcome["bf16"].rounds) == 3
@@ -276,30 +339,7 @@ def test_the_observed_round_is_one_of_those_that_warm_up(warmup_rounds: int, tab
 def test_probes_are_asked_for(probes: bool, table: Table) -> None:
     table.add("fp32")
     table.run(replace(FAST, probes=probes))
-    assert cast(FakeModel, table.entries["fp32"].model).probes == [probes] * 3
-
-
-def test_all_of_a_block_begin_on_one_core_and_the_next_block_on_the_next(table: Table) -> None:
-    for name in ("fp32", "bf16", "int8"):
-        table.add(name, fails_at=1 if name == "int8" else None)
-    table.run()
-    cores = {name: cast(FakeModel, entry.model).cores for name, entry in table.entries.items()}
-    first = cores["fp32"][0]
-    assert first is not None
-    assert cores == {"fp32": [first, first + 1, first + 2], "bf16": [first, first + 1, first + 2], "int8": [first]}
-
-
-def test_of_a_server_nothing_is_moved(table: Table) -> None:
-    table.add("fp32")
-    table.add("endpoint", is_beside=True)
-    table.run()
-    assert cast(FakeModel, table.entries["endpoint"].model).cores == [None] * 3
-
-
-def test_alone_a_variant_runs_where_it_is(table: Table) -> None:
-    table.add("fp32")
-    table.run()
-    assert cast(FakeModel, table.entries["fp32"].model).cores == [None] * 3
+    assert table.model("fp32").probes == [probes] * 3
 
 
 def test_a_variant_that_fails_ends_its_own_turns_only(table: Table) -> None:
@@ -380,25 +420,6 @@ def test_what_has_its_least_rounds_is_kept_where_a_case_is_cut_short(
         )
     assert {name: len(measured.rounds) for name, measured in found.items()} == kept
     assert all(len(measured.reference_rounds) == len(measured.rounds) for measured in found.values())
-
-
-def test_the_rounds_of_one_turn_are_not_the_least_rounds(table: Table) -> None:
-    """Bug: four rounds of a first turn were kept, without the reference's, or with those of one block."""
-
-    def cut(*_: object) -> None:
-        if len(table.turns) == 3:
-            raise KeyboardInterrupt
-
-    table.add("fp32", 0.01)
-    table.add("bf16", 0.01)
-    found: dict[str, Measured] = {}
-    pace = replace(FAST, max_noise=0.01)
-    with pytest.raises(KeyboardInterrupt):
-        measure_side_by_side(
-            table.entries, "fp32", pace, cut, clock=table.clock, on_cut=lambda kept, _: found.update(kept)
-        )
-    assert max(len(entry.rounds) for entry in table.entries.values()) > FAST.rounds
-    assert found == {}
 
 
 @pytest.mark.parametrize(
@@ -770,21 +791,6 @@ def test_where_noise_decides_how_long_it_goes_on_it_may_end_before(table: Table)
         ("round 2", Left(58.0, is_most=True)),
         ("round 2", Left(57.0, is_most=True)),
     ]
-
-
-def test_turns_of_several_rounds_are_told_by_their_first(table: Table) -> None:
-    """0.08 s a round of both: after one of them two turns of three are left, which makes more than the least 5."""
-    told: list[tuple[str, Left | None]] = []
-    table.add("fp32", 0.04)
-    table.add("bf16", 0.04)
-    table.run(
-        Pace(rounds=5, warmup_rounds=1, max_noise=0.01, share_s=0.0),
-        step=lambda step, _, left: told.append((step, left)),
-    )
-    assert [step for step, _ in told[2::2]] == ["round 1/5", "round 2/5", "round 5/5"]
-    lefts = [left for _, left in told[2::2]]
-    assert lefts[0] is None
-    assert [left.seconds for left in lefts[1:] if left] == pytest.approx([6 * 0.08, 3 * 0.08])
 
 
 def test_a_round_of_unknown_waiting_makes_all_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,7 @@ import pytest
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkerDied
 from llm_bench_fixtures.measure.timing import Round
-from llm_bench_fixtures.measure.turns import take_turn
+from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
@@ -54,15 +55,21 @@ class Fake:
     def facts(self) -> Fake:
         return self
 
-    def call(self, function: object, workload: Workload, **how: Any) -> object:
+    can_pause = True
+
+    def call(self, function: object, workload: Workload) -> object:
         if self.dies:
             raise WorkerDied(f"{self.id} died")
-        if function is not take_turn:
-            return "observation"
+        return "observation"
+
+    def in_turns(self, function: object, workload: Workload, **how: Any) -> Iterator[Round]:
+        assert function is take_turns
+        if self.dies:
+            raise WorkerDied(f"{self.id} died")
         if len(self.ran) == self.limit:
             raise TimeLimit
         self.ran.append(workload)
-        return (Round(1.0, (), ()),) * how["rounds"]
+        yield Round(1.0, (), ())
 
 
 class FakeLoader:

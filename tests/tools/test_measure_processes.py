@@ -1,9 +1,8 @@
-"""The script that measures processes: what it hooks into, and its statistics."""
+"""The script that measures processes: what it hooks into."""
 
 from __future__ import annotations
 
 import inspect
-import math
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,3 @@ def test_the_first_round_is_noted_as_a_run_tells_it(tmp_path: Path, monkeypatch:
     measuring.measure_side_by_side({}, "fp32", None, lambda *told: heard.append(told), on_cut=lambda *_: None)  # type: ignore[arg-type, misc]
     assert float(noted.read_text()) > 0
     assert heard == [("warming up", "fp32", None), ("round 1/3", "fp32", None)]
-
-
-def test_scatter_between_processes_and_of_their_blocks() -> None:
-    """Logarithms 0 and 1 have a variance of 1/2. Blocks that agree let none be expected."""
-    processes = [[[[math.exp(log)]]] * 3 for log in (0.0, 1.0)]
-    assert measure_processes.scatter_of(processes) == pytest.approx((0.5, 0.0))
-
-
-def test_what_blocks_lead_to_expect() -> None:
-    """Of two blocks of one round each the faster one counts, 0: without it 1, without the other 0. The jackknife's
-    variance is (2 - 1) times 1/4."""
-    processes = [[[[1.0]], [[math.e]]]] * 2
-    assert measure_processes.scatter_of(processes) == pytest.approx((0.0, 0.25))

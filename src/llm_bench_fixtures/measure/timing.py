@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import GenerationMismatch
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.model import Model
+    from llm_bench_fixtures.processes.pausing import Pauses
     from llm_bench_fixtures.workloads import Batch, TokenIds, Workload
 
 Clock = Callable[[], float]
@@ -34,6 +37,9 @@ class BatchTimes:
 
     end_s: float
     """Until `generate` had returned."""
+
+    paused_after: tuple[int, ...] = ()
+    """The numbers of the tokens, from 0, after which the round paused: the step that follows began with cold caches."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,11 @@ class Round:
 
     waited_s: float | None = None
     """Seconds that its threads waited for a core, summed. None: the system doesn't tell."""
+
+    @property
+    def pauses(self) -> int:
+        """How often it paused."""
+        return sum(len(batch.paused_after) for batch in self.batches)
 
     @property
     def steps_s(self) -> tuple[float, ...]:
@@ -112,34 +123,90 @@ class TokenClock:
         self._marks.append(event)
 
 
-def run_round(model: Model, workload: Workload, clock: Clock = time.perf_counter) -> Round:
+def run_round(
+    model: Model, workload: Workload, clock: Clock = time.perf_counter, pauses: Pauses | None = None
+) -> Round:
     """Generate each batch in turn. The device is idle when the first starts and when this returns.
 
+    pauses: where the round pauses, after a batch's first token and later ones; its times are those without the pauses.
     Raises GenerationMismatch unless each prompt got its number of new tokens.
     """
     batches = batches_of(model, workload)
     times = []
     outputs = []
-    meter = energy_meter(model.device)
+    joules = _joules(model.device)
+    if pauses:
+        clock, joules = pauses.hold(clock), pauses.hold(joules)
     model.device.synchronize()
-    before_j = meter.read()
+    before_j = joules()
     started = clock()
-    for batch in batches:
+    for number, batch in enumerate(batches):
         ticks = TokenClock(model.device, clock)
+        tick = _PausingTick(ticks.tick, pauses, (len(batches) - number) * workload.new_tokens) if pauses else None
         batch_started = clock()
         ticks.start()
         output = model.generate(
-            batch.input_ids, batch.attention_mask, workload.new_tokens, workload.cache, on_token=ticks.tick
+            batch.input_ids, batch.attention_mask, workload.new_tokens, workload.cache, on_token=tick or ticks.tick
         )
         model.device.synchronize()
         ended = clock()
-        times.append(BatchTimes(ticks.tokens_s(), ended - batch_started))
+        times.append(BatchTimes(ticks.tokens_s(), ended - batch_started, tuple(tick.paused_after) if tick else ()))
         outputs.append(output)
-    after_j = meter.read()
-    energy_j = after_j - before_j if before_j is not None and after_j is not None else None
+    energy_j = joules() - before_j
     texts = continuations(outputs, batches, workload.new_tokens)
     check_times(times, workload.new_tokens)
-    return Round(ended - started, tuple(times), texts, energy_j)
+    return Round(ended - started, tuple(times), texts, None if math.isnan(energy_j) else energy_j)
+
+
+@dataclass
+class _PausingTick:
+    """Notes the time of each token of a batch, and pauses after some."""
+
+    tick: Callable[[], None]
+    pauses: Pauses
+    left: int
+    """Tokens of this batch and the later ones that are still to come."""
+    tokens: int = 0
+    paused_after: list[int] = field(default_factory=list)
+
+    def __call__(self) -> None:
+        self.tick()
+        self.left -= 1
+        if self.pauses.after_token(self.left):
+            self.paused_after.append(self.tokens)
+        self.tokens += 1
+
+
+def _joules(device: Device) -> Callable[[], float]:
+    """What the machine's counters say; not a number where it has none."""
+    meter = energy_meter(device)
+
+    def read() -> float:
+        read_j = meter.read()
+        return math.nan if read_j is None else read_j
+
+    return read
+
+
+def without_cold_steps(done: Round) -> Round:
+    """The round as it would have been without its pauses.
+
+    Of each slice between two pauses, the first decode step begins with caches that the others' turns have emptied, so
+    that it counts as the mean of the slice's other steps. Where a slice has no other, it counts as it is.
+    """
+    batches = tuple(map(_without_cold_steps, done.batches))
+    saved_s = sum(before.end_s - after.end_s for before, after in zip(done.batches, batches, strict=True))
+    return replace(done, latency_s=done.latency_s - saved_s, batches=batches)
+
+
+def _without_cold_steps(batch: BatchTimes) -> BatchTimes:
+    steps_s = [later - earlier for earlier, later in pairwise(batch.tokens_s)]
+    for first, end in pairwise((*batch.paused_after, len(steps_s))):
+        if others := steps_s[first + 1 : end]:
+            steps_s[first] = fmean(others)
+    tokens_s = tuple(accumulate((*batch.tokens_s[:1], *steps_s)))
+    saved_s = batch.tokens_s[-1] - tokens_s[-1] if tokens_s else 0.0
+    return replace(batch, tokens_s=tokens_s, end_s=batch.end_s - saved_s)
 
 
 def check_times(times: Sequence[BatchTimes], new_tokens: int) -> None:

@@ -1,63 +1,64 @@
-"""One round or several among those of other processes, which wait meanwhile: a turn."""
+"""A round among those of other processes, which wait meanwhile: whole, or in slices of a few tokens, in turns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.measure.binding import binding_of, generate_some
 from llm_bench_fixtures.measure.probe import run_probe
-from llm_bench_fixtures.measure.timing import batches_of, run_round
-from llm_bench_fixtures.processes.affinity import begin_on
-from llm_bench_fixtures.processes.calm import fall_asleep, waited_s
-from llm_bench_fixtures.workloads import CacheKind
+from llm_bench_fixtures.measure.timing import run_round, without_cold_steps
+from llm_bench_fixtures.processes.calm import fall_asleep, threads_waited_s, waited_s
+from llm_bench_fixtures.processes.pausing import Pauses
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
     from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.workloads import Workload
 
-
 WARMING_TOKENS = 10  # some 20 ms of a small model; with 2 a round still took 2 to 6 % longer than in a loop
+WARMING_TOKENS_OF_A_SLICE = 3  # after the prefill of one: later slices begin with colder caches anyway
 
 
-def warm(model: Model, workload: Workload) -> None:
-    """Begin the workload, untimed: the others' turns have emptied the caches, and this process' threads sleep."""
-    if workload.cache is CacheKind.STATIC or workload.new_tokens <= WARMING_TOKENS:
-        run_round(model, workload)  # a shorter one would leave a static cache that is too small
-        return
-    first = batches_of(model, workload)[0]
-    model.generate(first.input_ids, first.attention_mask, WARMING_TOKENS, workload.cache)
-
-
-def take_turn(
+def take_turns(
     model: Model,
+    pause: Callable[[], None],
     workload: Workload,
     *,
-    rounds: int = 1,
-    core: int | None = None,
+    slice_tokens: int = 0,
+    draw: int | None = None,
     warms: bool = False,
     probes: bool = False,
-) -> tuple[Round, ...]:
-    """Run so many rounds, and return once no other thread of this process runs any more.
+) -> Round:
+    """Run a round, with the threads bound as `settle_binding` has found.
 
-    core: begin on the one of this number (`begin_on`). warms: whether to begin with `warm`. probes: time the fixed
-    probe before each, which empties the caches anyway.
+    pause: returns when the others' turns are over. slice_tokens: pause after so many, and count what the steps after a
+    pause would take without it (`without_cold_steps`); 0: run the whole round, and return once no other thread of this
+    process runs any more. draw: the number of the way in which the threads are bound; None: they are free. warms:
+    generate some tokens beforehand, untimed: the others' turns have emptied the caches, and this process' threads
+    sleep. probes: time the fixed probe before, which empties the caches anyway.
     """
-    if core is not None:
-        begin_on(core)
-    if warms:
-        warm(model, workload)
-    done = tuple(_watched_round(model, workload, probes) for _ in range(rounds))
-    fall_asleep()
-    return done
+    pauses = Pauses(pause, slice_tokens) if slice_tokens else None
+    with binding_of(model).applied(draw or 0) if draw is not None else nullcontext():
+        if warms:
+            generate_some(model, workload, WARMING_TOKENS_OF_A_SLICE if pauses else WARMING_TOKENS)
+        probe_s = run_probe(model) if probes else None
+        done = _watched_round(model, workload, pauses)
+        if pauses:
+            return without_cold_steps(done)
+        fall_asleep()
+    return replace(done, probe_s=probe_s)
 
 
-def _watched_round(model: Model, workload: Workload, probes: bool) -> Round:
-    """A round, with how long its threads waited for a core."""
-    probe_s = run_probe(model) if probes else None
-    before_s = waited_s()
-    done = run_round(model, workload)
-    after_s = waited_s()
+def _watched_round(model: Model, workload: Workload, pauses: Pauses | None) -> Round:
+    """A round, with how long its threads waited for a core. What a hypervisor takes falls on the others' slices, too,
+    so that it counts where the round is whole."""
+    meter = threads_waited_s if pauses else waited_s
+    before_s = meter()
+    done = run_round(model, workload, pauses=pauses)
+    after_s = meter()
     is_unknown = model.facts.is_remote  # here are the client's threads only
     waited = None if is_unknown or before_s is None or after_s is None else max(after_s - before_s, 0.0)
-    return replace(done, probe_s=probe_s, waited_s=waited)
+    return replace(done, waited_s=waited)

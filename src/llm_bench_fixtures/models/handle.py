@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -37,6 +37,21 @@ class ModelHandle(ABC):
     @abstractmethod
     def call(self, function: Callable[Concatenate[Model, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function with the model, in the model's process, and return its result."""
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether `in_turns` pauses: not where tokens are queued on a device, or on a server."""
+        return False
+
+    def in_turns(
+        self, function: Callable[Concatenate[Model, Callable[[], None], P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[T | None]:
+        """As `call`, of a function that takes `pause` after the model: gives None at each pause, and last the result.
+
+        The model's process takes no time where it pauses, and after the result. Where it can't pause, the result comes
+        at once.
+        """
+        yield self.call(function, _without_pause, *args, **kwargs)
 
     @abstractmethod
     def close(self) -> None:
@@ -97,6 +112,10 @@ class LocalModel(ModelHandle):
 
 
 # Functions of this module, because a call travels to another process by its function's name.
+
+
+def _without_pause() -> None:
+    """Where nobody else has a turn."""
 
 
 def _generate(

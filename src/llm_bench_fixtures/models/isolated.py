@@ -23,9 +23,10 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant, transla
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
-from llm_bench_fixtures.processes.calls import Answer, Call, Caller, answer_calls
+from llm_bench_fixtures.processes.calls import Answer, Caller, Question, answer_calls
 from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.launch import start_function
+from llm_bench_fixtures.processes.worker import can_suspend
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.writing import naming_full_disks
 
@@ -94,10 +95,25 @@ class IsolatedModel(ModelHandle):
 
         Where a test's time limit has ended the process, which may have been another test's turn, it is loaded again.
         """
+        result: T = self._living_caller().call(function, *args, **kwargs)
+        return result
+
+    @property
+    def can_pause(self) -> bool:
+        return can_suspend() and self.device.kind is DeviceKind.CPU and not self.facts.is_remote
+
+    def in_turns(
+        self, function: Callable[Concatenate[Model, Callable[[], None], P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[T | None]:
+        """As `call`; the process is suspended where the function pauses."""
+        if self.can_pause:
+            return self._living_caller().in_turns(function, *args, **kwargs)
+        return super().in_turns(function, *args, **kwargs)
+
+    def _living_caller(self) -> Caller:
         if self._caller.was_cut_short:
             self._start()
-        result: T = self._caller.call(function, *args, **kwargs)
-        return result
+        return self._caller
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -113,7 +129,7 @@ class IsolatedModel(ModelHandle):
         self._caller.kill()
 
 
-def _serve(channel: Channel[Answer, Call], assignment: Assignment) -> None:
+def _serve(channel: Channel[Answer, Question], assignment: Assignment) -> None:
     """The process: loads its variant, then answers calls with it."""
     load = functools.partial(_load, assignment)
     answer_calls(channel, load, functools.partial(_quietly, assignment))

@@ -131,8 +131,9 @@ class LlmBenchmark:
         from llm_bench_fixtures.progress import Phase
 
         with self._session.progress.counted(Phase.GENERATING):
-            run = partial(self._model.call, run_round, workload)
-            return [self._benchmark.pedantic(run) if not is_timed(self._benchmark) else run()]
+            if is_timed(self._benchmark):
+                return [self._model.call(run_round, workload)]
+            return [self._benchmark.pedantic(lambda: self._model.call(run_round, workload))]
 
     def _take_turns(self, workload: Workload, turns: Turns) -> Measured:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
@@ -165,6 +166,7 @@ class LlmBenchmark:
             batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
             tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
             batch_rows=tuple(map(len, workload.groups)),
+            pauses=sum(done.pauses for done in timed),
             energy_j=() if self._model.facts.is_remote else _known(done.energy_j for done in timed),
             probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
             waited_s=_rounded(measured.waited_s),

@@ -38,7 +38,7 @@ from llm_bench_fixtures.paired.protocol import (
 from llm_bench_fixtures.plugin.internals import forget_whole_runs, paths_known_early
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
 from llm_bench_fixtures.processes.parent import end_with_starter
-from llm_bench_fixtures.processes.pausing import PausingClock
+from llm_bench_fixtures.processes.pausing import Pauses
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
 from llm_bench_fixtures.text import encodable
@@ -102,7 +102,7 @@ class Turns:
         from llm_bench_fixtures.models.handle import LocalModel
 
         if tokens_per_turn and isinstance(model, LocalModel):
-            return model.call(run_round, workload, PausingClock(self._pause, tokens_per_turn))
+            return model.call(run_round, workload, pauses=Pauses(self._pause, tokens_per_turn))
         return model.call(run_round, workload)
 
     def _pause(self) -> None:

@@ -2,12 +2,14 @@
 
 The cores of a shared machine differ in what they give a process, by tens of percent where others use them, and that
 changes from hour to hour. A side that happened to run on the better core would seem faster. So the sides of a pair are
-bound to cores. The variants of a run, whose threads are as free as a server's, only begin on the same one.
+bound to cores. So are the threads in which a variant computes, one to a core: two of them wake on one core as often as
+on two.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from llm_bench_fixtures.processes.control_groups import GROUPS, MEMBERSHIP, own_
 
 CORES = Path("/sys/devices/system/cpu")
 TASKS = Path("/proc/self/task")
+NANOSECONDS = 1e-9
 _MOVED: set[int] = set()  # threads that `pin_thread` has moved: not those that the environment has bound
 
 
@@ -82,23 +85,26 @@ def pin_thread(_: object, cores: tuple[int, ...]) -> tuple[int, ...]:
     return before
 
 
-def begin_on(number: int) -> None:
-    """Move the calling thread to one of the cores that it may run on, from where the system may move it on at once.
+def cores_to_bind(threads: int) -> tuple[int, ...]:
+    """The cores among which so many threads can have one each; none if there are fewer, or where they aren't alike."""
+    cores = tuple(sorted(os.sched_getaffinity(0))) if can_pin() else ()
+    return cores if 0 < threads <= len(cores) and are_alike(cores) else ()
 
-    number: the same one is the same core, for threads that may run on the same ones. The thread mostly stays there for
-    seconds, as it would have stayed where the system happened to put it. Does nothing where it has one core only, where
-    its cores aren't alike, or if threads can't be moved.
-    """
-    if not can_pin():
-        return
-    free = tuple(sorted(os.sched_getaffinity(0)))
-    if len(free) == 1 or not are_alike(free):
-        return
-    with suppress(OSError):  # a container's cores have changed meanwhile
-        try:
-            os.sched_setaffinity(0, {free[number % len(free)]})
-        finally:
-            os.sched_setaffinity(0, free)
+
+def bind_threads(cores: Mapping[int, Iterable[int]]) -> None:
+    """cores: by the id of a thread, those that it may run on from now on."""
+    for thread, own in cores.items():
+        with suppress(OSError):  # it has ended, or a container's cores have changed
+            os.sched_setaffinity(thread, own)
+
+
+def thread_seconds(tasks: Path = TASKS) -> dict[int, float]:
+    """By the id of each of this process' threads, the processor time that it has had; empty where nothing tells it."""
+    found = {}
+    for thread in _threads(tasks):
+        with suppress(OSError, IndexError, ValueError):  # it has ended
+            found[thread] = int((tasks / str(thread) / "schedstat").read_text().split()[0]) * NANOSECONDS
+    return found
 
 
 @cache
@@ -124,9 +130,9 @@ def _kind(core: Path) -> tuple[str, ...]:
     return (*sorted(node.name for node in core.glob("node*")), *texts, "" if alone else core.name)
 
 
-def _threads() -> list[int]:
+def _threads(tasks: Path = TASKS) -> list[int]:
     """Ids of this process' threads."""
     try:
-        return [int(task.name) for task in TASKS.iterdir()]
+        return [int(task.name) for task in tasks.iterdir()]
     except OSError:
         return []

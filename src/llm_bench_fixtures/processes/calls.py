@@ -7,6 +7,8 @@ this process     the process that holds something
              <-  Returned     what is to be known of the thing, once it is held; or Raised, and the process ends
 Call         ->
              <-  Began, Told, Ended, as above
+             <-  Paused       where the function pauses, which then waits
+GoOn         ->
              <-  Returned     the function's result; or Raised
 """
 
@@ -20,7 +22,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, WorkerFailed, first_line, last_line
+from llm_bench_fixtures.errors import (
+    ChannelClosed,
+    LlmBenchError,
+    MalformedMessage,
+    WorkerFailed,
+    first_line,
+    last_line,
+)
 from llm_bench_fixtures.processes.channels import Pickled
 from llm_bench_fixtures.progress import TICK_S, Phase, Progress
 from llm_bench_fixtures.text import without_middle
@@ -39,6 +48,16 @@ class Call:
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] | None = None
+    pauses: bool = False
+    """Whether the function takes, after the thing, what it calls to pause."""
+
+
+@dataclass(frozen=True)
+class GoOn:
+    """To a call that has paused."""
+
+    to_end: bool = False
+    """Without a further pause, as nobody waits for its result any more."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +78,11 @@ class Told:
 @dataclass(frozen=True)
 class Ended:
     """The last activity that began and hasn't ended."""
+
+
+@dataclass(frozen=True)
+class Paused:
+    """The call, until it is told to go on."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +115,8 @@ class Raised:
         return error
 
 
-Answer: TypeAlias = Began | Told | Ended | Returned | Raised
+Answer: TypeAlias = Began | Told | Ended | Paused | Returned | Raised
+Question: TypeAlias = Call | GoOn
 
 
 class Caller:
@@ -110,14 +135,44 @@ class Caller:
         self._keep_traceback = keep_traceback
         self.was_cut_short = False
         """Whether a test's time limit ended the process in a call: what is neither an error nor Ctrl-C."""
+        self._is_paused = False
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
-        call = Pickled.of(Call(function, args, kwargs))
+        return self._returned(self._ask(Call(function, args, kwargs)))
+
+    def in_turns(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """As `call`, of a function that takes `pause` after the thing: gives None at each pause, and last the result.
+
+        The process is suspended where it pauses, and after the result until it is called again. A call whose pauses are
+        left unfinished goes on to its end before the next one.
+        """
+        answer = self._ask(Call(function, args, kwargs, pauses=True))
+        while isinstance(answer, Paused):
+            self._is_paused = True
+            self._process.suspend()
+            yield None
+            if not self._is_paused:  # another call has ended this one
+                return
+            answer = self._go_on(GoOn())
+        self._process.suspend()
+        yield self._returned(answer)
+
+    def _ask(self, call: Call) -> Any:
+        """The answer to the call, once a call that was left in a pause is over."""
+        pickled = Pickled.of(call)
+        if self._is_paused:
+            self._go_on(GoOn(to_end=True))
+        return self._sent(pickled)
+
+    def _go_on(self, how: GoOn) -> Any:
+        self._is_paused = False
+        return self._sent(Pickled.of(how))
+
+    def _sent(self, question: Pickled) -> Any:
         with self._ending_where_cut_short():
-            self._process.send(call)
-            answer = self._answer()
-        return self._returned(answer)
+            self._process.send(question)
+            return self._answer()
 
     def result(self) -> Any:
         """The next result. Raises what was raised there, or WorkerDied."""
@@ -172,7 +227,7 @@ class Caller:
 class ToldProgress(Progress):
     """Tells the other side of each activity, where it is shown."""
 
-    def __init__(self, channel: Channel[Answer, Call]) -> None:
+    def __init__(self, channel: Channel[Answer, Question]) -> None:
         super().__init__()
         self._channel = channel
         self._next_s = 0.0
@@ -195,7 +250,7 @@ class ToldProgress(Progress):
 
 
 def answer_calls(
-    channel: Channel[Answer, Call],
+    channel: Channel[Answer, Question],
     hold: Callable[[Progress], tuple[object, object]],
     around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> None:
@@ -214,8 +269,11 @@ def answer_calls(
 
     def run() -> object:
         call = channel.receive()
+        if isinstance(call, GoOn):
+            raise MalformedMessage(repr(call).encode())
+        pause = (_pausing(channel),) if call.pauses else ()
         with progress.told():
-            return call.function(*held, *call.args, **(call.kwargs or {}))
+            return call.function(*held, *pause, *call.args, **(call.kwargs or {}))
 
     with contextlib.suppress(ChannelClosed):
         _answer(channel, begin, around)
@@ -224,8 +282,21 @@ def answer_calls(
             _answer(channel, run, around)
 
 
+def _pausing(channel: Channel[Answer, Question]) -> Callable[[], None]:
+    """What a call pauses with."""
+    is_to_end = False
+
+    def pause() -> None:
+        nonlocal is_to_end
+        if not is_to_end:
+            channel.send(Paused())
+            is_to_end = channel.receive() == GoOn(to_end=True)
+
+    return pause
+
+
 def _answer(
-    channel: Channel[Answer, Call], work: Callable[[], object], around: Callable[[], AbstractContextManager[object]]
+    channel: Channel[Answer, Question], work: Callable[[], object], around: Callable[[], AbstractContextManager[object]]
 ) -> None:
     """Send what the work returns or raises; also where its result can't be sent. Raises ChannelClosed."""
     try:

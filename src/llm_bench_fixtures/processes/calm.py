@@ -23,8 +23,14 @@ LONGEST_SERVER_FALL_S = 1.2  # vLLM's worker spins for 1 s after a request
 
 
 def waited_s(tasks: Path = TASKS) -> float | None:
-    """Seconds that the process' threads have waited for a core so far, summed over those that live, with what a
-    hypervisor took of the machine. None where the system doesn't tell."""
+    """As `threads_waited_s`, with what a hypervisor took of the machine."""
+    threads_s = threads_waited_s(tasks)
+    return None if threads_s is None else threads_s + stolen_s()
+
+
+def threads_waited_s(tasks: Path = TASKS) -> float | None:
+    """Seconds that the process' threads have waited for a core so far, summed over those that live: none while a signal
+    has stopped them. None where the system doesn't tell."""
     if not tasks.is_dir():
         return None
     total_ns = 0
@@ -33,7 +39,7 @@ def waited_s(tasks: Path = TASKS) -> float | None:
             total_ns += int((task / "schedstat").read_text().split()[1])
         except (OSError, IndexError, ValueError):
             continue  # it has ended
-    return total_ns * NANOSECONDS + stolen_s()
+    return total_ns * NANOSECONDS
 
 
 def stolen_s(stat: Path = STAT) -> float:

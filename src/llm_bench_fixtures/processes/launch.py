@@ -126,6 +126,8 @@ def start_function(
     They have to be picklable. The process has this one's import paths and environment, and doesn't hear Ctrl-C, after
     which this one ends it. name: what the message of its death begins with.
     """
+    from multiprocessing import util
+
     context = process_context(on_cpu=on_cpu)
     ours, theirs = context.Pipe()
     if is_forked := context.get_start_method() == "forkserver":
@@ -135,7 +137,10 @@ def start_function(
     with off_the_working_folder(), _server_that_works():
         process.start()
     theirs.close()
-    return WorkerProcess(name, _Function(process), PipeChannel(ours))
+    started = _Function(process)
+    if hasattr(signal, "SIGCONT"):  # multiprocessing, at this process' end, awaits those it asks to end
+        util.Finalize(None, started.signal, args=(signal.SIGCONT,), exitpriority=0)
+    return WorkerProcess(name, started, PipeChannel(ours))
 
 
 @contextmanager
@@ -254,10 +259,14 @@ class _Function:
         server = _server_pid()
         if server is not None and is_stopped(server):
             _wake(server)
-        if self.pid and self.process.exitcode is None and hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
-                os.killpg(self.pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):
+            self.signal(signal.SIGKILL)
         self.process.kill()
+
+    def signal(self, number: int) -> None:
+        if self.pid and self.process.exitcode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
+                os.killpg(self.pid, number)
 
 
 @dataclass(frozen=True)
@@ -277,5 +286,8 @@ class _Program:
 
     def kill(self) -> None:
         """Its children too, also where it has ended itself."""
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, number)

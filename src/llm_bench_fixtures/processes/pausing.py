@@ -1,33 +1,56 @@
-"""A clock that gives others their turn in the middle of what it times."""
+"""Pauses at whole tokens, in which others have their turn: what is timed stands still meanwhile."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
+
+Meter = Callable[[], float]
 
 
-class PausingClock:
-    """A clock that stands still while it's the other side's turn. Every so many readings it pauses the round.
+class Pauses:
+    """Where a round pauses. The sides that take turns within a round share whatever the machine is like meanwhile."""
 
-    A round reads its clock at each token, so the sides alternate within it, and a disturbance of the machine of some
-    tenths of a second slows down both of them.
-    """
-
-    def __init__(
-        self, pause: Callable[[], None], readings_per_turn: int, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        """pause: returns when the other side's turn is over."""
+    def __init__(self, pause: Callable[[], None], tokens: int) -> None:
+        """pause: returns when the others' turns are over. tokens: after so many of this side's."""
         self._pause = pause
-        self._readings_per_turn = readings_per_turn
-        self._clock = clock
-        self._readings = 0
-        self._paused_s = 0.0
+        self._tokens = tokens
+        self._since = 0
+        self._held: list[_Held] = []
+
+    def hold(self, meter: Meter) -> Meter:
+        """The meter, standing still in pauses. The first one that is held stops first and goes on last."""
+        self._held.append(held := _Held(meter))
+        return held
+
+    def after_token(self, left: int) -> bool:
+        """Pause, if so many tokens have come since the last pause; whether it paused.
+
+        left: how many are still to come: what follows the last pause is no shorter than what follows the others.
+        """
+        self._since += 1
+        if self._since < self._tokens or left < self._tokens:
+            return False
+        self._since = 0
+        for held in self._held:
+            held.stop()
+        self._pause()
+        for held in reversed(self._held):
+            held.go_on()
+        return True
+
+
+@dataclass
+class _Held:
+    meter: Meter
+    stopped_at: float = 0.0
+    paused: float = 0.0
 
     def __call__(self) -> float:
-        read_at = self._clock()
-        now_s = read_at - self._paused_s
-        self._readings += 1
-        if self._readings % self._readings_per_turn == 0:
-            self._pause()
-            self._paused_s += self._clock() - read_at
-        return now_s
+        return self.meter() - self.paused
+
+    def stop(self) -> None:
+        self.stopped_at = self.meter()
+
+    def go_on(self) -> None:
+        self.paused += self.meter() - self.stopped_at

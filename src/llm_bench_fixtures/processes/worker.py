@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,14 @@ class Process(Protocol):
     def kill(self) -> None:
         """Kill it, if it hasn't ended."""
 
+    def signal(self, number: int) -> None:
+        """Send it and its children the signal, if it hasn't ended."""
+
+
+def can_suspend() -> bool:
+    """Whether this system ends a suspended process with the one that started it: no other thing may be left behind."""
+    return sys.platform == "linux"
+
 
 class WorkerProcess(Generic[S, R]):
     """A process, and the channel to it: S are sent, R come back."""
@@ -45,11 +54,25 @@ class WorkerProcess(Generic[S, R]):
         self._process = process
         self._channel = channel
         self._stopped = ""
+        self._is_suspended = False
 
     def send(self, message: S) -> None:
-        """Raises WorkerDied."""
+        """To a suspended one, too, which then goes on. Raises WorkerDied."""
         with self._alive():
+            self._wake()
             self._channel.send(message)
+
+    def suspend(self) -> None:
+        """Have it and its children take no processor time until something is sent: a pool of threads spins after work,
+        on the cores of whoever works next. Does nothing where it might stay suspended for good."""
+        if can_suspend():
+            self._is_suspended = True
+            self._process.signal(signal.SIGSTOP)
+
+    def _wake(self) -> None:
+        if self._is_suspended:
+            self._is_suspended = False
+            self._process.signal(signal.SIGCONT)
 
     def receive(self, until: float | None = None) -> R:
         """The next message. Raises WorkerDied, NoAnswer when it is `until` on time.monotonic, and what reading it
@@ -89,6 +112,7 @@ class WorkerProcess(Generic[S, R]):
     def close(self, because: str = "") -> None:
         """End it: it may end by itself, for FAREWELL_S. because: what later messages say of it, as in WorkerDied."""
         self._stopped = because or self._stopped
+        self._wake()
         self._channel.close()
         if self._process.wait(FAREWELL_S) is None:
             self._process.kill()

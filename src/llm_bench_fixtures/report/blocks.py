@@ -31,10 +31,11 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
     run = seen.run
     if in_blocks_at_all(run):
         yield (
-            "Speed-ups are measured in blocks: a turn of each variant in random order, the reference among them. "
+            "Speed-ups are measured in blocks: a round of each variant, the reference among them, in turns. "
             "A speed-up, with its 95 % interval, is the ratio of what both take undisturbed: of each step, the mean of "
             "the fastest third of the rounds."
         )
+        yield from _pauses(run)
         yield from _disturbed(run)
     elif len({record.variant for record in run.measured()}) > 1:
         yield "The variants were taken apart: a speed-up is a ratio of medians from different minutes."
@@ -46,6 +47,19 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
     apart = dict.fromkeys(record.variant for record in run.records if is_taken_apart(run, record))
     if apart:
         yield f"Some benchmarks were taken apart, not measured in blocks: those of {', '.join(apart)}."
+
+
+def _pauses(run: Run) -> Iterator[str]:
+    """How often rounds paused, and what that does to their times."""
+    records = [record for record in run.measured() if record.reference_s]
+    if pauses := sum(record.pauses for record in records):
+        rounds = sum(len(record.rounds_s) for record in records)
+        yield (
+            f"{count(rounds, 'round')} paused {count(pauses, 'time')}, while others had their turn. The decode step "
+            "after a pause, whose caches are cold, counts as the mean of the steps up to the next pause."
+        )
+    else:
+        yield "A turn is a whole round, as somebody can't pause: a server, or what computes on an accelerator."
 
 
 def _disturbed(run: Run) -> Iterator[str]:

@@ -137,6 +137,8 @@ class Record(TimedRecord):
     """For each round and batch, the seconds from the batch's start to each of its new tokens."""
     batch_rows: tuple[int, ...] = ()
     """Prompts in each batch."""
+    pauses: int = 0
+    """How often its rounds paused, in which others had their turn: 0 where each was a turn."""
     energy_j: tuple[float, ...] = ()
     """For each round, the joules of the whole machine; empty where it has no counter."""
     work: Work | None = None

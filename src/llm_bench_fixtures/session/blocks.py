@@ -1,6 +1,7 @@
-"""Measuring the variants of a case side by side: in blocks of one turn of each, in an order drawn anew.
+"""Measuring the variants of a case side by side: in blocks of one round of each, in slices of a few tokens in turns.
 
-Between two variants that take turns, all that comes and goes on a shared machine falls on both alike.
+Between two variants that take turns, all that comes and goes on a shared machine falls on both alike: within a round,
+too, where each of them can pause. Else, next to a server or on an accelerator, a turn is a whole round.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
+from llm_bench_fixtures.measure.binding import settle_binding
 from llm_bench_fixtures.measure.observation import observe
-from llm_bench_fixtures.measure.turns import take_turn
+from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.results.speedup import CONFIDENCE, log_ratio
@@ -27,11 +30,12 @@ if TYPE_CHECKING:
 
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
 WARMED_BELOW_S = 0.15
-# A turn has more than one round where they are short: as many as fit into so many seconds, at most so many. Warming up
-# and falling asleep take some 40 ms, about as long as a round of a small model.
-TURN_S = 0.15
-MOST_OF_A_TURN = 4
-# Before an interval that happens to be narrow is believed: so many blocks, and so many rounds or seconds of rounds.
+# A slice is so long, shorter than what disturbs machines; but it has at least so many steps, as the first one is cold. A
+# longer step than the last of these is a slice of its own.
+SLICE_S = 0.008
+LEAST_STEPS = 3
+LONG_STEP_S = 0.02
+# Before an interval that happens to be narrow is believed: so many blocks of so many seconds, or of any so many rounds.
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
@@ -41,8 +45,8 @@ SPOILED_SHARE = 0.2
 LOOK_EVERY_S = 0.005
 MOST_REST_S = 20.0  # that a case waits for its servers: what still runs then may be other work
 
-Turns: TypeAlias = "dict[int, tuple[Round, ...]]"
-"""By the number of the block, the rounds."""
+Rounds: TypeAlias = "dict[int, Round]"
+"""By the number of the block."""
 
 Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
@@ -81,11 +85,9 @@ class _Blocks:
     step: Step
     coin: random.Random
     clock: Callable[[], float]
-    first_core: int = field(init=False)
-    """That the first block begins on."""
+    first_draw: int = field(init=False)
+    """The number of the way in which threads are bound in the first block."""
     blocks: int = 0
-    rounds: int = 0
-    """Of each variant that is still measured, in the blocks so far."""
     waited_s: float = 0.0
     waited_before_s: float = 0.0
     """Of it, before the first block."""
@@ -100,10 +102,11 @@ class _Blocks:
     doing: str = ""
 
     def __post_init__(self) -> None:
-        self.first_core = self.coin.randrange(os.cpu_count() or 1)
+        self.first_draw = self.coin.randrange(os.cpu_count() or 1)
 
     def warm_up(self) -> None:
-        """Observe memory and work in the first round of each, and run the rest that aren't timed."""
+        """Observe memory and work in the first round of each, run the rest that aren't timed, and find how threads are
+        bound in those that are."""
         for name, entry in self.entries.items():
             self.doing = "warming up"
             self.step(self.doing, name, None)
@@ -113,26 +116,41 @@ class _Blocks:
                     began_s = self.clock()
                     entry.observation = entry.model.call(observe, entry.workload)
                     entry.last_s = self.clock() - began_s
+                    entry.step_s = entry.last_s / (entry.workload.new_tokens * len(entry.workload.groups))
                 for _ in range(self.pace.warmup_rounds - entry.is_asked_for):
-                    self._turn(entry, rounds=1)
+                    list(self._turns(entry, slice_tokens=0))
+                if self._binds(entry):
+                    entry.model.call(settle_binding, entry.workload)
 
     def run(self) -> None:
         self.began_s, self.waited_before_s, self.rested_s = self.clock(), self.waited_s, 0.0
         while names := self._open():
-            rounds = self._rounds_of_a_turn(names)
-            self.turns_left, self.doing = len(names), self._round
-            for name in self.coin.sample(names, len(names)):
-                self.step(self.doing, name, self._left(rounds, len(names)))
-                entry = self.entries[name]
-                is_calm = self._await_calm()
-                with self._resting(entry), self._failing(entry):
-                    entry.turns[self.blocks] = turn = self._turn(entry, rounds)
-                    spoiled = [done.latency_s for done in turn if self._is_spoiled(done)]
-                    self._lose(sum(spoiled))
-                    self.were_calm.append(is_calm and not spoiled)
-                self.turns_left -= 1
+            self._run_block(names)
             self.blocks += 1
-            self.rounds += rounds
+
+    def _run_block(self, names: list[str]) -> None:
+        """A round of each, in slices: whose turn is next is drawn anew each time round."""
+        self.turns_left, self.doing = len(names), self._round
+        going: dict[str, Iterator[Round | None]] = {}
+        were_calm: dict[str, bool] = {}
+        while self.turns_left:
+            for name in self.coin.sample(names, len(names)):
+                entry = self.entries[name]
+                if self.blocks in entry.rounds or entry.failure:
+                    continue
+                if name not in going:
+                    self.step(self.doing, name, self._left(len(names)))
+                    were_calm[name] = self._await_calm()
+                    going[name] = self._turns(entry, self._slice_tokens(entry))
+                with self._resting(entry), self._failing(entry):
+                    done = next(going[name])
+                    if done is None:
+                        continue
+                    entry.rounds[self.blocks] = done
+                    is_spoiled = self._is_spoiled(done)
+                    self._lose(done.latency_s * is_spoiled)
+                    self.were_calm.append(were_calm[name] and not is_spoiled)
+                self.turns_left -= 1
 
     @property
     def spent(self) -> Spent:
@@ -141,21 +159,19 @@ class _Blocks:
     @property
     def _round(self) -> str:
         """The number of the first in the block; and how many there are at least, until those are done."""
-        number = self.rounds + 1
+        number = self.blocks + 1
         return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
 
-    def _left(self, rounds: int, turns: int) -> Left | None:
+    def _left(self, turns: int) -> Left | None:
         """Until the last round, if no other work takes any of it; None before the first block is done.
 
-        rounds: of a turn. turns: of a block. The least rounds are sure to come; those after them end once the
-        intervals are narrow, or the time is spent.
+        turns: of a block. The least rounds are sure to come; those after them end once the intervals are narrow, or the
+        time is spent.
         """
         if not self.blocks:
             return None
-        done = self.rounds + rounds * (1 - self.turns_left / turns)
-        blocks = 0 if not self.pace.max_noise else min(self.pace.rounds, ENOUGH_BLOCKS) - self.blocks
-        needed = max(self.pace.rounds, self.rounds + rounds * blocks)
-        least_s = max((needed - done) * self.elapsed_s / done, 0.0)
+        done = self.blocks + 1 - self.turns_left / turns
+        least_s = max((self.pace.rounds - done) * self.elapsed_s / done, 0.0)
         if not self.pace.max_noise:
             return Left(least_s)
         return Left(max(least_s, self.pace.share_s - self.elapsed_s), is_most=True)
@@ -185,7 +201,7 @@ class _Blocks:
         entry = self.entries[name]
         if self._is_settled_by_death(entry):
             return False
-        if not self._has_least(entry.turns):
+        if not self._has_least(entry.rounds):
             return True
         if not self.pace.max_noise:
             return False
@@ -197,9 +213,9 @@ class _Blocks:
 
     def _is_enough(self, name: str) -> bool:
         """To believe an interval."""
-        entry = self.entries[name]
-        spent_s = sum(done.latency_s for done in entry.rounds)
-        return len(entry.turns) >= ENOUGH_BLOCKS and (len(entry.rounds) >= ENOUGH_ROUNDS or spent_s >= ENOUGH_S)
+        rounds = self.entries[name].rounds.values()
+        spent_s = sum(done.latency_s for done in rounds)
+        return len(rounds) >= (ENOUGH_BLOCKS if spent_s >= ENOUGH_S else ENOUGH_ROUNDS)
 
     @property
     def _is_patient(self) -> bool:
@@ -268,23 +284,39 @@ class _Blocks:
         except Exception as error:  # whatever an engine raises
             entry.failure = error
 
-    def _rounds_of_a_turn(self, names: list[str]) -> int:
-        """The same for all of a block. One where exactly so many rounds are asked for, or nobody else takes turns."""
-        if not self.pace.max_noise or self.pace.probes or len(self.entries) == 1:
-            return 1
-        mean_s = fmean(self.entries[name].last_s for name in names)  # a slow one counts, for it takes as many
-        return min(max(int(TURN_S / mean_s), 1), MOST_OF_A_TURN) if mean_s else 1
-
-    def _turn(self, entry: Entry, rounds: int) -> tuple[Round, ...]:
+    def _turns(self, entry: Entry, slice_tokens: int) -> Iterator[Round | None]:
+        """The turns of one round: None after each but the last."""
         are_others = len(self.entries) > 1
-        warms = are_others and entry.last_s < WARMED_BELOW_S and not self.pace.probes
-        # A process would stay for seconds where it happens to be, and cores differ. Here a server has its client only.
-        core = self.first_core + self.blocks if are_others and not entry.model.facts.is_remote else None
-        turn = entry.model.call(
-            take_turn, entry.workload, rounds=rounds, core=core, warms=warms, probes=self.pace.probes
-        )
-        entry.last_s = turn[-1].latency_s
-        return turn
+        for done in entry.model.in_turns(
+            take_turns,
+            entry.workload,
+            slice_tokens=slice_tokens,
+            draw=self.first_draw + self.blocks if self._binds(entry) else None,
+            warms=are_others and entry.last_s < WARMED_BELOW_S and not self.pace.probes,
+            probes=self.pace.probes,
+        ):
+            if done is not None:
+                entry.last_s = done.latency_s
+                steps_s = [after - before for batch in done.batches for before, after in pairwise(batch.tokens_s)]
+                entry.step_s = fmean(steps_s) if steps_s else done.latency_s
+            yield done
+
+    def _binds(self, entry: Entry) -> bool:
+        """Whether its threads are bound where that changes nothing: next to others, on this machine's CPU."""
+        return len(self.entries) > 1 and entry.model.can_pause
+
+    def _slice_tokens(self, entry: Entry) -> int:
+        """Of a turn; 0: the whole round, where somebody can't pause, nobody else takes turns, or each round has a
+        probe beside it."""
+        if (
+            len(self.entries) == 1
+            or self.pace.probes
+            or not all(each.model.can_pause for each in self.entries.values())
+        ):
+            return 0
+        if entry.step_s >= LONG_STEP_S:
+            return 1
+        return max(round(SLICE_S / entry.step_s), LEAST_STEPS) if entry.step_s else LEAST_STEPS
 
     def complete(self) -> dict[str, Measured]:
         """What has its least rounds, of those that a test asks for."""
@@ -302,28 +334,27 @@ class _Blocks:
         counted, base = self._counted(entry), self._base_of(entry) or {}
         return Measured(
             entry.observation,
-            tuple(done for turn in counted.values() for done in turn),
-            tuple(done for number in counted for done in base.get(number, ())),
+            tuple(counted.values()),
+            tuple(base[number] for number in counted if number in base),
         )
 
-    def _counted(self, entry: Entry) -> Turns:
-        """The variant's turns; where they are paired, those in which the reference had its own."""
+    def _counted(self, entry: Entry) -> Rounds:
+        """The variant's rounds; where they are paired, those in which the reference had its own."""
         base = self._base_of(entry)
-        return entry.turns if base is None else _shared(entry.turns, base)
+        return entry.rounds if base is None else _shared(entry.rounds, base)
 
-    def _base_of(self, entry: Entry) -> Turns | None:
-        """The reference's turns that the variant's are paired with: of one that has died, if they are enough. None
+    def _base_of(self, entry: Entry) -> Rounds | None:
+        """The reference's rounds that the variant's are paired with: of one that has died, if they are enough. None
         without a reference, or where it is alone."""
         reference = self.entries.get(self.reference)
         if reference is None or len(self.entries) == 1:
             return None
-        is_too_few = reference.failure is not None and not self._has_least(_shared(entry.turns, reference.turns))
-        return None if is_too_few else reference.turns
+        is_too_few = reference.failure is not None and not self._has_least(_shared(entry.rounds, reference.rounds))
+        return None if is_too_few else reference.rounds
 
-    def _has_least(self, turns: Turns) -> bool:
-        """As many rounds and blocks as are run in any case."""
-        blocks = min(self.pace.rounds, ENOUGH_BLOCKS)
-        return len(turns) >= blocks and sum(map(len, turns.values())) >= self.pace.rounds
+    def _has_least(self, rounds: Rounds) -> bool:
+        """As many as are run in any case."""
+        return len(rounds) >= self.pace.rounds
 
     def _is_settled_by_death(self, entry: Entry) -> bool:
         """Whether further turns would be beside no reference, where there are enough that were."""
@@ -337,6 +368,6 @@ def _are_free(cores: int) -> bool:
     return free is None or free >= cores
 
 
-def _shared(turns: Turns, base: Turns) -> Turns:
+def _shared(rounds: Rounds, base: Rounds) -> Rounds:
     """Those of the blocks that both have."""
-    return {number: turn for number, turn in turns.items() if number in base}
+    return {number: done for number, done in rounds.items() if number in base}

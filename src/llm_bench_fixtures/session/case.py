@@ -41,16 +41,13 @@ class Entry:
     is_asked_for: bool = True
     """Whether a test wants its figures; the reference runs in any case."""
     observation: Observation | None = None
-    turns: dict[int, tuple[Round, ...]] = field(default_factory=dict)
-    """By the number of the block, its rounds."""
+    rounds: dict[int, Round] = field(default_factory=dict)
+    """By the number of the block."""
     last_s: float = 0.0
-    """How long its last call took."""
+    """How long its last round took."""
+    step_s: float = 0.0
+    """How long a decode step of it took."""
     failure: Exception | None = None
-
-    @property
-    def rounds(self) -> tuple[Round, ...]:
-        """Of all turns."""
-        return tuple(done for turn in self.turns.values() for done in turn)
 
 
 @dataclass(frozen=True)

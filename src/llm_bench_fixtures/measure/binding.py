@@ -1,0 +1,125 @@
+"""Which threads a variant computes in, and whether they have a core each while it is measured.
+
+Threads that are free wake on one core as often as on two, which no comparison can take away. Binding them is there to
+measure and not to improve: what it makes faster or slower than a loop of its own runs free, and that is its figure.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median, stdev
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.measure.kept import KeptForModel
+from llm_bench_fixtures.measure.timing import batches_of, run_round
+from llm_bench_fixtures.processes.affinity import bind_threads, cores_to_bind, thread_seconds
+from llm_bench_fixtures.workloads import CacheKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from llm_bench_fixtures.models.model import Model
+    from llm_bench_fixtures.workloads import Workload
+
+COMPUTING_SHARE = 0.1  # of the time: a thread that runs for less doesn't compute
+TRIALS = 6
+TRIAL_TOKENS = 10
+AGREES = math.log(1.02)  # bound and free
+SURE = 2.0  # standard errors by which they have to differ by more
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The threads that have a core each, and the cores they are spread over; none: all are free."""
+
+    threads: tuple[int, ...] = ()
+    cores: tuple[int, ...] = ()
+
+    @contextmanager
+    def applied(self, draw: int) -> Iterator[None]:
+        """Bind them within. draw: the number of the way in which they are spread over the cores."""
+        turn = draw % len(self.cores) if self.cores else 0
+        spread = (*self.cores[turn:], *self.cores[:turn])
+        bind_threads({thread: (core,) for thread, core in zip(self.threads, spread, strict=False)})
+        try:
+            yield
+        finally:
+            bind_threads(dict.fromkeys(self.threads, self.cores))
+
+
+FREE = Binding()
+_BINDINGS: KeptForModel[Binding] = KeptForModel()
+_AGREEING: KeptForModel[dict[int, bool]] = KeptForModel()  # by the number of threads
+
+
+def binding_of(model: Model) -> Binding:
+    """What `settle_binding` has found last."""
+    return _BINDINGS.get(model) or FREE
+
+
+def settle_binding(model: Model, workload: Workload) -> Binding:
+    """Find the threads that compute the workload, and whether they may be bound; kept for `binding_of`.
+
+    They may where there is a core for each, and a short generation takes as long bound as free: TRIALS of both in turn
+    are compared, once for each number of threads.
+    """
+    threads = _computing_threads(model, workload)
+    binding = Binding(threads, cores_to_bind(len(threads)))
+    agreeing = _AGREEING.get_or_make(model, dict)
+    if not binding.cores:
+        binding = FREE
+    elif len(threads) not in agreeing:
+        agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, binding))
+    if not agreeing.get(len(binding.threads)):
+        binding = FREE
+    _BINDINGS.put(model, binding)
+    return binding
+
+
+def _computing_threads(model: Model, workload: Workload) -> tuple[int, ...]:
+    before = thread_seconds()
+    took_s = _short_s(model, workload)
+    return computing(before, thread_seconds(), took_s)
+
+
+def computing(before_s: Mapping[int, float], after_s: Mapping[int, float], took_s: float) -> tuple[int, ...]:
+    """The ids of the threads that computed meanwhile. The first two: by thread, the processor time that it has had."""
+    least_s = COMPUTING_SHARE * took_s
+    return tuple(sorted(thread for thread, at_s in after_s.items() if at_s - before_s.get(thread, 0.0) >= least_s))
+
+
+def _trial_ratios(model: Model, workload: Workload, binding: Binding) -> list[float]:
+    """Of each trial, the logarithm of the time bound over the time free; which comes first alternates."""
+    ratios = []
+    for trial in range(TRIALS):
+        took_s = {}
+        for bound in (True, False) if trial % 2 else (False, True):
+            with (binding if bound else FREE).applied(trial):
+                took_s[bound] = _short_s(model, workload)
+        ratios.append(math.log(took_s[True] / took_s[False]))
+    return ratios
+
+
+def _agrees(ratios: Sequence[float]) -> bool:
+    """Whether they don't differ from 0 by more than AGREES, as far as they can tell."""
+    return abs(median(ratios)) <= AGREES + SURE * stdev(ratios) / math.sqrt(len(ratios))
+
+
+def _short_s(model: Model, workload: Workload) -> float:
+    began_s = time.perf_counter()
+    generate_some(model, workload, TRIAL_TOKENS)
+    return time.perf_counter() - began_s
+
+
+def generate_some(model: Model, workload: Workload, tokens: int) -> None:
+    """The first batch's first tokens, untimed; the whole round where a shorter one would leave a static cache that is
+    too small, or is none."""
+    if workload.cache is CacheKind.STATIC or workload.new_tokens <= tokens:
+        run_round(model, workload)
+        return
+    first = batches_of(model, workload)[0]
+    model.generate(first.input_ids, first.attention_mask, tokens, workload.cache)

@@ -1,0 +1,182 @@
+"""Which threads are bound: found from figures that are given, and once for real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from llm_bench_fixtures.measure import binding
+from llm_bench_fixtures.measure.binding import (
+    FREE,
+    TRIALS,
+    Binding,
+    binding_of,
+    computing,
+    generate_some,
+    settle_binding,
+)
+from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.processes.affinity import cores_to_bind, thread_seconds
+from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
+
+
+@pytest.fixture
+def bound(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, tuple[int, ...]]]:
+    """What threads are told in turn."""
+    told: list[dict[int, tuple[int, ...]]] = []
+    monkeypatch.setattr(binding, "bind_threads", lambda cores: told.append(dict(cores)))
+    return told
+
+
+@pytest.fixture
+def workload(prompts: Prompts) -> Workload:
+    return Workload((prompts.exact(6),), new_tokens=4, batch_size=1)
+
+
+@pytest.mark.parametrize(
+    ("draw", "cores"),
+    [(0, {7: (0,), 8: (2,)}), (1, {7: (2,), 8: (3,)}), (2, {7: (3,), 8: (0,)}), (3, {7: (0,), 8: (2,)})],
+)
+def test_each_thread_has_a_core_within_and_all_of_them_afterwards(
+    draw: int, cores: dict[int, tuple[int, ...]], bound: list[dict[int, tuple[int, ...]]]
+) -> None:
+    """A thread that is started later takes over the cores of the one that starts it."""
+    with Binding((7, 8), (0, 2, 3)).applied(draw):
+        assert bound == [cores]
+    assert bound[1:] == [{7: (0, 2, 3), 8: (0, 2, 3)}]
+
+
+def test_where_all_are_free_none_is_bound(bound: list[dict[int, tuple[int, ...]]]) -> None:
+    with FREE.applied(5):
+        pass
+    assert bound == [{}, {}]
+
+
+def test_a_thread_computes_that_runs_for_a_tenth_of_the_time() -> None:
+    """One ran before, one has begun meanwhile, and one has ended."""
+    before_s = {1: 5.0, 2: 5.0, 3: 5.0, 4: 9.0}
+    after_s = {1: 5.875, 2: 5.125, 3: 5.0625, 5: 0.25}
+    assert computing(before_s, after_s, took_s=1.0) == (1, 2, 5)
+
+
+class Trials:
+    """A model's short generations, of which those that are bound take so many times as long as those that are free."""
+
+    def __init__(self, *ratios: float) -> None:
+        self.ratios: Iterator[float] = iter(ratios)
+        self.is_bound = False
+        self.runs = 0
+
+    def short_s(self, *_: object) -> float:
+        self.runs += 1
+        return next(self.ratios) if self.is_bound else 1.0
+
+    def tell(self, cores: dict[int, tuple[int, ...]]) -> None:
+        self.is_bound = any(len(own) == 1 for own in cores.values())
+
+
+def settle(
+    ratios: list[float], threads: int, tiny: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Binding, int]:
+    """What is found where the model computes in so many threads and there are two cores; and how often it ran."""
+    trials = Trials(*ratios)
+    monkeypatch.setattr(binding, "_short_s", trials.short_s)
+    monkeypatch.setattr(binding, "bind_threads", trials.tell)
+    monkeypatch.setattr(binding, "thread_seconds", iter([{}, dict.fromkeys(range(threads), 1.0)]).__next__)
+    monkeypatch.setattr(binding, "cores_to_bind", lambda threads: (0, 1) if 0 < threads <= 2 else ())
+    found = settle_binding(tiny, workload)
+    assert binding_of(tiny) == found
+    return found, trials.runs
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has been found yet of any model."""
+    for kept in ("_BINDINGS", "_AGREEING"):
+        monkeypatch.setattr(binding, kept, type(getattr(binding, kept))())
+
+
+NOISY = [0.7, 1.4, 0.8, 1.25, 0.75, 1.5]
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(
+    ("ratios", "is_bound"),
+    [
+        ([1.0] * TRIALS, True),
+        ([1.019] * TRIALS, True),
+        ([1.021] * TRIALS, False),
+        ([1 / 1.021] * TRIALS, False),
+        (NOISY, True),
+        ([3 * ratio for ratio in NOISY], False),
+        ([1.0] * (TRIALS - 1) + [5.0], True),
+    ],
+    ids=["equal", "nearly", "slower", "faster", "can't be told", "slower beyond doubt", "one is disturbed"],
+)
+def test_threads_are_bound_where_that_changes_nothing(
+    ratios: list[float],
+    is_bound: bool,
+    tiny_fp32: TransformersModel,
+    workload: Workload,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """2 % are nothing, and what the trials can't tell."""
+    found, runs = settle(ratios, 2, tiny_fp32, workload, monkeypatch)
+    assert found == (Binding((0, 1), (0, 1)) if is_bound else FREE)
+    assert runs == 1 + 2 * TRIALS
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("threads", [0, 3], ids=["that computes elsewhere", "with more threads than cores"])
+def test_of_a_model_that_has_no_core_for_each_thread_all_are_free(
+    threads: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settle([], threads, tiny_fp32, workload, monkeypatch) == (FREE, 1)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_it_is_tried_once_for_each_number_of_threads(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another workload may be computed in one thread, or in two others."""
+    assert settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch)[1] == 1 + 2 * TRIALS
+    assert settle([], 2, tiny_fp32, workload, monkeypatch) == (Binding((0, 1), (0, 1)), 1)
+    assert settle([2.0] * TRIALS, 1, tiny_fp32, workload, monkeypatch) == (FREE, 1 + 2 * TRIALS)
+    assert settle([], 2, tiny_fp32, workload, monkeypatch)[0] == Binding((0, 1), (0, 1))
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.skipif(not cores_to_bind(1) or not thread_seconds(), reason="needs threads that can be seen and bound")
+def test_the_threads_of_a_model_are_found(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
+    """Those that compute are of this process, and no more than torch's pool and its caller have."""
+    import torch
+
+    found = settle_binding(tiny_fp32, Workload((prompts.exact(64),), new_tokens=16, batch_size=1))
+    assert len(found.threads) <= torch.get_num_threads()
+    assert set(found.threads) <= set(thread_seconds())
+
+
+@pytest.mark.parametrize(
+    ("cache", "new_tokens", "generated"),
+    [(CacheKind.DYNAMIC, 8, 3), (CacheKind.DYNAMIC, 2, 2), (CacheKind.STATIC, 8, 8)],
+    ids=["the first tokens", "of a short round all", "a static cache has to fit the round"],
+)
+def test_the_first_tokens_of_the_first_batch_are_generated(
+    cache: CacheKind,
+    new_tokens: int,
+    generated: int,
+    tiny_fp32: TransformersModel,
+    prompts: Prompts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    generate = type(tiny_fp32).generate
+
+    def noting(model: TransformersModel, *args: object, **more: object) -> object:
+        asked.append(args[2])
+        return generate(model, *args, **more)
+
+    monkeypatch.setattr(type(tiny_fp32), "generate", noting)
+    generate_some(tiny_fp32, Workload((prompts.exact(6),), new_tokens, batch_size=1, cache=cache), 3)
+    assert asked == [generated]
