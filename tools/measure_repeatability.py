@@ -1,9 +1,11 @@
-"""How far apart two runs of the suite come out on this machine: quiet, and beside a busy neighbour.
+"""How far apart two runs of the suite come out on this machine: quiet, and beside a busy neighbour or a hidden one.
 
-    python tools/measure_repeatability.py collect FOLDER --runs N [--neighbour SEED [--alternate]] [-- pytest arguments]
+    python tools/measure_repeatability.py collect FOLDER --runs N [--neighbour SEED [--hidden] [--alternate]]
+        [-- pytest arguments]
 Runs `pytest benchmarks/` N times, one run after the other, and keeps their results in FOLDER/quiet-1, FOLDER/quiet-2
 and so on; call it again to add more. With --neighbour a neighbour works beside each run (neighbour.py), by another
-schedule for each, and the results are in FOLDER/noisy-1 and so on. With --alternate N quiet runs and N noisy ones take
+schedule for each, and the results are in FOLDER/noisy-1 and so on; with --hidden it is one that no counter shows
+(hidden_neighbour.py), and they are in FOLDER/hidden-1. With --alternate N quiet runs and N noisy or hidden ones take
 turns. The runs share exported models: if --cache-dir does not exist, a run that times nothing fills it first.
 
     python tools/measure_repeatability.py figures FOLDER [FOLDER ...] [--by KIND] [--gate [--rules RULES]]
@@ -31,6 +33,8 @@ from neighbour import neighbour, scheduled_s
 from repeatability_tables import (
     BREAKDOWNS,
     COLLECTED_FILE,
+    HIDDEN,
+    KINDS,
     NOISY,
     QUIET,
     breakdown,
@@ -55,15 +59,17 @@ class Planned:
 
     name: str
     """Of its folder."""
+    kind: str
     neighbour: str
     """The seed of the neighbour's schedule; empty for a quiet run."""
 
 
-def plan(runs: int, seed: str, first: dict[str, int], *, alternate: bool) -> list[Planned]:
+def plan(runs: int, seed: str, first: dict[str, int], *, alternate: bool, hidden: bool = False) -> list[Planned]:
     """The runs in their order. first: the number of the first run of each kind."""
-    kinds = (QUIET, NOISY) if alternate else (NOISY if seed else QUIET,)
+    beside = HIDDEN if hidden else NOISY
+    kinds = (QUIET, beside) if alternate else (beside if seed else QUIET,)
     names = [(kind, f"{kind}-{first[kind] + number}") for number in range(runs) for kind in kinds]
-    return [Planned(name, f"{seed}/{name}" if kind == NOISY else "") for kind, name in names]
+    return [Planned(name, kind, "" if kind == QUIET else f"{seed}/{name}") for kind, name in names]
 
 
 def next_number(folder: Path, kind: str) -> int:
@@ -73,24 +79,26 @@ def next_number(folder: Path, kind: str) -> int:
 
 
 def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
-    if given.alternate and not given.neighbour:
-        sys.exit("--alternate needs --neighbour SEED")
+    if (given.alternate or given.hidden) and not given.neighbour:
+        sys.exit("--alternate and --hidden need --neighbour SEED")
     folder, cache = given.folder, given.cache_dir or given.folder / "cache"
     if not cache.exists():
         wall_s = run_suite(folder / "preparation", cache, ["--benchmark-disable", *arguments])
         cache.mkdir(parents=True, exist_ok=True)  # where nothing was exported, there is none
         print(f"preparation: {wall_s:.0f} s", flush=True)
-    first = {kind: next_number(folder, kind) for kind in (QUIET, NOISY)}
-    for planned in plan(given.runs, given.neighbour, first, alternate=given.alternate):
-        print(f"{planned.name}: {collect_run(folder / planned.name, planned.neighbour, cache, arguments)}", flush=True)
+    first = {kind: next_number(folder, kind) for kind in KINDS}
+    for planned in plan(given.runs, given.neighbour, first, alternate=given.alternate, hidden=given.hidden):
+        print(f"{planned.name}: {collect_run(folder / planned.name, planned, cache, arguments)}", flush=True)
 
 
-def collect_run(report: Path, seed: str, cache: Path, arguments: Sequence[str]) -> str:
-    """Run the suite, beside a neighbour where there is a seed; returns what it took in words."""
-    with neighbour(seed) if seed else nullcontext() as beside:
-        wall_s = run_suite(report, cache, arguments)
+def collect_run(report: Path, planned: Planned, cache: Path, arguments: Sequence[str]) -> str:
+    """Run the suite, beside its neighbour if it has one; returns what it took in words."""
+    seed = planned.neighbour
+    is_busy = planned.kind == NOISY
+    with neighbour(seed) if is_busy else nullcontext() as beside:
+        wall_s = run_suite(report, cache, arguments, hidden_seed=seed if planned.kind == HIDDEN else "")
         cpu_s = beside.cpu_s() if beside else 0.0
-    scheduled = scheduled_s(seed, wall_s) if seed else 0.0
+    scheduled = scheduled_s(seed, wall_s) if is_busy else 0.0
     collected = {
         "wall_s": wall_s,
         "arguments": list(arguments),
@@ -98,15 +106,18 @@ def collect_run(report: Path, seed: str, cache: Path, arguments: Sequence[str]) 
     }
     (report / COLLECTED_FILE).write_text(json.dumps(collected, indent=1) + "\n", encoding="utf-8")
     return f"{wall_s:.0f} s" + (
-        f", the neighbour had {cpu_s:.0f} of the {scheduled:.0f} s that it wanted" if seed else ""
+        f", the neighbour had {cpu_s:.0f} of the {scheduled:.0f} s that it wanted" if is_busy else ""
     )
 
 
-def run_suite(report: Path, cache: Path, arguments: Sequence[str]) -> float:
-    """Wall seconds of a run. Its output goes to a file beside the report; if it fails, this program ends with it."""
+def run_suite(report: Path, cache: Path, arguments: Sequence[str], hidden_seed: str = "") -> float:
+    """Wall seconds of a run, beside a hidden neighbour where there is a seed for one. Its output goes to a file beside
+    the report; if it fails, this program ends with it."""
     claim(report)
     options = [f"--llm-report={report.resolve()}", f"--llm-cache-dir={cache.resolve()}"]
     command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks"), *options, *arguments]
+    if hidden_seed:
+        command = [sys.executable, str(ROOT / "tools" / "hidden_neighbour.py"), hidden_seed, *command]
     started = time.perf_counter()
     with (report / OUTPUT_FILE).open("w", encoding="utf-8") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
@@ -141,6 +152,7 @@ def main() -> None:
     collecting.add_argument("folder", type=Path)
     collecting.add_argument("--runs", type=int, required=True)
     collecting.add_argument("--neighbour", default="", metavar="SEED")
+    collecting.add_argument("--hidden", action="store_true")
     collecting.add_argument("--alternate", action="store_true")
     collecting.add_argument("--cache-dir", type=Path, help="of exported models; default: FOLDER/cache")
     showing = actions.add_parser("figures")

@@ -18,7 +18,7 @@ from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 
-QUIET, NOISY = "quiet", "noisy"
+QUIET, NOISY, HIDDEN = KINDS = "quiet", "noisy", "hidden"
 COLLECTED_FILE = "collected.json"  # written when a run has finished; a folder without it is passed over
 ENOUGH_OTHERS = 6  # runs to pool
 NONE = "–"
@@ -41,6 +41,7 @@ class Targets:
 TARGETS = {
     QUIET: Targets((0.01, 0.03), (0.005, 0.02), wall_s=240.0, work=0.8),
     NOISY: Targets((0.025, 0.08), (0.015, 0.05)),
+    HIDDEN: Targets((0.03, 0.08), (0.02, 0.05)),
 }
 
 
@@ -59,7 +60,7 @@ class Series:
 
 def read_series(folder: Path) -> Iterator[Series]:
     """The quiet runs of a folder and the noisy ones, each kind in its order."""
-    for kind in (QUIET, NOISY):
+    for kind in KINDS:
         found = [path.parent for path in folder.glob(f"{kind}-*/{COLLECTED_FILE}")]
         ordered = sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
         if ordered:

@@ -8,7 +8,7 @@ from pathlib import Path
 import measure_repeatability
 import pytest
 from measure_repeatability import Planned
-from repeatability_tables import COLLECTED_FILE, NOISY, QUIET
+from repeatability_tables import COLLECTED_FILE, HIDDEN, NOISY, QUIET
 from run_factory import make_record, make_run, make_variant
 
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
@@ -29,6 +29,9 @@ def write(folder: Path, speedup: float, wall_s: float = 100.0, *, is_finished: b
         (folder / COLLECTED_FILE).write_text(json.dumps({"wall_s": wall_s}), encoding="utf-8")
 
 
+QUIET_RUN = Planned("quiet-1", QUIET, "")
+
+
 def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     monkeypatch.setattr(sys, "argv", ["measure_repeatability.py", *arguments])
     measure_repeatability.main()
@@ -37,12 +40,17 @@ def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 
 def test_quiet_runs_are_planned_one_after_the_other() -> None:
     planned = measure_repeatability.plan(2, "", {QUIET: 1, NOISY: 1}, alternate=False)
-    assert planned == [Planned("quiet-1", ""), Planned("quiet-2", "")]
+    assert planned == [Planned("quiet-1", QUIET, ""), Planned("quiet-2", QUIET, "")]
 
 
 def test_runs_beside_a_neighbour_have_a_schedule_each() -> None:
     planned = measure_repeatability.plan(2, "7", {QUIET: 1, NOISY: 3}, alternate=False)
-    assert planned == [Planned("noisy-3", "7/noisy-3"), Planned("noisy-4", "7/noisy-4")]
+    assert planned == [Planned("noisy-3", NOISY, "7/noisy-3"), Planned("noisy-4", NOISY, "7/noisy-4")]
+
+
+def test_a_hidden_neighbour_has_runs_of_its_own() -> None:
+    planned = measure_repeatability.plan(1, "7", {QUIET: 1, NOISY: 3, HIDDEN: 2}, alternate=True, hidden=True)
+    assert planned == [Planned("quiet-1", QUIET, ""), Planned("hidden-2", HIDDEN, "7/hidden-2")]
 
 
 def test_quiet_and_noisy_runs_take_turns() -> None:
@@ -58,8 +66,9 @@ def test_runs_are_numbered_after_those_that_are_there(tmp_path: Path) -> None:
     assert measure_repeatability.next_number(tmp_path / "none", QUIET) == 1
 
 
-def test_taking_turns_needs_a_neighbour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["collect", str(tmp_path / "runs"), "--runs", "1", "--alternate"]
+@pytest.mark.parametrize("switch", ["--alternate", "--hidden"])
+def test_what_needs_a_neighbour_asks_for_one(switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["collect", str(tmp_path / "runs"), "--runs", "1", switch]
     monkeypatch.setattr(sys, "argv", ["measure_repeatability.py", *arguments])
     with pytest.raises(SystemExit, match="--neighbour"):
         measure_repeatability.main()
@@ -76,7 +85,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_run_that_passes_is_kept_with_its_seconds(suite: Path, tmp_path: Path) -> None:
     suite.write_text("def test_one(): pass\ndef test_two(): assert False\n", encoding="utf-8")
-    measure_repeatability.collect_run(tmp_path / "quiet-1", "", tmp_path / "cache", ["-k", "one"])
+    measure_repeatability.collect_run(tmp_path / "quiet-1", QUIET_RUN, tmp_path / "cache", ["-k", "one"])
     kept = json.loads((tmp_path / "quiet-1" / COLLECTED_FILE).read_text(encoding="utf-8"))
     assert kept["wall_s"] > 0
     assert kept["arguments"] == ["-k", "one"]
@@ -86,7 +95,7 @@ def test_a_run_that_passes_is_kept_with_its_seconds(suite: Path, tmp_path: Path)
 def test_a_run_that_fails_ends_the_collecting_and_does_not_count(suite: Path, tmp_path: Path) -> None:
     suite.write_text("def test_two(): assert False\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="pytest ended with 1"):
-        measure_repeatability.collect_run(tmp_path / "quiet-1", "", tmp_path / "cache", [])
+        measure_repeatability.collect_run(tmp_path / "quiet-1", QUIET_RUN, tmp_path / "cache", [])
     assert not (tmp_path / "quiet-1" / COLLECTED_FILE).exists()
 
 

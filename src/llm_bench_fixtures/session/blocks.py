@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
 WARMED_BELOW_S = 0.15
-# A slice is so long, shorter than what disturbs machines; but it has at least so many steps, as the first one is cold. A
-# longer step than the last of these is a slice of its own.
+# A slice is so long, shorter than what disturbs machines, but has at least so many steps, as the first one is cold. A
+# step that is longer than the last of these is a slice of its own.
 SLICE_S = 0.008
 LEAST_STEPS = 3
 LONG_STEP_S = 0.02
