@@ -80,7 +80,7 @@ def make_record(
     """A measured record of five rounds `around` the median, each of one batch of all its prompts.
 
     The first token of a batch comes after two fifths of its time, the others evenly over the rest. With `reference_s`
-    it was measured in blocks, each of which sees as undisturbed what its round took.
+    it was measured in blocks.
     """
     workload = workload or make_workload()
     rounds_s = changes.pop("rounds_s", around(median_s))
@@ -95,8 +95,6 @@ def make_record(
         "batch_rows": (workload.prompts,),
         "outputs": ("and so on",) * workload.prompts,
     }
-    if changes.get("reference_s"):
-        fields |= {"undisturbed_s": rounds_s, "reference_undisturbed_s": changes["reference_s"]}
     test = f"benchmarks/test_{scenario}.py::test_{scenario}[{case}-{variant}]"
     return Record(test, scenario, case, variant, **fields | changes)
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
-from llm_bench_fixtures.results.spread import interval
+from llm_bench_fixtures.statistics.spread import interval
 
 BLOCKS = 30
 ROUNDS = 10

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pytest
 
 from llm_bench_fixtures.results.probe import medians_s, probe_level_s
-from llm_bench_fixtures.results.spread import interval
+from llm_bench_fixtures.statistics.spread import interval
 
 PAIRS = 1000
 BLOCK = 20

@@ -278,17 +278,17 @@ MUTANTS = (
     ),
     Mutant(
         "interval-too-narrow",
-        "results/spread.py",
+        "statistics/spread.py",
         "stdtrit(freedom, (1 + confidence) / 2)",
         "stdtrit(freedom, confidence)",
-        "tests/results/test_spread.py",
+        "tests/statistics/test_spread.py",
     ),
     Mutant(
         "speedup-inverted",
-        "results/speedup.py",
+        "statistics/ratio.py",
         "math.log(over / of)",
         "math.log(of / over)",
-        "tests/results/test_speedup.py",
+        "tests/statistics/test_ratio.py",
     ),
     Mutant(
         "first-token-is-decoded",

@@ -23,8 +23,8 @@ from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.results.metrics import Force, registry
 from llm_bench_fixtures.results.noise import noise_floor
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
-from llm_bench_fixtures.results.spread import percentile
 from llm_bench_fixtures.results.table import best_batch, common_workload
+from llm_bench_fixtures.statistics.spread import percentile
 
 CONFIDENCE = 0.95
 STORED = ("speedup", "speedup_low", "speedup_high")  # metrics
@@ -304,7 +304,7 @@ def found_slowdowns(runs: Sequence[JudgedRun], rules: Rules, factor: float) -> t
     whole: list[bool] = []
     single: list[bool] = []
     for number, (base, head) in enumerate(permutations(runs, 2)):
-        tests = sorted(record.test for record in head.measured() if record.reference_undisturbed_s)
+        tests = sorted(record.test for record in head.measured() if record.reference_s)
         by_variant = grouped_tests(head, tests)
         variant = sorted(by_variant)[number % len(by_variant)]
         single_test = by_variant[variant][number % len(by_variant[variant])]
@@ -332,7 +332,7 @@ def slowed(run: JudgedRun, tests: Sequence[str], factor: float) -> JudgedRun:
 
 def _slower(record: JudgedRecord, factor: float) -> JudgedRecord:
     metrics = {name: value / factor if name in STORED else value for name, value in record.metrics.items()}
-    return replace(record, metrics=metrics, undisturbed_s=tuple(factor * one for one in record.undisturbed_s))
+    return replace(record, metrics=metrics, rounds_s=tuple(factor * one for one in record.rounds_s))
 
 
 def grouped(pairs: Iterable[tuple[Speed, Any]], key: Callable[[Speed], str]) -> dict[str, list[Any]]:

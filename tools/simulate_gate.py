@@ -38,8 +38,8 @@ def run_of(random: np.random.Generator, rounds: int, deviation: float, slower: F
             case="",
             variant=str(variant),
             status=Status.MEASURED,
-            undisturbed_s=tuple(times_s[variant, test].tolist()),
-            reference_undisturbed_s=(1.0,) * rounds,
+            rounds_s=tuple(times_s[variant, test].tolist()),
+            reference_s=(1.0,) * rounds,
         )
 
 

@@ -104,7 +104,7 @@ def test_several_runs_are_one_page(shell: Shell, tmp_path: Path) -> None:
     output = shell("report", *machines, str(old), "-o", str(tmp_path / "out"))
     assert output.status == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == FILES - {"results.json"}
-    assert "is of schema version 2; this reads 3" in " ".join(output.out.split())
+    assert "is of schema version 2; this reads 4" in " ".join(output.out.split())
     assert "schema version 2" in text(tmp_path / "out" / "report.html")
     table = text(tmp_path / "out" / "results.csv").splitlines()
     assert table[0].startswith("run,model,test,")

@@ -64,7 +64,7 @@ def test_another_version_is_told_as_such_whatever_its_shape(tmp_path: Path) -> N
     data["llm_bench"] = {"version": 99, "records": "elsewhere"}
     path = tmp_path / "0001_a.json"
     path.write_text(json.dumps(data), encoding="utf-8")
-    with pytest.raises(UnreadableResults, match="is of schema version 99; this reads 3"):
+    with pytest.raises(UnreadableResults, match="is of schema version 99; this reads 4"):
         read_heading(path)
 
 

@@ -88,7 +88,7 @@ def test_its_metrics_come_out_as_they_were_saved() -> None:
 @BOTH
 def test_a_saved_run_is_read_to_be_judged(path: Path) -> None:
     run = read_saved_run(path)
-    assert (run.version, run.state, run.is_baseline, run.blessing) == (3, RunState.COMPLETE, True, None)
+    assert (run.version, run.state, run.is_baseline, run.blessing) == (4, RunState.COMPLETE, True, None)
     assert (run.source, run.reference, [variant.id for variant in run.variants]) == (str(path), "fp32", VARIANTS)
     records = {record.test: record for record in run.records}
     assert len(records) == 9

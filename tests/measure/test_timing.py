@@ -267,14 +267,11 @@ def test_a_repeated_round_gives_the_same_tokens(tiny_fp32: TransformersModel, pr
     assert greedy(tiny_fp32, workload) == greedy(tiny_fp32, workload)
 
 
-def test_a_round_in_steps_adds_up_to_its_latency() -> None:
-    """Two batches of 3 and 2 s, with tokens after 1 and 2 s and after 1 and 1.5 s, and half a second between them."""
-    batches = (BatchTimes((1.0, 2.0), 3.0), BatchTimes((1.0, 1.5), 2.0))
-    assert Round(5.5, batches, ()).steps_s == (1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5)
-
-
-def test_a_round_of_no_batches_is_one_step() -> None:
-    assert Round(0.5, (), ()).steps_s == (0.5,)
+def test_decode_steps_are_within_their_batch() -> None:
+    """Tokens after 1, 2 and 4 s, and after 1 and 1.5 s; the last one's way to the batch's end is no step."""
+    batches = (BatchTimes((1.0, 2.0, 4.0), 5.0), BatchTimes((1.0, 1.5), 2.0))
+    assert Round(7.5, batches, ()).decode_steps_s == (1.0, 2.0, 0.5)
+    assert Round(0.5, (BatchTimes((0.5,), 0.5),), ()).decode_steps_s == ()
 
 
 def test_the_first_step_after_a_pause_counts_as_the_mean_of_its_slice() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from llm_bench_fixtures.gate import speedups
-from llm_bench_fixtures.results import speedup
+from llm_bench_fixtures.statistics import ratio
 
 
 @pytest.fixture
 def processes_differ_by_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no sentence changes where that is measured anew."""
-    for module in (speedup, speedups):
+    for module in (ratio, speedups):
         monkeypatch.setattr(module, "PROCESS_DEVIATION", 0.01)

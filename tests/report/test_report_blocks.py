@@ -11,8 +11,7 @@ from llm_bench_fixtures.results.record import Record
 
 METHOD = (
     "Speed-ups are measured in blocks: a round of each variant, the reference among them, in turns. A speed-up, "
-    "with its 95 % interval, is the ratio of what both take undisturbed: of each step, the mean of the fastest third "
-    "of the rounds."
+    "with its 95 % interval, is the trimmed mean ratio of the rounds' latencies, in pairs of the same block."
 )
 WHOLE = "A turn is a whole round, as somebody can't pause: a server, or what computes on an accelerator."
 ONE = (

@@ -137,9 +137,9 @@ def test_what_is_left_out_is_absent_from_the_table_and_named() -> None:
 
 def test_a_run_that_timed_nothing_and_a_file_that_is_none_are_named() -> None:
     empty = make_run(provenance=make_provenance(hardware="b"))
-    found = beside(pair(hardware="a"), empty, unreadable=("x.json is of schema version 2; this reads 3",))
+    found = beside(pair(hardware="a"), empty, unreadable=("x.json is of schema version 2; this reads 4",))
     assert found.incomparable == (
-        "Not here: x.json is of schema version 2; this reads 3.",
+        "Not here: x.json is of schema version 2; this reads 4.",
         "b: nothing was timed in it.",
     )
 

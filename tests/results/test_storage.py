@@ -203,9 +203,9 @@ def test_another_programs_json_is_refused(tmp_path: Path, content: str) -> None:
     refuses(path, "is not a results file of llm-bench-fixtures")
 
 
-@pytest.mark.parametrize("version", [0, 2, 4, None])
+@pytest.mark.parametrize("version", [0, 3, 5, None])
 def test_another_version_is_refused(tmp_path: Path, version: object) -> None:
-    refuses(changed(tmp_path, version=version), f"is of schema version {version}; this reads 3")
+    refuses(changed(tmp_path, version=version), f"is of schema version {version}; this reads 4")
 
 
 @pytest.mark.parametrize("field", ["provenance", "reference", "variants", "records"])

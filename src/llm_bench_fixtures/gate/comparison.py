@@ -124,8 +124,6 @@ class _Comparer:
                 change = self._speedups.tests.get(after.test)
                 rule, obstacle = self._speedup_rule(rule, metric), obstacle or self._reference_obstacle()
                 margin = change.margin if change else 0.0
-                if bool(before.undisturbed_s) != bool(after.undisturbed_s):
-                    obstacle = obstacle or "the two were not measured in the same way"
             values = _Values(base.get(metric.name), head.get(metric.name), slowdown, margin)
             yield self._judged(after.test, after.scenario, metric, rule, values, obstacle)
 

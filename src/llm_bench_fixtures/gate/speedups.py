@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.results.record import TimedRecord
-from llm_bench_fixtures.results.speedup import PROCESS_DEVIATION, LogRatio, record_log_ratio
+from llm_bench_fixtures.results.speedup import record_log_ratio
+from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
 
 ALARMS = 0.01  # share of comparisons of equal versions in which any speed-up comes out as changed
 LEAST_TESTS = 5  # of a variant, from which its mean change is judged
 LEAST_VARIANTS = 5  # from which the scatter of their changes is known
-TRIMMED = 0.2  # of a variant's tests, on either side
 LEAST_TO_TRIM = 6  # of five, trimming leaves three: their interval is half as wide again as that of the plain mean
 TO_DEVIATION = 1.4826  # from the median absolute deviation of normal values to their standard deviation
 
@@ -103,7 +103,8 @@ def _confidence(comparisons: int) -> float:
 
 def _mean_change(tests: Sequence[_Pair]) -> LogRatio:
     """Over a variant's tests. What processes differ by on single workloads is in their scatter."""
-    return trimmed_mean([pair.change.centre for pair in tests])
+    changes = [pair.change.centre for pair in tests]
+    return trimmed_mean(changes) if len(changes) >= LEAST_TO_TRIM else trimmed_mean(changes, 0.0)
 
 
 def _scatter(changes: Sequence[float]) -> LogRatio:
@@ -126,17 +127,3 @@ def _of_variant(tests: Sequence[_Pair], change: LogRatio, scatter: LogRatio, con
     base = statistics.fmean(pair.base.centre for pair in tests)
     margin = math.hypot(change.margin(confidence), scatter.margin(confidence))
     return SpeedupChange(math.exp(base), math.exp(base + change.centre), margin)
-
-
-def trimmed_mean(values: Sequence[float]) -> LogRatio:
-    """The 20 % trimmed mean with the standard error of the Winsorized values.
-
-    Student's t has one degree of freedom less than values are left. Of fewer than six values none is trimmed, which
-    gives the mean and Student's interval. Needs two values.
-    """
-    trimmed = int(TRIMMED * len(values)) if len(values) >= LEAST_TO_TRIM else 0
-    kept = sorted(values)[trimmed : len(values) - trimmed]
-    winsorized = [kept[0]] * trimmed + kept + [kept[-1]] * trimmed
-    middle = statistics.fmean(winsorized)
-    squares = sum((value - middle) ** 2 for value in winsorized)
-    return LogRatio(statistics.fmean(kept), math.sqrt(squares / (len(kept) * (len(kept) - 1))), len(kept) - 1)

@@ -15,7 +15,7 @@ from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.noise import NoiseFloor
-from llm_bench_fixtures.results.speedup import LogRatio
+from llm_bench_fixtures.statistics.ratio import LogRatio
 
 OF_MEDIAN = ("latency_s", "output_tokens_per_s", "ms_per_token")  # the median latency, and its multiples
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.results.metrics import Direction
-from llm_bench_fixtures.results.spread import student_half_width
+from llm_bench_fixtures.statistics.spread import student_half_width
 
 CONFIDENCE = 0.99
 ROUNDING = 1e-12  # relative: a change of exactly the tolerance passes

@@ -69,15 +69,9 @@ class Round:
         return sum(len(batch.paused_after) for batch in self.batches)
 
     @property
-    def steps_s(self) -> tuple[float, ...]:
-        """The round in parts that add up to its latency, the same ones in each round of a workload: each batch's first
-        token, the distance from each token to the next and on to the batch's end, and last what is between batches."""
-        steps = [
-            later - earlier
-            for batch in self.batches
-            for earlier, later in pairwise((0.0, *batch.tokens_s, batch.end_s))
-        ]
-        return (*steps, self.latency_s - sum(batch.end_s for batch in self.batches))
+    def decode_steps_s(self) -> tuple[float, ...]:
+        """From each token of a batch to its next, of all batches."""
+        return tuple(later - earlier for batch in self.batches for earlier, later in pairwise(batch.tokens_s))
 
 
 class TokenClock:

@@ -16,7 +16,7 @@ from llm_bench_fixtures.models.artifacts import default_root
 from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import minimum_detectable_effect
-from llm_bench_fixtures.results.spread import student_half_width
+from llm_bench_fixtures.statistics.spread import student_half_width
 
 FILE_NAME = "noise-floor.json"  # as stored files have it
 

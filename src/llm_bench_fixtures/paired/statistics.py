@@ -18,7 +18,7 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.shrinkage import MOST_BORROWED, NO_PRIOR, VarianceEstimate, estimate_variance, shrink
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
-from llm_bench_fixtures.results.spread import student_half_width
+from llm_bench_fixtures.statistics.spread import student_half_width
 
 JUDGED: tuple[Metric, ...] = tuple(
     metric

@@ -172,8 +172,6 @@ class LlmBenchmark:
             waited_s=_rounded(measured.waited_s),
             reference_s=measured.reference_s,
             reference_waited_s=_rounded(measured.reference_waited_s),
-            undisturbed_s=measured.undisturbed_s(),
-            reference_undisturbed_s=measured.reference_undisturbed_s(),
             work=self._count(workload, observation.observed) if observation else None,
             memory=self._memory_facts(observation) if observation and not self._model.facts.is_remote else None,
             outputs=outputs,

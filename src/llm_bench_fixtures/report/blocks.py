@@ -32,8 +32,8 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
     if in_blocks_at_all(run):
         yield (
             "Speed-ups are measured in blocks: a round of each variant, the reference among them, in turns. "
-            "A speed-up, with its 95 % interval, is the ratio of what both take undisturbed: of each step, the mean of "
-            "the fastest third of the rounds."
+            "A speed-up, with its 95 % interval, is the trimmed mean ratio of the rounds' latencies, in pairs of the "
+            "same block."
         )
         yield from _pauses(run)
         yield from _disturbed(run)

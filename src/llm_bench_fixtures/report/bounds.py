@@ -5,7 +5,7 @@ from __future__ import annotations
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import record_speedup
-from llm_bench_fixtures.results.spread import quartiles
+from llm_bench_fixtures.statistics.spread import quartiles
 
 SPEEDUP = "speedup"
 

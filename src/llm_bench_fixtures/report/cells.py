@@ -16,7 +16,7 @@ from llm_bench_fixtures.results.formatting import (
 from llm_bench_fixtures.results.metrics import METRICS, Metric
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
 from llm_bench_fixtures.results.speedup import record_speedup
-from llm_bench_fixtures.results.spread import interval
+from llm_bench_fixtures.statistics.spread import interval
 
 OWN_METRICS = frozenset(metric.name for metric in METRICS)
 

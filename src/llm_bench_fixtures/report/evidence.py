@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import CONFIDENCE, Speedup, record_speedup, speedup_between
+from llm_bench_fixtures.results.speedup import record_speedup, speedup_between
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.report.blocks import disturbance, is_taken_apart
 from llm_bench_fixtures.results.formatting import three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
-from llm_bench_fixtures.results.spread import UNSTABLE, coefficient_of_variation, stability
+from llm_bench_fixtures.statistics.spread import UNSTABLE, coefficient_of_variation, stability
 
 SLOW = 1.5  # times the median of the scenario's other cases on the same variant
 MANY_TOKENS = 4  # times their median prompt

@@ -11,7 +11,7 @@ from llm_bench_fixtures.report.picks import Pick
 from llm_bench_fixtures.results.formatting import format_bytes, three_digits
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, VariantResult
-from llm_bench_fixtures.results.speedup import Speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
 
 
 @dataclass(frozen=True)

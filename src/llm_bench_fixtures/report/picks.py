@@ -18,7 +18,8 @@ from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, 
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
-from llm_bench_fixtures.results.speedup import Speedup, record_speedup
+from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
 
 _METRIC = {metric.name: metric for metric in METRICS}
 PEAKS = ("cuda_max_allocated_bytes", "own_memory_bytes")  # the first that the reference has

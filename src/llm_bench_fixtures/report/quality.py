@@ -22,7 +22,7 @@ from llm_bench_fixtures.results.formatting import (
     format_share,
 )
 from llm_bench_fixtures.results.record import Run, VariantResult
-from llm_bench_fixtures.results.spread import Interval
+from llm_bench_fixtures.statistics.spread import Interval
 
 NEAR = 0.005  # by which a near-lossless variant's perplexity may differ: the tolerance that the gate has for it
 DEVIATIONS = 1.96  # standard errors to either side of a 95 % interval

@@ -16,15 +16,8 @@ from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
-from llm_bench_fixtures.results.speedup import (
-    Speedup,
-    log_ratio,
-    record_speedup,
-    share_blocks,
-    speedup_from,
-    speedup_of,
-    waiting_share,
-)
+from llm_bench_fixtures.results.speedup import record_speedup, share_blocks, waiting_share
+from llm_bench_fixtures.statistics.ratio import Speedup, log_ratio, speedup_from, speedup_of
 
 HELD_UP = 0.2  # of a round's time, summed over threads
 LEAST_DECODE = 0.1  # of a round, that its decode takes where tokens come one by one

@@ -21,7 +21,7 @@ from llm_bench_fixtures.results.formatting import MISSING, format_metric
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
-from llm_bench_fixtures.results.spread import coefficient_of_variation, stability
+from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
 
 Cell = Callable[[VariantResult, Record | None], str]
 

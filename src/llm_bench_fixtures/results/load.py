@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.measure.open_loop import Request
-from llm_bench_fixtures.results.spread import percentile
+from llm_bench_fixtures.statistics.spread import percentile
 
 LAG_SHARE = 0.1  # of the median TTFT: sent later than that, requests tell of the client
 LAG_FLOOR_S = 0.002  # a sleep of an event loop ends up to so much late

@@ -101,12 +101,11 @@ def _faults_of_load(point: LoadPoint) -> Iterator[str]:
 
 def _blocks_fit(record: TimedRecord) -> bool:
     """Whether what was measured along with each round is there for each or for none, and what took time did."""
-    times = (record.reference_s, record.undisturbed_s, record.reference_undisturbed_s)
     waits = (record.waited_s, record.reference_waited_s)
-    lengths = {len(one) for one in (*times, *waits)}
-    fit = len(record.undisturbed_s) == len(record.reference_undisturbed_s) and lengths <= {0, len(record.rounds_s)}
-    took_time = _all_within(chain(*times, *record.probe_s), SHORTEST_S)
-    return fit and took_time and _all_within(chain(*waits), -LONGEST_S)  # below 0 where a thread ended in a round
+    lengths = {len(one) for one in (record.reference_s, *waits)}
+    took_time = _all_within(chain(record.reference_s, *record.probe_s), SHORTEST_S)
+    waited = _all_within(chain(*waits), -LONGEST_S)  # below 0 where a thread ended in a round
+    return lengths <= {0, len(record.rounds_s)} and took_time and waited
 
 
 def _raw_fits(record: Record) -> bool:

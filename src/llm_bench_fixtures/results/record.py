@@ -11,9 +11,9 @@ from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.spread import quartiles
+from llm_bench_fixtures.statistics.spread import quartiles
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Status(StrEnum):
@@ -107,10 +107,6 @@ class TimedRecord:
     measured in blocks."""
     reference_waited_s: tuple[float, ...] = ()
     """For each of the reference's rounds, the same as `waited_s`."""
-    undisturbed_s: tuple[float, ...] = ()
-    """Seconds that the workload takes undisturbed, as each round sees it; empty where it wasn't measured in blocks."""
-    reference_undisturbed_s: tuple[float, ...] = ()
-    """The same of the reference, in the same blocks."""
     gate: Mapping[str, str] = field(default_factory=dict)
     """The changes that the test's marker allows, by metric or kind of metrics."""
 

@@ -1,4 +1,4 @@
-"""Runs as JSON of schema version 3, which docs/reference/results.md describes. It holds no NaN and no infinity."""
+"""Runs as JSON of schema version 4, which docs/reference/results.md describes. It holds no NaN and no infinity."""
 
 from __future__ import annotations
 

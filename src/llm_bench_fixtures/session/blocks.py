@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,9 +20,9 @@ from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
-from llm_bench_fixtures.results.speedup import CONFIDENCE, log_ratio
-from llm_bench_fixtures.results.spread import interval
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, log_ratio
+from llm_bench_fixtures.statistics.spread import interval
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
@@ -238,10 +237,11 @@ class _Blocks:
         measured = self.result(name)
         if isinstance(measured, Exception):
             return True
+        rounds_s = [done.latency_s for done in measured.rounds]
         if measured.reference_rounds and name != self.reference:
-            ratio = log_ratio(measured.reference_undisturbed_s(), measured.undisturbed_s())
+            ratio = log_ratio(measured.reference_s, rounds_s)
             return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= self.pace.max_noise
-        found = interval([done.latency_s for done in measured.rounds])
+        found = interval(rounds_s)
         return found is not None and found.relative_half_width <= self.pace.max_noise
 
     def _await_calm(self) -> bool:
@@ -297,8 +297,7 @@ class _Blocks:
         ):
             if done is not None:
                 entry.last_s = done.latency_s
-                steps_s = [after - before for batch in done.batches for before, after in pairwise(batch.tokens_s)]
-                entry.step_s = fmean(steps_s) if steps_s else done.latency_s
+                entry.step_s = fmean(done.decode_steps_s or (done.latency_s,))
             yield done
 
     def _binds(self, entry: Entry) -> bool:

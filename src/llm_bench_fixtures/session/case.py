@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.results.undisturbed import undisturbed_s
-
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.observation import Observation
     from llm_bench_fixtures.measure.timing import Round
@@ -72,13 +70,6 @@ class Measured:
     def reference_s(self) -> tuple[float, ...]:
         return tuple(done.latency_s for done in self.reference_rounds)
 
-    def undisturbed_s(self) -> tuple[float, ...]:
-        """Seconds that the workload takes undisturbed, as each round sees it; empty where there was no reference."""
-        return _undisturbed_s(self.rounds) if self.reference_rounds else ()
-
-    def reference_undisturbed_s(self) -> tuple[float, ...]:
-        return _undisturbed_s(self.reference_rounds)
-
 
 @dataclass(frozen=True)
 class Spent:
@@ -95,7 +86,3 @@ class Spent:
 def _waited(rounds: tuple[Round, ...]) -> tuple[float, ...]:
     known = tuple(done.waited_s for done in rounds if done.waited_s is not None)
     return known if len(known) == len(rounds) else ()
-
-
-def _undisturbed_s(rounds: tuple[Round, ...]) -> tuple[float, ...]:
-    return undisturbed_s([done.steps_s for done in rounds]) if rounds else ()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
 from llm_bench_fixtures.results.record import Record, VariantResult
-from llm_bench_fixtures.results.spread import Interval, coefficient_of_variation, interval
+from llm_bench_fixtures.statistics.spread import Interval, coefficient_of_variation, interval
 
 
 def _of_rounds(summary: Callable[[tuple[float, ...]], float], least: int = 1) -> Value:

@@ -15,7 +15,8 @@ from llm_bench_fixtures.results.metrics.metric import (
     Value,
 )
 from llm_bench_fixtures.results.record import Record, VariantResult
-from llm_bench_fixtures.results.speedup import Speedup, is_calm, record_speedup
+from llm_bench_fixtures.results.speedup import is_calm, record_speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
 
 
 def _of_speedup(field: Callable[[Speedup], float]) -> Value:
@@ -41,9 +42,8 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
-            "undisturbed latency of the reference / undisturbed latency, over the rounds of the same blocks; none for "
-            "fewer than three rounds. Undisturbed: the sum over a round's steps, each the mean of its fastest third of "
-            "rounds"
+            "latency of the reference / latency, of each pair of rounds of the same block, and of these the 20 % "
+            "trimmed mean of their logarithms, taken back; none for fewer than three pairs"
         ),
         source="own",
         value=_of_speedup(lambda found: found.ratio),
@@ -58,10 +58,10 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
-            "lower end of the 95 % interval of its logarithm, by the jackknife over the rounds and Student's t, and by "
-            "what processes of identical work differ by"
+            "lower end of the 95 % interval of its logarithm, by the Winsorized variance and Student's t, and by what "
+            "processes of identical work differ by"
         ),
-        source="Tukey 1958",
+        source="Tukey and McLaughlin 1963",
         value=_of_speedup(lambda found: found.low),
         tolerance=NEVER_JUDGED,
     ),
@@ -73,7 +73,7 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         kind=Kind.TIMING,
         formula="upper end of that interval",
-        source="Tukey 1958",
+        source="Tukey and McLaughlin 1963",
         value=_of_speedup(lambda found: found.high),
         tolerance=NEVER_JUDGED,
     ),

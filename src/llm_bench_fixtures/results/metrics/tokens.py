@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.metrics.metric import Direction, Kind, Metric, ReportTable, Unit, Value
 from llm_bench_fixtures.results.record import Record, VariantResult, WorkloadFacts
-from llm_bench_fixtures.results.spread import percentile
+from llm_bench_fixtures.statistics.spread import percentile
 
 
 def _median(of_round: Callable[[Record, Sequence[prefill_decode.Tokens]], float | None]) -> Value:

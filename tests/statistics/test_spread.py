@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from llm_bench_fixtures.results.spread import (
+from llm_bench_fixtures.statistics.spread import (
     coefficient_of_variation,
     interval,
     percentile,

@@ -1,0 +1,4 @@
+"""Centres, intervals, ratios and variances of plain numbers.
+
+Nothing here knows a record, a run or a metric.
+"""

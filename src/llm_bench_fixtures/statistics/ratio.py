@@ -1,0 +1,129 @@
+"""Ratios of times that were measured in pairs: their robust centre, and how sure it is.
+
+The centre is the 20 % trimmed mean of the pairs' log ratios, with the standard error of the Winsorized ones (Tukey and
+McLaughlin, Sankhya A 25, 1963). A spike in one pair of five hardly moves it. What happens in half of the pairs counts.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llm_bench_fixtures.statistics.spread import student_half_width
+
+CONFIDENCE = 0.95
+LEAST_PAIRS = 3
+TRIMMED = 0.2  # of the values, on either side; none of fewer than five
+WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
+# Of a process' log latencies on a workload, from run to run: processes of identical work differ, and a machine's drift
+# moves one kind of work more than another.
+PROCESS_DEVIATION = 0.0125
+
+
+@dataclass(frozen=True)
+class LogRatio:
+    """The centre of some logarithms of ratios, and how sure it is."""
+
+    centre: float
+    standard_error: float
+    freedom: float
+    """Degrees of freedom of Student's t, which needn't be whole."""
+    process_variance: float = 0.0
+    """Of what each process differs by from run to run, which no number of rounds in one run shows."""
+
+    def margin(self, confidence: float) -> float:
+        """Half the width of the two-sided interval."""
+        beyond = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(self.process_variance)
+        return math.hypot(self.margin_by_rounds(confidence), beyond)
+
+    def margin_by_rounds(self, confidence: float) -> float:
+        """The part of it that more rounds make smaller."""
+        return student_half_width(self.standard_error, self.freedom, confidence)
+
+    def minus(self, other: LogRatio) -> LogRatio:
+        """The difference of two independent ones, with the degrees of freedom of Welch and Satterthwaite."""
+        variances = self.standard_error**2, other.standard_error**2
+        parts = variances[0] ** 2 / self.freedom + variances[1] ** 2 / other.freedom
+        return LogRatio(
+            self.centre - other.centre,
+            math.sqrt(sum(variances)),
+            sum(variances) ** 2 / parts if parts else self.freedom + other.freedom,
+            self.process_variance + other.process_variance,
+        )
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times as fast a variant is as the reference, with the interval that its rounds give."""
+
+    ratio: float
+    """Above 1 where the variant is faster."""
+    low: float
+    high: float
+    rounds: int
+    """How many pairs of rounds it is computed from."""
+
+    @property
+    def is_faster(self) -> bool:
+        """The whole interval is above 1."""
+        return self.low > 1
+
+    @property
+    def is_slower(self) -> bool:
+        """The whole interval is below 1."""
+        return self.high < 1
+
+    @property
+    def is_unclear(self) -> bool:
+        """The rounds are too few to tell: the interval has 1 in it, and is wider than 10 % to either side."""
+        return not (self.is_faster or self.is_slower) and self.relative_half_width > WIDE
+
+    @property
+    def relative_half_width(self) -> float:
+        """Half the interval's width over its middle."""
+        return (self.high - self.low) / (self.high + self.low)
+
+
+def trimmed_mean(values: Sequence[float], share: float = TRIMMED) -> LogRatio:
+    """The trimmed mean with the standard error of the Winsorized values.
+
+    share: of the values, left out on either side. Student's t has one degree of freedom less than values are left.
+    Where none is left out it is the mean with Student's interval. Needs two values.
+    """
+    trimmed = int(share * len(values))
+    kept = sorted(values)[trimmed : len(values) - trimmed]
+    winsorized = [kept[0]] * trimmed + kept + [kept[-1]] * trimmed
+    middle = statistics.fmean(winsorized)
+    squares = sum((value - middle) ** 2 for value in winsorized)
+    return LogRatio(statistics.fmean(kept), math.sqrt(squares / (len(kept) * (len(kept) - 1))), len(kept) - 1)
+
+
+def log_ratio(over_s: Sequence[float], of_s: Sequence[float]) -> LogRatio | None:
+    """How many times as fast one process is as another, as a logarithm; None for fewer than three pairs.
+
+    over_s, of_s: (R,), seconds of each round, in pairs. Raises ValueError where lengths differ.
+    """
+    logs = [math.log(over / of) for over, of in zip(over_s, of_s, strict=True)]
+    if len(logs) < LEAST_PAIRS:
+        return None
+    if tuple(over_s) == tuple(of_s):  # one process
+        return LogRatio(0.0, 0.0, len(logs) - 1)
+    return replace(trimmed_mean(logs), process_variance=2 * PROCESS_DEVIATION**2)
+
+
+def speedup_of(reference_s: Sequence[float], own_s: Sequence[float], confidence: float = CONFIDENCE) -> Speedup | None:
+    """The speed-up of a variant; None for fewer than three pairs.
+
+    Both: (R,), seconds of each round of the reference and of the variant, in pairs.
+    """
+    ratio = log_ratio(reference_s, own_s)
+    return speedup_from(ratio, confidence, len(own_s)) if ratio else None
+
+
+def speedup_from(ratio: LogRatio, confidence: float, rounds: int) -> Speedup:
+    """The centre taken back from its logarithm, with its interval."""
+    margin = ratio.margin(confidence)
+    middle, low, high = map(math.exp, (ratio.centre, ratio.centre - margin, ratio.centre + margin))
+    return Speedup(middle, low, high, rounds)
