@@ -284,6 +284,13 @@ MUTANTS = (
         "tests/statistics/test_spread.py",
     ),
     Mutant(
+        "unlikely-scatter-borrows",
+        "statistics/shrinkage.py",
+        "borrowed = min(likeness * prior.freedom,",
+        "borrowed = min(prior.freedom,",
+        "tests/statistics/test_ratio.py",
+    ),
+    Mutant(
         "speedup-inverted",
         "statistics/ratio.py",
         "math.log(over / of)",

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from llm_bench_fixtures.gate.speedups import SpeedupChange, SpeedupChanges, speedup_changes
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status, TimedRecord
+from llm_bench_fixtures.results.speedup import with_expected_variance
 
 VARIANTS, TESTS = 11, 24
 SLOWER = (1.05, 1.075, 1.10, 1.15, 1.20, 1.25, 1.30)
@@ -46,7 +47,7 @@ def run_of(random: np.random.Generator, rounds: int, deviation: float, slower: F
 def compared(random: np.random.Generator, rounds: int, deviation: float, slower: Floats) -> SpeedupChanges:
     """A run against one in which some tests take longer."""
     same = np.ones((VARIANTS, TESTS))
-    runs = (run_of(random, rounds, deviation, factors) for factors in (same, slower))
+    runs = (with_expected_variance(run_of(random, rounds, deviation, factors)) for factors in (same, slower))
     return speedup_changes(zip(*runs, strict=True), "reference")
 
 

@@ -168,6 +168,9 @@ IN_RECORDS = [
     ("the reference's rounds one short", record(reference_s=[1.0] * 9), BLOCKS),
     ("a reference of 5e-324 s", record(reference_s=[5e-324] * 10), BLOCKS),
     ("waits one short", record(waited_s=[0.0] * 9), BLOCKS),
+    ("a variance of 0 that is known", record(expected_variance={"variance": 0.0, "freedom": 9.0}), BLOCKS),
+    ("a variance of 1e31", record(expected_variance={"variance": 1e31, "freedom": 9.0}), BLOCKS),
+    ("a variance that is known by -1", record(expected_variance={"variance": 1.0, "freedom": -1.0}), BLOCKS),
     ("a probe of 5e-324 s", record(probe_s=[[5e-324, 1.0]] * 10), BLOCKS),
     ("a test's name without end", record(test="é" * (LONGEST_NAME + 1)), f"{DAMAGED}a text of 100,001 characters"),
     (
@@ -181,6 +184,7 @@ HARMLESS = [
     ("a metric of 5e-324", metric(5e-324)),
     ("a metric of -0", metric(-0.0)),
     ("a metric below 0", metric(-1e30)),
+    ("a variance of 5e-324", record(expected_variance={"variance": 5e-324, "freedom": 1e30})),
     ("no metrics", record(metrics={})),
     ("the same test twice", lambda: edited(lambda run, one: run["records"].append(one))),
     ("no time of the start", provenance(started="\x1b[2J")),

@@ -28,6 +28,7 @@ from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import RunState, Status
 from llm_bench_fixtures.results.storage import read_run, write_run
 from llm_bench_fixtures.results.table import metric_values
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 
 
 def test_results_json_gives_what_the_run_gives(tmp_path: Path) -> None:
@@ -144,7 +145,8 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path, kind: str, share: float)
 
 
 def test_the_blocks_of_a_run_come_back_to_be_judged(tmp_path: Path) -> None:
-    run = make_run([make_block_record(spread=0.0), make_block_record("bf16", 2.0, waited_s=(0.0,) * 10)])
+    bf16 = make_block_record("bf16", 2.0, waited_s=(0.0,) * 10, expected_variance=VarianceEstimate(0.01, 9.5))
+    run = make_run([make_block_record(spread=0.0), bf16])
     assert read_saved_run(store(run, tmp_path / "0001_a.json")).records == judged_run(run).records
 
 

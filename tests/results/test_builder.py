@@ -8,13 +8,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_factory import absent_variant, full_run, make_provenance, make_record, make_variant, skipped_record
+from run_factory import (
+    absent_variant,
+    full_run,
+    make_block_record,
+    make_provenance,
+    make_record,
+    make_variant,
+    skipped_record,
+)
 
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.plausible import bounded
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run, write_run
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR
 from llm_bench_fixtures.text import LONGEST
 
 
@@ -39,6 +48,16 @@ def test_things_are_kept_in_their_order(builder: RunBuilder) -> None:
     assert run.phase_s == {"loading": 1.5}
     assert run.interrupted
     assert run.session_s > 0
+
+
+def test_each_record_in_blocks_gets_what_all_lead_to_expect(builder: RunBuilder) -> None:
+    for index, name in enumerate(("bf16", "int8", "nf4")):
+        builder.add_record(make_block_record(name, 2.0, spread=0.01 * (index + 1)))
+    builder.add_record(make_record())
+    *in_blocks, apart = builder.build(make_provenance(), {}).records
+    (expected,) = {record.expected_variance for record in in_blocks}
+    assert expected.freedom > 0
+    assert apart.expected_variance == NO_PRIOR
 
 
 def test_a_variant_takes_the_place_of_its_beginning(builder: RunBuilder) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from run_factory import around, make_record
 
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import (
     disturbed_pairs,
     is_calm,
+    record_log_ratio,
     record_speedup,
     share_blocks,
     speedup_between,
     waiting_share,
+    with_expected_variance,
 )
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 
 
 @pytest.mark.parametrize(
@@ -105,3 +111,31 @@ def test_records_share_blocks_where_they_stand_beside_the_same_rounds() -> None:
     assert share_blocks(one, shorter)
     assert not share_blocks(one, other)
     assert not share_blocks(make_record(), make_record())
+
+
+def scattering(*logs: float, **changes: Any) -> Record:
+    """Rounds whose log ratios are these."""
+    return make_record(f"v{len(logs)}", reference_s=tuple(map(math.exp, logs)), rounds_s=(1.0,) * len(logs), **changes)
+
+
+def test_a_run_leads_to_expect_the_variance_that_its_comparisons_have() -> None:
+    """Three of them have a variance of 1. Neither the reference's own record nor one that was taken apart counts."""
+    own = make_record(reference_s=(1.0, 2.0, 3.0), rounds_s=(1.0, 2.0, 3.0))
+    few, apart = scattering(0.0, 9.0), make_record("nf4")
+    records = with_expected_variance([own, few, apart, *[scattering(1.0, 2.0, 3.0)] * 3])
+    assert [one.expected_variance for one in records] == [
+        estimate_prior([VarianceEstimate(1.0, 2)] * 3) if one.reference_s else NO_PRIOR for one in records
+    ]
+    assert [replace(one, expected_variance=NO_PRIOR) for one in records[3:]] == [scattering(1.0, 2.0, 3.0)] * 3
+
+
+def test_the_speedup_of_a_record_of_a_run_has_the_runs_degrees_of_freedom() -> None:
+    alone = scattering(1.0, 2.0, 3.0)
+    record = with_expected_variance([alone] * 9)[0]
+    ratio, wide, found = record_log_ratio(record), record_speedup(alone), record_speedup(record)
+    assert ratio is not None
+    assert wide is not None
+    assert found is not None
+    assert ratio.freedom > 10
+    assert found.ratio == wide.ratio
+    assert wide.low < found.low < found.high < wide.high

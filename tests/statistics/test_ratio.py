@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from llm_bench_fixtures.statistics import ratio as module
-from llm_bench_fixtures.statistics.ratio import LogRatio, Speedup, log_ratio, speedup_of, trimmed_mean
+from llm_bench_fixtures.statistics.ratio import LogRatio, Speedup, log_ratio, speedup_of, trimmed_mean, trimmed_variance
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
 
 LOG_2 = math.log(2)
 TRIALS = 3000
@@ -107,7 +109,7 @@ def test_a_fifth_is_trimmed_on_either_side(values: int, left: int) -> None:
 
 def test_of_few_values_none_is_trimmed_if_none_may_be() -> None:
     """Mean 20, squared distances 4800: the standard error is sqrt(4800 / (5 x 4))."""
-    found = trimmed_mean([0.0, 0.0, 0.0, 20.0, 80.0], 0.0)
+    found = trimmed_mean([0.0, 0.0, 0.0, 20.0, 80.0], share=0.0)
     assert (found.centre, found.standard_error, found.freedom) == pytest.approx((20.0, math.sqrt(240), 4))
 
 
@@ -150,3 +152,40 @@ def test_half_of_the_rounds_count_as_half() -> None:
 def test_an_interval_that_is_wide_and_has_one_in_it_tells_nothing(low: float, high: float, is_unclear: bool) -> None:
     """Bug: an interval by pairs of rounds was never called too wide to tell, so it was called no difference."""
     assert Speedup(1.0, low, high, 3).is_unclear is is_unclear
+
+
+def test_what_the_run_leads_to_expect_narrows_an_interval_of_three_pairs() -> None:
+    """Logarithms 1, 2, 3 have a variance of 1 with 2 degrees of freedom. With the same known by 8 more they are 10, and
+    the error is what it was."""
+    found = trimmed_mean([1.0, 2.0, 3.0], VarianceEstimate(1.0, 8))
+    likeness = 2 * stats.f.sf(1.0, 2, 8)
+    assert (found.centre, found.standard_error) == pytest.approx((2.0, 1 / math.sqrt(3)))
+    assert found.freedom == pytest.approx(2 + 8 * min(likeness, 1.0))
+
+
+def test_an_interval_is_not_narrower_than_its_own_scatter_justifies() -> None:
+    """A standard deviation of 50 times what the other comparisons have is believed."""
+    values = [-0.5, 0.0, 0.5]
+    found = trimmed_mean(values, VarianceEstimate(0.01**2, 400))
+    assert found.margin(0.95) == pytest.approx(trimmed_mean(values).margin(0.95), rel=0.01)
+
+
+def test_the_centre_is_what_it_is_without_the_others() -> None:
+    values = [0.1, 0.2, 0.4, 0.5, 0.9]
+    assert trimmed_mean(values, VarianceEstimate(1.0, 100)).centre == trimmed_mean(values).centre
+
+
+def test_a_process_compared_with_itself_is_as_fast_whatever_others_scatter() -> None:
+    found = speedup_of((1.0, 2.0, 3.0), (1.0, 2.0, 3.0), prior=VarianceEstimate(1.0, 100))
+    assert found == Speedup(1.0, 1.0, 1.0, 3)
+
+
+def test_a_test_of_three_pairs_tells_five_times_as_fast() -> None:
+    """Bug: with two degrees of freedom and many comparisons even 5x could not be told. Of 264 comparisons of three
+    pairs that scatter by 5 % each is told with a confidence of 1 - 0.005 / 264."""
+    random = np.random.default_rng(1)
+    logs = (math.log(5) + 0.05 * random.standard_normal((264, 3))).tolist()
+    prior = estimate_prior(map(trimmed_variance, logs))
+    confidence = 1 - 0.005 / 264
+    assert all(one.centre > one.margin(confidence) for one in (trimmed_mean(values, prior) for values in logs))
+    assert not any(one.centre > one.margin(confidence) for one in map(trimmed_mean, logs[:10]))

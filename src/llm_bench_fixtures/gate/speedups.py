@@ -104,7 +104,7 @@ def _confidence(comparisons: int) -> float:
 def _mean_change(tests: Sequence[_Pair]) -> LogRatio:
     """Over a variant's tests. What processes differ by on single workloads is in their scatter."""
     changes = [pair.change.centre for pair in tests]
-    return trimmed_mean(changes) if len(changes) >= LEAST_TO_TRIM else trimmed_mean(changes, 0.0)
+    return trimmed_mean(changes) if len(changes) >= LEAST_TO_TRIM else trimmed_mean(changes, share=0.0)
 
 
 def _scatter(changes: Sequence[float]) -> LogRatio:

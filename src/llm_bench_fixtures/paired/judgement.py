@@ -9,15 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.shrinkage import (
-    LEAST_TESTS,
-    MOST_BORROWED,
-    VarianceEstimate,
-    estimate_prior,
-    estimate_variance,
-)
 from llm_bench_fixtures.paired.statistics import (
     LEAST_PAIRS,
+    MOST_BORROWED,
     Estimate,
     Finding,
     Measurand,
@@ -26,6 +20,12 @@ from llm_bench_fixtures.paired.statistics import (
     verdict_of,
 )
 from llm_bench_fixtures.paired.tree import Group, Hypothesis, Tree, reject
+from llm_bench_fixtures.statistics.shrinkage import (
+    LEAST_COMPARISONS,
+    VarianceEstimate,
+    estimate_prior,
+    estimate_variance,
+)
 
 # A test that is open by itself has the verdict of its group, unless its difference is another one than the group's with
 # so small a p that of a thousand tests about one is mistaken for another; or unless its own interval is so wide that it
@@ -115,7 +115,9 @@ def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H
     for one, values in differences.items():
         levels[_level(one)].append(values)
     priors = {level: _prior(values) for level, values in levels.items()}
-    scales = {level: common_scale(values) if len(values) >= LEAST_TESTS else 0.0 for level, values in levels.items()}
+    scales = {
+        level: common_scale(values) if len(values) >= LEAST_COMPARISONS else 0.0 for level, values in levels.items()
+    }
     return {
         one: estimate(
             values,

@@ -2,7 +2,7 @@
 
 What an analysis settles keeps its verdict. Each analysis spends half of the error that the ones before it left. Any
 number of analyses spends at most the whole, so by the union bound at least one group or test of equal versions is
-called worse in at most FAMILY_ERROR / 2 of runs. With shrunk variances (shrinkage.py) this holds approximately.
+called worse in at most FAMILY_ERROR / 2 of runs. With shrunk variances this holds approximately.
 """
 
 from __future__ import annotations

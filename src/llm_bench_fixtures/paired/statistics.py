@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
-from llm_bench_fixtures.paired.shrinkage import MOST_BORROWED, NO_PRIOR, VarianceEstimate, estimate_variance, shrink
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_variance, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
 
 JUDGED: tuple[Metric, ...] = tuple(
@@ -26,6 +26,10 @@ JUDGED: tuple[Metric, ...] = tuple(
     if metric.name in Times.__struct_fields__  # what is known of each round
 )
 LEAST_PAIRS = 3  # for an interval that means anything
+# The prior counts for at most so many times a test's own degrees of freedom. All tests of a pair share its two
+# processes, so together they say less than as many independent ones; and a test that varies more than its few pairs
+# show must not rest on the others alone.
+MOST_BORROWED = 1.0
 POWER = 0.95  # the probability that the minimum detectable effect is detected
 # What a round's time consists of, each piece compared by itself, so that a disturbance strikes one piece and not all.
 PIECES = {"ttft_s": "prefills_s", "tpot_s": "steps_s"}

@@ -15,6 +15,7 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.plausible import bounded
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
+from llm_bench_fixtures.results.speedup import with_expected_variance
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.equivalence import Equivalence
@@ -78,7 +79,7 @@ class RunBuilder:
             provenance=bounded(provenance),
             reference=self.reference,
             variants=tuple(self._variants.values()),
-            records=tuple(self._records.values()),
+            records=with_expected_variance(self._records.values()),
             session_s=time.perf_counter() - self._started,
             phase_s={phase.value: seconds for phase, seconds in phase_s.items()},
             interrupted=interrupted,

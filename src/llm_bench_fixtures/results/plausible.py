@@ -16,6 +16,7 @@ import msgspec
 from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import HasStatus, Record, RunOf, Status, TimedRecord, VariantResult
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 from llm_bench_fixtures.text import LONGEST, printable, without_middle
 
 T = TypeVar("T")
@@ -105,7 +106,11 @@ def _blocks_fit(record: TimedRecord) -> bool:
     lengths = {len(one) for one in (record.reference_s, *waits)}
     took_time = _all_within(chain(record.reference_s, *record.probe_s), SHORTEST_S)
     waited = _all_within(chain(*waits), -LONGEST_S)  # below 0 where a thread ended in a round
-    return lengths <= {0, len(record.rounds_s)} and took_time and waited
+    return lengths <= {0, len(record.rounds_s)} and took_time and waited and _is_variance(record.expected_variance)
+
+
+def _is_variance(expected: VarianceEstimate) -> bool:
+    return expected == NO_PRIOR or (0 < expected.variance <= LARGEST and 0 < expected.freedom <= LARGEST)
 
 
 def _raw_fits(record: Record) -> bool:

@@ -11,6 +11,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 from llm_bench_fixtures.statistics.spread import quartiles
 
 SCHEMA_VERSION = 4
@@ -107,6 +108,9 @@ class TimedRecord:
     measured in blocks."""
     reference_waited_s: tuple[float, ...] = ()
     """For each of the reference's rounds, the same as `waited_s`."""
+    expected_variance: VarianceEstimate = NO_PRIOR
+    """Of the log ratio of a pair of rounds, as the run's other comparisons lead to expect it. It says nothing until the
+    run is built, nor where the record wasn't measured in blocks."""
     gate: Mapping[str, str] = field(default_factory=dict)
     """The changes that the test's marker allows, by metric or kind of metrics."""
 

@@ -6,7 +6,9 @@ Each round is paired with the reference's round of the same number in the same b
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from llm_bench_fixtures.results.record import TimedRecord
 from llm_bench_fixtures.statistics.ratio import (
@@ -15,17 +17,32 @@ from llm_bench_fixtures.statistics.ratio import (
     LogRatio,
     Speedup,
     log_ratio,
+    log_ratios,
     speedup_from,
     speedup_of,
+    trimmed_variance,
 )
+from llm_bench_fixtures.statistics.shrinkage import estimate_prior
+
+TimedT = TypeVar("TimedT", bound=TimedRecord)
 
 WAITED_SHARE = 0.02  # of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
 
 
+def with_expected_variance(records: Iterable[TimedT]) -> tuple[TimedT, ...]:
+    """A run's records, each of those in blocks with what all of them lead to expect of its variance between pairs."""
+    records = tuple(records)
+    pairs = (log_ratios(one.reference_s, one.rounds_s) for one in records if len(one.reference_s) >= LEAST_PAIRS)
+    prior = estimate_prior(map(trimmed_variance, pairs))
+    return tuple(replace(one, expected_variance=prior) if one.reference_s else one for one in records)
+
+
 def record_log_ratio(record: TimedRecord) -> LogRatio | None:
     """Of the reference and the record; None where it has fewer than three rounds in blocks."""
-    return log_ratio(record.reference_s, record.rounds_s) if record.reference_s else None
+    if not record.reference_s:
+        return None
+    return log_ratio(record.reference_s, record.rounds_s, record.expected_variance)
 
 
 def record_speedup(record: TimedRecord, confidence: float = CONFIDENCE) -> Speedup | None:
@@ -41,7 +58,7 @@ def speedup_between(of: TimedRecord, over: TimedRecord, confidence: float = CONF
     """
     if share_blocks(of, over):
         shared = min(len(of.rounds_s), len(over.rounds_s))
-        return speedup_of(over.rounds_s[:shared], of.rounds_s[:shared], confidence)
+        return speedup_of(over.rounds_s[:shared], of.rounds_s[:shared], confidence, of.expected_variance)
     own, other = record_log_ratio(of), record_log_ratio(over)
     if own is None or other is None:
         return None

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
 
 CONFIDENCE = 0.95
@@ -86,39 +87,65 @@ class Speedup:
         return (self.high - self.low) / (self.high + self.low)
 
 
-def trimmed_mean(values: Sequence[float], share: float = TRIMMED) -> LogRatio:
+def trimmed_mean(values: Sequence[float], prior: VarianceEstimate = NO_PRIOR, share: float = TRIMMED) -> LogRatio:
     """The trimmed mean with the standard error of the Winsorized values.
 
-    share: of the values, left out on either side. Student's t has one degree of freedom less than values are left.
-    Where none is left out it is the mean with Student's interval. Needs two values.
+    prior: the variance that is expected before the values are seen. share: of the values, left out on either side.
+    Where none is left out and nothing expected, it is the mean with Student's interval. Needs two values.
     """
+    found = shrink(trimmed_variance(values, share), prior)
+    return LogRatio(statistics.fmean(_kept(values, share)), math.sqrt(found.variance / len(values)), found.freedom)
+
+
+def trimmed_variance(values: Sequence[float], share: float = TRIMMED) -> VarianceEstimate:
+    """The variance of one value by which the trimmed mean would scatter if it were a plain mean.
+
+    The degrees of freedom are one less than values are left.
+    """
+    kept = _kept(values, share)
+    winsorized = [min(max(value, kept[0]), kept[-1]) for value in values]
+    squares = statistics.variance(winsorized) * (len(values) - 1)
+    return VarianceEstimate(squares * len(values) / (len(kept) * (len(kept) - 1)), len(kept) - 1)
+
+
+def _kept(values: Sequence[float], share: float) -> list[float]:
+    """The values in the middle, in order."""
     trimmed = int(share * len(values))
-    kept = sorted(values)[trimmed : len(values) - trimmed]
-    winsorized = [kept[0]] * trimmed + kept + [kept[-1]] * trimmed
-    middle = statistics.fmean(winsorized)
-    squares = sum((value - middle) ** 2 for value in winsorized)
-    return LogRatio(statistics.fmean(kept), math.sqrt(squares / (len(kept) * (len(kept) - 1))), len(kept) - 1)
+    return sorted(values)[trimmed : len(values) - trimmed]
 
 
-def log_ratio(over_s: Sequence[float], of_s: Sequence[float]) -> LogRatio | None:
-    """How many times as fast one process is as another, as a logarithm; None for fewer than three pairs.
+def log_ratios(over_s: Sequence[float], of_s: Sequence[float]) -> list[float]:
+    """How many times as fast one process is as another in each pair, as a logarithm.
 
     over_s, of_s: (R,), seconds of each round, in pairs. Raises ValueError where lengths differ.
     """
-    logs = [math.log(over / of) for over, of in zip(over_s, of_s, strict=True)]
+    return [math.log(over / of) for over, of in zip(over_s, of_s, strict=True)]
+
+
+def log_ratio(over_s: Sequence[float], of_s: Sequence[float], prior: VarianceEstimate = NO_PRIOR) -> LogRatio | None:
+    """The centre of `log_ratios`; None for fewer than three pairs.
+
+    prior: the variance between pairs that is expected before they are seen.
+    """
+    logs = log_ratios(over_s, of_s)
     if len(logs) < LEAST_PAIRS:
         return None
     if tuple(over_s) == tuple(of_s):  # one process
         return LogRatio(0.0, 0.0, len(logs) - 1)
-    return replace(trimmed_mean(logs), process_variance=2 * PROCESS_DEVIATION**2)
+    return replace(trimmed_mean(logs, prior), process_variance=2 * PROCESS_DEVIATION**2)
 
 
-def speedup_of(reference_s: Sequence[float], own_s: Sequence[float], confidence: float = CONFIDENCE) -> Speedup | None:
+def speedup_of(
+    reference_s: Sequence[float],
+    own_s: Sequence[float],
+    confidence: float = CONFIDENCE,
+    prior: VarianceEstimate = NO_PRIOR,
+) -> Speedup | None:
     """The speed-up of a variant; None for fewer than three pairs.
 
-    Both: (R,), seconds of each round of the reference and of the variant, in pairs.
+    Both: (R,), seconds of each round of the reference and of the variant, in pairs. prior: as for `log_ratio`.
     """
-    ratio = log_ratio(reference_s, own_s)
+    ratio = log_ratio(reference_s, own_s, prior)
     return speedup_from(ratio, confidence, len(own_s)) if ratio else None
 
 

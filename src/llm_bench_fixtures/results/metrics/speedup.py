@@ -58,10 +58,10 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
-            "lower end of the 95 % interval of its logarithm, by the Winsorized variance and Student's t, and by what "
-            "processes of identical work differ by"
+            "lower end of the 95 % interval of its logarithm, by the Winsorized variance, shrunk toward those of the "
+            "run's other comparisons, and Student's t, and by what processes of identical work differ by"
         ),
-        source="Tukey and McLaughlin 1963",
+        source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_of_speedup(lambda found: found.low),
         tolerance=NEVER_JUDGED,
     ),
@@ -73,7 +73,7 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         kind=Kind.TIMING,
         formula="upper end of that interval",
-        source="Tukey and McLaughlin 1963",
+        source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_of_speedup(lambda found: found.high),
         tolerance=NEVER_JUDGED,
     ),

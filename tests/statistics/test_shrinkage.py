@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from llm_bench_fixtures.paired.shrinkage import (
+from llm_bench_fixtures.statistics.shrinkage import (
     NO_PRIOR,
     VarianceEstimate,
     estimate_prior,
@@ -26,7 +26,7 @@ def test_the_variance_of_values_by_hand() -> None:
 
 def test_the_mean_of_both_goes_by_degrees_of_freedom() -> None:
     """One that is smaller than expected borrows as much as it has: (6 × 1 + 6 × 4) / 12 is 2.5."""
-    assert shrink(VarianceEstimate(1.0, 6), VarianceEstimate(4.0, 100)) == VarianceEstimate(2.5, 12)
+    assert shrink(VarianceEstimate(1.0, 6), VarianceEstimate(4.0, 100), most_borrowed=1.0) == VarianceEstimate(2.5, 12)
     assert shrink(VarianceEstimate(1.0, 6), VarianceEstimate(4.0, 2)) == VarianceEstimate(1.75, 8)
     assert shrink(VarianceEstimate(1.0, 3), NO_PRIOR) == VarianceEstimate(1.0, 3)
 

@@ -1,12 +1,12 @@
-"""Variance shrinkage: each test's variance between pairs is drawn toward what the variances of all tests suggest.
+"""Variance shrinkage: each comparison's variance between pairs is drawn toward what the variances of all suggest.
 
-A few pairs say little about the variance of one test; the variances of many tests say more. This is empirical Bayes
+A few pairs say little about the variance of one comparison; the variances of many say more. This is empirical Bayes
 after Smyth (2004), "Linear models and empirical Bayes methods for assessing differential expression in microarray
-experiments": the tests' true variances are assumed to come from one scaled inverse chi-squared distribution, the prior,
-whose two parameters are estimated from all tests. If the tests' variances are alike, the prior has many degrees of
-freedom, and each test's variance counts as if it came from more pairs. If they differ, each test keeps its own.
+experiments": the true variances are assumed to come from one scaled inverse chi-squared distribution, the prior, whose
+two parameters are estimated from all comparisons. If their variances are alike, the prior has many degrees of freedom,
+and each variance counts as if it came from more pairs. If they differ, each comparison keeps its own.
 
-An unusually large variance of a test is shrunk less toward the prior, as in Phipson and others (2016), "Robust
+An unusually large variance is shrunk less toward the prior, as in Phipson and others (2016), "Robust
 hyperparameter estimation protects against hypervariable genes".
 """
 
@@ -14,14 +14,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-LEAST_TESTS = 3  # to tell how alike their variances are
-# The prior counts for at most so many times a test's own degrees of freedom. All tests of a pair share its two
-# processes, so together they say less than as many independent ones; and a test that varies more than its few pairs
-# show must not rest on the others alone.
-MOST_BORROWED = 1.0
+LEAST_COMPARISONS = 3  # to tell how alike their variances are
 MOST_HALF_FREEDOM, LEAST_HALF_FREEDOM = 1e6, 1e-6  # bounds of half the prior's degrees of freedom
 
 
@@ -40,13 +36,13 @@ def estimate_variance(values: Sequence[float]) -> VarianceEstimate:
     return VarianceEstimate(statistics.variance(values), len(values) - 1)
 
 
-def shrink(own: VarianceEstimate, prior: VarianceEstimate, most_borrowed: float = MOST_BORROWED) -> VarianceEstimate:
+def shrink(own: VarianceEstimate, prior: VarianceEstimate, most_borrowed: float = math.inf) -> VarianceEstimate:
     """The mean of both variances weighted by their degrees of freedom, with the sum of these.
 
-    most_borrowed: times the test's own degrees of freedom, which the prior counts for at most.
+    most_borrowed: times its own degrees of freedom, which the prior counts for at most.
 
     The prior's degrees of freedom are first multiplied by min(1, 2 p), where p is the probability of a variance as
-    large as the test's own under the prior: a variance above the prior's median counts the less the rarer it is.
+    large as its own under the prior: a variance above the prior's median counts the less the rarer it is.
     """
     if not prior.freedom:
         return own
@@ -58,17 +54,17 @@ def shrink(own: VarianceEstimate, prior: VarianceEstimate, most_borrowed: float 
     return VarianceEstimate((own.freedom * own.variance + borrowed * prior.variance) / freedom, freedom)
 
 
-def estimate_prior(variances: Sequence[VarianceEstimate]) -> VarianceEstimate:
-    """What a test's variance is expected to be before it is seen; with at most the tests' degrees of freedom together.
+def estimate_prior(variances: Iterable[VarianceEstimate]) -> VarianceEstimate:
+    """What a variance is expected to be before it is seen; with at most the degrees of freedom of all together.
 
     The logarithm of a variance estimate with d degrees of freedom has the mean log(true) + digamma(d/2) - log(d/2) and
-    the variance trigamma(d/2). What the tests' logarithms vary by beyond that is the prior's own trigamma.
+    the variance trigamma(d/2). What the logarithms vary by beyond that is the prior's own trigamma.
     """
+    known = [one for one in variances if one.variance]
+    if len(known) < LEAST_COMPARISONS:
+        return NO_PRIOR
     from scipy.special import polygamma, psi
 
-    known = [one for one in variances if one.variance]
-    if len(known) < LEAST_TESTS:
-        return NO_PRIOR
     logs = [math.log(one.variance) - float(psi(one.freedom / 2)) + math.log(one.freedom / 2) for one in known]
     excess = statistics.variance(logs) - statistics.fmean(float(polygamma(1, one.freedom / 2)) for one in known)
     half = inverse_trigamma(excess)
