@@ -344,6 +344,22 @@ def test_the_answer_uses_the_reference_rounds_next_to_the_variants_own(speedup: 
     assert found.notes == ()
 
 
+def test_the_turns_of_a_reference_whose_own_test_was_not_selected_count() -> None:
+    """Bug: 4.35× in the table, and below it "The reference fp32 was not measured on what the others ran"."""
+    variants = [make_variant(), make_variant("v0")]
+    run = make_run([make_block_record("v0", 2.0, memory=MemoryFacts(9_000_000))], variants)
+    assert answer(run).sentence.startswith("Use v0 for the lowest latency: 2.00× (1.94–2.06) as fast as fp32")
+    assert "(512 ms against 1.02 s)" in latency(run)
+    assert for_reader(run, Reader.MEMORY).pick.metric == "weight_bytes"  # its peak can't be known
+
+
+def test_turns_that_were_taken_apart_are_no_measurement_of_the_reference() -> None:
+    run = make_run([make_record("v0"), make_record("v1")], [make_variant(), make_variant("v0"), make_variant("v1")])
+    assert answer(run).sentence == (
+        "The reference fp32 was not measured on what the others ran, so nothing can be recommended."
+    )
+
+
 def test_no_win_is_claimed_inside_the_interval() -> None:
     found = for_reader(side_by_side(1.01), Reader.LATENCY)
     assert found.sentence == (
@@ -597,7 +613,8 @@ def test_a_reader_without_an_answer_is_told_why() -> None:
     (sentence,) = answer(run).untold
     assert sentence == "For the most throughput this run has no answer: no batch sizes were measured."
     assert sentence in answer(run).remarks
-    alone = make_run([*run.records, batch("v0", 4)])
+    apart = replace(batch("v0", 4), reference_s=())
+    alone = make_run([*run.records, apart])
     assert answer(alone).untold[0].endswith("fp32 was not measured in batches.")
     own = make_run([*run.records, batch("fp32", 4)])
     assert answer(own).untold[0].endswith("only fp32 was measured in batches.")

@@ -67,6 +67,14 @@ def test_what_did_not_run_has_its_reason() -> None:
     assert set(cells[2:]) == {"–"}
 
 
+def test_a_reference_whose_own_test_was_not_selected_has_the_figures_of_its_turns() -> None:
+    """Its rounds have a median of 1.025 s, in which 16 tokens are 15.6 a second. Nobody measured its memory."""
+    run = make_run([make_block_record("v0", 2.0, memory=MemoryFacts(9_000_000))], [make_variant(), make_variant("v0")])
+    cells = row(table_of(run), "fp32")
+    assert (cells["latency, ms"].split(" ")[0], cells["speed-up"], cells["tokens/s"]) == ("1,025", "1.00×", "15.6")
+    assert (cells["TTFT, ms"], cells["peak, MB"]) == ("–", "–")
+
+
 def test_flips_stand_with_their_interval() -> None:
     """As in the answers' own table."""
     flips = {"flips": 0.04, "flips_low": 0.0174, "flips_high": 0.0773, "flips_lost": 6, "flips_gained": 2}

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from run_factory import full_run, make_record, make_run, make_variant, make_workload, skipped_record
+from run_factory import (
+    BLOCKS_S,
+    full_run,
+    make_block_record,
+    make_record,
+    make_run,
+    make_variant,
+    make_workload,
+    skipped_record,
+)
 
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Record, Status
@@ -15,6 +24,7 @@ from llm_bench_fixtures.results.table import (
     WORKLOAD_NUMBERS,
     best_batch,
     common_workload,
+    compared_records,
     metric_values,
     run_table,
 )
@@ -147,6 +157,26 @@ def test_it_is_in_the_order_of_the_variants() -> None:
 @pytest.mark.parametrize("status", [Status.SKIPPED, Status.ERROR, Status.NOT_MEASURED])
 def test_only_what_was_measured_counts(status: Status) -> None:
     assert common_workload(make_run([skipped_record("fp32", "why", status=status)])) == []
+
+
+def test_the_reference_has_a_record_from_its_longest_turns_next_to_others() -> None:
+    """Its own test was not selected; v1 was settled after three of the ten rounds."""
+    records = [make_block_record("v0", 2.0), make_block_record("v1", 2.0, reference_s=BLOCKS_S[:3])]
+    run = make_run(records, [make_variant(), make_variant("v0"), make_variant("v1")])
+    reference, *others = common_workload(run)
+    assert others == records
+    assert (reference.variant, reference.rounds_s, reference.memory) == ("fp32", BLOCKS_S, None)
+    assert (reference.scenario, reference.case, reference.workload) == ("precision", "", make_workload())
+
+
+def test_the_references_own_record_of_a_case_counts_where_it_has_one() -> None:
+    run = make_run([make_record("fp32", 3.0), make_block_record("v0", 2.0)])
+    assert compared_records(run) == list(run.records)
+
+
+def test_no_reference_that_never_loaded_is_made_up() -> None:
+    run = make_run([make_block_record("v0")])
+    assert compared_records(run) == list(run.records)
 
 
 def batch_record(variant: str, size: int, median_s: float, prompts: str = "prompts", **where: str) -> Record:

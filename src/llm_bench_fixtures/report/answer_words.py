@@ -14,6 +14,7 @@ from llm_bench_fixtures.report.quality import QualityStandings, quality_in_short
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.table import compared_records
 
 _METRIC = {metric.name: metric for metric in METRICS}
 WITHIN = "within the quality limit"
@@ -22,7 +23,7 @@ WITHIN = "within the quality limit"
 def answer_sentence(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
     """What to use, in one sentence."""
     run = seen.run
-    measured = dict.fromkeys(record.variant for record in run.measured())
+    measured = dict.fromkeys(record.variant for record in compared_records(run))
     if not measured:
         only = "Only loads were" if run.loads else "Nothing was"
         return f"{only} measured, so there is no answer."

@@ -82,6 +82,39 @@ def _row(record: Record, variant: VariantResult | None) -> dict[str, str | float
     }
 
 
+def compared_records(run: Run) -> list[Record]:
+    """The measured records, and one of the reference for each workload that it lacks: its turns next to the others'."""
+    measured = run.measured()
+    if run.variant(run.reference) is None:
+        return measured
+    own = {_digest(record) for record in measured if record.variant == run.reference}
+    longest_last = sorted(measured, key=lambda record: len(record.reference_s))
+    beside = {_digest(one): one for one in longest_last if one.reference_s and _digest(one) not in own}
+    return [*measured, *(_reference_turns(run.reference, record) for record in beside.values())]
+
+
+def _digest(record: Record) -> str:
+    return record.workload.digest if record.workload else ""
+
+
+def _reference_turns(reference: str, record: Record) -> Record:
+    """A record of the reference from its rounds next to the given one: latencies, without tokens or memory."""
+    return Record(
+        test="",
+        scenario=record.scenario,
+        case=record.case,
+        variant=reference,
+        status=Status.MEASURED,
+        workload=record.workload,
+        rounds_s=record.reference_s,
+        waited_s=record.reference_waited_s,
+        reference_s=record.reference_s,
+        reference_waited_s=record.reference_waited_s,
+        undisturbed_s=record.reference_undisturbed_s,
+        reference_undisturbed_s=record.reference_undisturbed_s,
+    )
+
+
 def common_workload(run: Run) -> list[Record]:
     """One record for each variant that ran the workload that most variants ran.
 
@@ -89,7 +122,7 @@ def common_workload(run: Run) -> list[Record]:
     that of the case which most variants ran counts: they were measured side by side. Empty if nothing was measured.
     """
     of_digest: dict[str, list[Record]] = defaultdict(list)
-    for record in run.measured():
+    for record in compared_records(run):
         if record.workload is not None:
             of_digest[record.workload.digest].append(record)
     candidates = [_one_a_variant(records) for records in of_digest.values()]
@@ -103,7 +136,7 @@ def best_batch(run: Run) -> dict[str, Record]:
 
     All are of the prompts that most of these records ran.
     """
-    records = [record for record in run.measured() if record.scenario == "batch" and record.workload is not None]
+    records = [one for one in compared_records(run) if one.scenario == "batch" and one.workload is not None]
     prompts = Counter(record.workload.prompts_digest for record in records if record.workload)
     best: dict[str, Record] = {}
     for record in records:
