@@ -199,6 +199,13 @@ MUTANTS = (
     Mutant("pair-status", "cli/pair.py", "    return result.status\n", "    return 0\n", "tests/cli/test_pair.py"),
     # The rooms by their own tests
     Mutant(
+        "answer-pools-without-gain",
+        "answer/pooling.py",
+        "math.sqrt(sum(variances)) / len(ratios)",
+        "math.sqrt(sum(variances))",
+        "tests/answer/test_pooling.py",
+    ),
+    Mutant(
         "report-slowness-inverted",
         "report/not_worth_it.py",
         "1 / seen.gain(record, other).ratio",

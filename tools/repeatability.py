@@ -11,6 +11,7 @@ from itertools import combinations, permutations
 from operator import attrgetter
 from typing import Any, cast
 
+from llm_bench_fixtures.answer.headline import headline_of
 from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.options import MISSING
@@ -23,7 +24,6 @@ from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.results.metrics import Force, registry
 from llm_bench_fixtures.results.noise import noise_floor
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
-from llm_bench_fixtures.results.table import best_batch, common_workload
 from llm_bench_fixtures.statistics.spread import percentile
 
 CONFIDENCE = 0.95
@@ -136,9 +136,9 @@ def welch_interval(over_s: Sequence[float], of_s: Sequence[float]) -> Interval |
 
 def claims(run: JudgedRun, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
     """What the report may claim of a variant beside the reference."""
-    common = {record.test: record for record in _common(run)}
-    by_variant = {record.variant: record for record in common.values()}
-    seen = Evidence(cast("Run", run), by_variant, best_batch(cast("Run", run)), noise_floor(run), decode="")
+    by_variant = headline_of(cast("Run", run)).common
+    common = {record.test: record for record in by_variant.values()}
+    seen = Evidence(by_variant, {}, {}, {}, cast("Run", run), noise_floor(run))
     for speed in _comparable(run, speeds) if seen.reference else []:
         found = seen.gain(common[speed.test], by_variant[run.reference])
         if found.is_faster or found.is_slower:
@@ -153,7 +153,7 @@ def _comparable(run: JudgedRun, speeds: Mapping[str, Speed]) -> list[Speed]:
 
 def _common(run: JudgedRun) -> list[Record]:
     """As the report chooses them: it reads only what these records have, too."""
-    return common_workload(cast("Run", run))
+    return list(headline_of(cast("Run", run)).common.values())
 
 
 def log_differences(runs: Sequence[SuiteRun]) -> Iterator[tuple[Speed, float]]:

@@ -14,6 +14,7 @@ import pytest
 from html_page import Page
 from run_factory import absent_variant, full_run, make_record, make_run, make_variant, skipped_record
 
+from llm_bench_fixtures.answer.headline import headline_of
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.answers import answer_of
 from llm_bench_fixtures.report.files import write_report
@@ -24,7 +25,6 @@ from llm_bench_fixtures.report.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.noise import noise_floor
 from llm_bench_fixtures.results.record import Run, Status
-from llm_bench_fixtures.results.table import common_workload
 
 
 def found(run: Run) -> Findings:
@@ -50,10 +50,10 @@ def calls_of(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
 
 def test_a_report_in_all_its_formats_computes_them_once(tmp_path: Path) -> None:
     run = make_run([make_record(), make_record("bf16", 0.5)])
-    with calls_of(answer_of, takeaways, noise_floor, common_workload) as calls:
+    with calls_of(answer_of, takeaways, noise_floor, headline_of) as calls:
         findings = write_report(run, registry(), tmp_path)
         assert list(summary_lines(findings, tmp_path, 80))
-    assert calls == {"answer_of": 1, "takeaways": 1, "noise_floor": 1, "common_workload": 1}
+    assert calls == {"answer_of": 1, "takeaways": 1, "noise_floor": 1, "headline_of": 1}
 
 
 @pytest.mark.usefixtures("without_pictures")

@@ -11,7 +11,7 @@ from run_factory import full_run, make_record, make_run, make_variant
 
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure, parse_quality_limit
 from llm_bench_fixtures.report.answers import answer_of
-from llm_bench_fixtures.report.findings import evidence_of
+from llm_bench_fixtures.report.evidence import evidence_of
 from llm_bench_fixtures.report.limits import LimitScale, bounds, limit_scales
 from llm_bench_fixtures.report.quality import QualityStandings, Standing
 from llm_bench_fixtures.results.record import Run

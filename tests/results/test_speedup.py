@@ -9,19 +9,24 @@ from typing import Any
 import pytest
 from run_factory import around, make_record
 
-from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.results.record import Record, TimedRecord
 from llm_bench_fixtures.results.speedup import (
     disturbed_pairs,
     is_calm,
+    log_ratio_between,
     record_log_ratio,
     record_speedup,
     share_blocks,
-    speedup_between,
     waiting_share,
     with_expected_variance,
 )
-from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, PROCESS_DEVIATION, Speedup, speedup_from
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
+
+
+def speedup_between(of: TimedRecord, over: TimedRecord) -> Speedup | None:
+    ratio = log_ratio_between(of, over)
+    return speedup_from(ratio, CONFIDENCE, min(len(of.rounds_s), len(over.rounds_s))) if ratio else None
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from llm_bench_fixtures.answer.headline import compared_records
 from llm_bench_fixtures.report.beyond_limit import rejected, wins_beyond_limit
-from llm_bench_fixtures.report.blocks import disturbance
-from llm_bench_fixtures.report.cells import speedup_or_ratio, times_cell
+from llm_bench_fixtures.report.blocks import disturbance, speedup_or_ratio
+from llm_bench_fixtures.report.cells import times_cell
 from llm_bench_fixtures.report.evidence import Evidence, in_blocks
 from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, Choice, Pick, Reader, against, gain_words
 from llm_bench_fixtures.report.quality import QualityStandings, quality_in_short, quality_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status
-from llm_bench_fixtures.results.table import compared_records
 
 _METRIC = {metric.name: metric for metric in METRICS}
 WITHIN = "within the quality limit"
@@ -132,13 +132,12 @@ def _proven(pick: Pick, seen: Evidence, is_quality_told: bool) -> str:
         rank = "is among the fastest" if tied else "is the fastest"
         return (
             f"{best.variant} {rank}{those} on {best.on}: {against(best)} as fast as {run.reference} "
-            f"({best.figure} against {_reference_beside(best, pick, seen)}{_apart(best, seen)}){costs}."
+            f"({best.figure} against {_reference_beside(best, pick, seen)}{_shown(seen)}{_apart(best, seen)}){costs}."
         )
     if pick.reader is Reader.THROUGHPUT:
-        where = own.on if own else ""
         return (
             f"{best.variant} gives {'among the most' if tied else 'the most'} tokens per second{those}, "
-            f"{best.figure} at {best.on}: {against(best)} {run.reference}'s {beside} at {where}{_apart(best, seen)}"
+            f"{best.figure} at {best.on}: {against(best)} {run.reference}'s {beside}{_apart(best, seen)}"
             f"{costs}."
         )
     return (
@@ -154,6 +153,12 @@ def _reference_beside(choice: Choice, pick: Pick, seen: Evidence) -> str:
     if record.reference_s and seen.reference is not None and not seen.reference.reference_s:
         return format_seconds(statistics.median(record.reference_s))
     return pick.reference.figure if pick.reference else ""
+
+
+def _shown(seen: Evidence) -> str:
+    """Which prompt the latencies are of, where the speed-up is pooled over several."""
+    shown, are_pooled = seen.reference, any(len(cases) > 1 for cases in seen.cases.values())
+    return f" with {shown.workload.prompt_tokens} tokens" if are_pooled and shown and shown.workload else ""
 
 
 def _apart(choice: Choice, seen: Evidence) -> str:
@@ -180,7 +185,7 @@ def _unproven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
 
 def _beyond(pick: Pick, seen: Evidence) -> str:
     """What a faster variant would have had to exceed."""
-    records = seen.common if pick.reader is Reader.LATENCY else seen.best_batch
+    records = seen.common if pick.reader is Reader.LATENCY else seen.largest_batch
     others = [record for name, record in records.items() if name != seen.run.reference]
     if others and in_blocks(*others):
         return " by a difference that this run can show"
@@ -189,9 +194,9 @@ def _beyond(pick: Pick, seen: Evidence) -> str:
 
 def _disturbed(pick: Pick, seen: Evidence) -> Iterator[str]:
     """Most pairs of rounds behind a proven speed-up were disturbed, in the variant or in the reference."""
-    records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.best_batch}.get(pick.reader, {})
+    records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.largest_batch}.get(pick.reader, {})
     record = records.get(pick.choices[0].variant)
-    if pick.is_proven and record is not None and (disturbed := disturbance(record)):
+    if pick.is_proven and record is not None and (disturbed := disturbance(*seen.cases_of(record))):
         yield f"{record.variant}'s speed-up is doubtful: {disturbed} (threads waited for a core)."
 
 
@@ -234,7 +239,7 @@ def _costs(choice: Choice, pick: Pick, seen: Evidence, is_quality_told: bool) ->
 def _speed_beside(name: str, seen: Evidence) -> Iterator[str]:
     record = seen.common.get(name)
     if record is not None and seen.reference is not None:
-        yield f"{speedup_or_ratio(record, seen.reference)} as fast as {seen.run.reference}"
+        yield f"{speedup_or_ratio(record, seen)} as fast as {seen.run.reference}"
 
 
 def _memory_beside(name: str, pick: Pick, seen: Evidence) -> Iterator[str]:
@@ -251,7 +256,7 @@ def _memory_in_short(name: str, pick: Pick, seen: Evidence) -> Iterator[str]:
 def _both_sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, float]]:
     """The title and value of the variant's peak and the reference's on the workload of the pick, else of their weights;
     nothing where they are read as the same."""
-    records = seen.common if pick.reader is Reader.LATENCY else seen.best_batch
+    records = seen.common if pick.reader is Reader.LATENCY else seen.largest_batch
     variants = [one for one in map(seen.run.variant, (name, seen.run.reference)) if one is not None]
     for metric in (*PEAKS, WEIGHTS):
         values = [_METRIC[metric].of(records[one.id], one) for one in variants]

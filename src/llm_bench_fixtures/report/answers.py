@@ -119,9 +119,9 @@ def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
 def _why_untold(reader: Reader, seen: Evidence) -> str:
     if reader is not Reader.THROUGHPUT:
         return "it was not measured on two variants"
-    if not seen.best_batch:
+    if not seen.largest_batch:
         return "no batch sizes were measured"
-    if seen.run.reference not in seen.best_batch:
+    if seen.run.reference not in seen.largest_batch:
         return f"{seen.run.reference} was not measured in batches"
     return f"only {seen.run.reference} was measured in batches"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llm_bench_fixtures.report.cells import times_cell
 from llm_bench_fixtures.report.evidence import Evidence
-from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import disturbed_pairs
 
@@ -20,10 +21,21 @@ def is_taken_apart(run: Run, record: Record) -> bool:
     return record.status is Status.MEASURED and not record.reference_s and in_blocks_at_all(run)
 
 
-def disturbance(record: Record) -> str:
-    """How many pairs of rounds were disturbed, where these are most; else empty."""
-    disturbed, pairs = disturbed_pairs(record), len(record.reference_s)
+def disturbance(*records: Record) -> str:
+    """How many of their pairs of rounds were disturbed, where these are most; else empty."""
+    disturbed, pairs = sum(map(disturbed_pairs, records)), sum(len(record.reference_s) for record in records)
     return f"{disturbed} of {pairs} pairs of rounds disturbed" if disturbed > pairs / 2 else ""
+
+
+def speedup_or_ratio(record: Record | None, seen: Evidence) -> str:
+    """The speed-up over the reference, with its 95 % interval if that has a width; the ratio of the medians where the
+    two were taken apart."""
+    found, reference = seen.speedup(record) if record else None, seen.reference
+    if found is not None:
+        return times_cell(found.ratio, found.low, found.high)
+    if record is None or reference is None or record.reference_s or record.workload != reference.workload:
+        return MISSING
+    return times_cell(reference.median_s / record.median_s)
 
 
 def speedup_footnotes(seen: Evidence) -> Iterator[str]:

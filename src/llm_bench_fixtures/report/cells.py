@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from llm_bench_fixtures.answer.headline import Headline
 from llm_bench_fixtures.results.formatting import (
     MISSING,
     count,
@@ -46,6 +47,35 @@ def describe_workload(record: Record) -> str:
     return ", ".join(parts)
 
 
+def describe_headline(headline: Headline) -> str:
+    """The workload whose figures are shown, and the prompts that speed-ups are pooled over; empty without any."""
+    some = next(iter(headline.common.values()), None)
+    if some is None:
+        return ""
+    lengths = _pooled_lengths(headline)
+    over = f"; speed-ups are means over prompts of {_listed(lengths, 'and')} tokens" if lengths else ""
+    return f"{describe_workload(some)}{over}"
+
+
+def headline_prompts(headline: Headline) -> str:
+    """The prompts alone, within a sentence: "one prompt of 16, 64 or 256 tokens"."""
+    some = next(iter(headline.common.values()), None)
+    lengths = _pooled_lengths(headline)
+    if lengths:
+        return f"one prompt of {_listed(lengths, 'or')} tokens"
+    return describe_prompts(some) if some else MISSING
+
+
+def _pooled_lengths(headline: Headline) -> list[str]:
+    """Prompt tokens of the cases that speed-ups are pooled over; empty where they are of one case."""
+    cases = next(iter(headline.cases.values()), ())
+    return [str(case.workload.prompt_tokens) for case in cases if case.workload] if len(cases) > 1 else []
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
 def latency_cell(record: Record | None) -> str:
     """Median, and half the distance between the quartiles where there is more than one round."""
     if record is None or not record.rounds_s:
@@ -71,13 +101,6 @@ def speedup_cell(record: Record | None) -> str:
     """The speed-up over the reference's rounds of the same blocks, with its 95 % interval if that has a width."""
     found = record_speedup(record) if record else None
     return times_cell(found.ratio, found.low, found.high) if found else MISSING
-
-
-def speedup_or_ratio(record: Record | None, reference: Record | None) -> str:
-    """By blocks; the ratio of the medians where the two were taken apart."""
-    if record is None or reference is None or record.reference_s:
-        return speedup_cell(record)
-    return times_cell(reference.median_s / record.median_s)
 
 
 def times_cell(ratio: float | None, low: float | None = None, high: float | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from llm_bench_fixtures.report.cells import describe_workload
+from llm_bench_fixtures.report.cells import describe_headline
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.picks import PEAKS, memory_metric
 from llm_bench_fixtures.results.formatting import count
@@ -54,8 +54,7 @@ def _other_workload(first: Findings, other: Findings) -> str:
 
 def _workload(findings: Findings) -> str:
     """In numbers only: two tokenizers cut other tokens from the same text."""
-    some = next(iter(findings.common.values()), None)
-    return describe_workload(some) if some else ""
+    return describe_headline(findings)
 
 
 def _other_reference(first: Findings, other: Findings) -> str:
@@ -69,7 +68,7 @@ def _reference(findings: Findings) -> str:
 
 
 def _batch(findings: Findings) -> str:
-    some = next(iter(findings.best_batch.values()), None)
+    some = next(iter(findings.largest_batch.values()), None)
     if some is None or some.workload is None:
         return ""
     facts = some.workload

@@ -7,32 +7,28 @@ the noise floor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain
+from llm_bench_fixtures.answer.headline import Headline, headline_of
+from llm_bench_fixtures.answer.pooling import pooled
+from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import record_speedup, speedup_between
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup
+from llm_bench_fixtures.results.speedup import log_ratio_between, record_log_ratio
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, Speedup, speedup_from
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """A run's records of the common workload, its noise, and what it says of the machine."""
+class Evidence(Headline):
+    """A run's records of the headline's workloads, and its noise."""
 
     run: Run
-    common: Mapping[str, Record]
-    """By variant, in the run's order: its record of the workload that most variants ran."""
-    best_batch: Mapping[str, Record]
-    """By variant, in the run's order: its record with the most tokens per second over the batch sizes."""
     noise: NoiseFloor
     """How far apart identical work comes out that was taken apart."""
-    decode: str
-    """How near the reference's decode comes to the machine's limits; empty where that isn't known."""
 
     @property
     def reference(self) -> Record | None:
-        """The reference's record of the common workload."""
+        """The reference's record of the common workload, if only from its turns next to the others."""
         return self.common.get(self.run.reference)
 
     @property
@@ -48,11 +44,13 @@ class Evidence:
     def comparisons(self) -> int:
         """How many comparisons in blocks the report makes at once.
 
-        On the workload that most variants ran, and again at the batch sizes: each variant with the reference, and the
-        best with each other one. And each quantized variant with what it is made from, if that isn't the reference.
+        On one prompt, and again at the largest batch: each variant with the reference, and the best with each other
+        one. And each quantized variant with what it is made from, if that isn't the reference.
         """
         others = [record for record in self.others if record.reference_s]
-        batches = [one for name, one in self.best_batch.items() if one.reference_s and not self.ran_the_reference(name)]
+        batches = [
+            one for name, one in self.largest_batch.items() if one.reference_s and not self.ran_the_reference(name)
+        ]
         bases = [(record, self.base_of(record)) for record in others]
         more = [one for one, base in bases if base is not None and base is not self.reference and in_blocks(one, base)]
         return sum(len(them) + max(len(them) - 1, 0) for them in (others, batches)) + len(more)
@@ -65,17 +63,35 @@ class Evidence:
     def gain(self, of: Record, over: Record) -> Gain | Speedup:
         """How many times as fast one record is as another, and whether that may be claimed.
 
-        Over the reference it is the record's own speed-up, from the reference's rounds next to its own: those of the
-        reference's own test may be others. Two cases are compared by the noise floor, though each stands in blocks:
-        minutes lie between them. Between two variants that ran the same thing nothing is claimed.
+        Records of the common workload stand for all cases of one prompt. Over the reference it is the record's own
+        speed-up, from the reference's rounds next to its own: those of the reference's own test may be others. Two
+        cases are compared by the noise floor, though each stands in blocks: minutes lie between them. Between two
+        variants that ran the same thing nothing is claimed.
         """
         if of.variant == over.variant or of.workload != over.workload:
             return gain(of, over, self.noise)
-        is_over_reference = over.variant == self.run.reference
-        compared = record_speedup(of, self.confidence) if is_over_reference else None
-        found = compared or speedup_between(of, over, self.confidence) or gain(of, over, self.noise)
+        found = self._in_blocks(of, over) or gain(of, over, self.noise)
         is_same = self._configuration(of.variant) == self._configuration(over.variant)
         return Gain(found.ratio, is_faster=False, is_slower=False) if is_same else found
+
+    def speedup(self, record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
+        """The record's over the reference; of the common workload, that of all cases of one prompt. None where one has
+        fewer than three rounds in blocks."""
+        cases = self.cases_of(record)
+        return _pooled_speedup([record_log_ratio(case) for case in cases], cases, confidence)
+
+    def _in_blocks(self, of: Record, over: Record) -> Speedup | None:
+        """None where one has fewer than three rounds in blocks."""
+        if over.variant == self.run.reference:
+            return self.speedup(of, self.confidence)
+        cases = self.cases_of(of)
+        ratios = [log_ratio_between(*pair) for pair in zip(cases, self.cases_of(over), strict=True)]
+        return _pooled_speedup(ratios, cases, self.confidence)
+
+    def cases_of(self, record: Record) -> tuple[Record, ...]:
+        """The records that it stands for: of all cases of one prompt, or itself."""
+        cases = self.cases.get(record.variant, ())
+        return cases if record in cases else (record,)
 
     def base_of(self, record: Record) -> Record | None:
         """The common workload's record of what a quantized variant is made from."""
@@ -85,6 +101,16 @@ class Evidence:
     def _configuration(self, identifier: str) -> str:
         variant = self.run.variant(identifier)
         return variant.configuration if variant else ""
+
+
+def evidence_of(run: Run) -> Evidence:
+    return Evidence(**vars(headline_of(run)), run=run, noise=noise_floor(run))
+
+
+def _pooled_speedup(ratios: Sequence[LogRatio | None], cases: Sequence[Record], confidence: float) -> Speedup | None:
+    known = [ratio for ratio in ratios if ratio is not None]
+    rounds = sum(len(case.rounds_s) for case in cases)
+    return speedup_from(pooled(known), confidence, rounds) if len(known) == len(ratios) else None
 
 
 def in_blocks(*records: Record) -> bool:

@@ -13,13 +13,11 @@ from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, Qual
 from llm_bench_fixtures.report.answers import Answer, answer_of
 from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
 from llm_bench_fixtures.report.changes import Changes
-from llm_bench_fixtures.report.evidence import Evidence
+from llm_bench_fixtures.report.evidence import Evidence, evidence_of
 from llm_bench_fixtures.report.flags import flags, variant_flags
 from llm_bench_fixtures.report.takeaways import decode_sentence, takeaways
 from llm_bench_fixtures.results.metrics import Metric
-from llm_bench_fixtures.results.noise import noise_floor
 from llm_bench_fixtures.results.record import Run, Status
-from llm_bench_fixtures.results.table import best_batch, common_workload
 
 NO_RAW_DATA = (
     "The generated texts and the times of single tokens were not saved with this run: what needs them is left out. "
@@ -50,6 +48,8 @@ class Findings(Evidence):
     """The project's own metrics that the run has values for."""
     header: str
     """What was loaded, and where it ran."""
+    decode: str
+    """How near the reference's decode comes to the machine's limits; empty where that isn't known."""
     warnings: tuple[str, ...]
     """What a reader must not miss."""
     answer: Answer
@@ -81,6 +81,7 @@ def findings_of(
         metrics=metrics,
         added=tuple(added_metrics(run, metrics)),
         header=_header(run),
+        decode=decode_sentence(evidence),
         warnings=tuple(_warnings(run)),
         answer=answer_of(evidence, quality_limit),
         takeaways=takeaways(evidence),
@@ -90,14 +91,6 @@ def findings_of(
         instrumentation=tuple(instrumentation_sentences(run)),
         changes=changes,
     )
-
-
-def evidence_of(run: Run) -> Evidence:
-    """What the answer and the takeaways rest on."""
-    common = {record.variant: record for record in common_workload(run)}
-    reference = common.get(run.reference)
-    decode = decode_sentence(reference, run.variant(run.reference)) if reference else ""
-    return Evidence(run, common, best_batch(run), noise_floor(run), decode)
 
 
 def _header(run: Run) -> str:

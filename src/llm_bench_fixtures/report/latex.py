@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from llm_bench_fixtures.report.cells import describe_workload
+from llm_bench_fixtures.report.cells import describe_headline
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, figure_columns, variants_table, what_ran
@@ -49,8 +49,7 @@ def render_latex(findings: Findings) -> str:
 
 
 def _lines(findings: Findings) -> Iterator[str]:
-    some = next(iter(findings.common.values()), None)
-    workload = describe_workload(some) if some else "nothing was timed"
+    workload = describe_headline(findings) or "nothing was timed"
     table = _narrow(findings)
     caption = f"Text generation of {findings.run.provenance.model}: {workload}."
     yield from latex_table(table, caption, [*legend_of(table), *_what_ran(findings)])
@@ -60,7 +59,7 @@ def _narrow(findings: Findings) -> Table:
     """The variants that ran, in as few columns as an answer needs; what ran stands beneath."""
     ran = [variant for variant in findings.run.variants if variant.label]
     filled = {column.name for column in figure_columns(findings) if column.has_values}
-    throughput = BATCHED if len(findings.best_batch) > 1 else "tokens/s"
+    throughput = BATCHED if len(findings.largest_batch) > 1 else "tokens/s"
     memory = "peak" if "peak" in filled else "weights"
     names = ("latency", "speed-up", throughput, memory, "perplexity", FLIPS if FLIPS in filled else "top-1")
     table = variants_table(findings, ran, names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.cells import describe_prompts, speedup_cell
+from llm_bench_fixtures.report.cells import headline_prompts, times_cell
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.picks import Pick
 from llm_bench_fixtures.results.formatting import format_bytes, three_digits
@@ -28,7 +28,7 @@ def scope_of(seen: Evidence) -> str:
     some = seen.reference or next(iter(seen.common.values()), None)
     if some is None or some.workload is None:
         return ""
-    return f"{describe_prompts(some)}, batch {some.workload.batch_size}"
+    return f"{headline_prompts(seen)}, batch {some.workload.batch_size}"
 
 
 def not_worth_it(seen: Evidence, picks: Sequence[Pick]) -> Iterator[Remark]:
@@ -57,8 +57,8 @@ def _why_not(variant: VariantResult, record: Record, seen: Evidence) -> str:
 
 
 def _gain_in_batches(identifier: str, seen: Evidence) -> Gain | Speedup | None:
-    """Over the reference, each at its best batch size; None where they weren't measured in batches."""
-    own, reference = (seen.best_batch.get(name) for name in (identifier, seen.run.reference))
+    """Over the reference, at the largest batch; None where they weren't measured in batches."""
+    own, reference = (seen.largest_batch.get(name) for name in (identifier, seen.run.reference))
     return seen.gain(own, reference) if own is not None and reference is not None else None
 
 
@@ -70,8 +70,9 @@ def _batches_words(in_batches: Gain | Speedup | None) -> str:
 
 def _slowness(record: Record, other: Record, seen: Evidence) -> str:
     """Beside the reference with the speed-up's interval."""
-    if other is seen.reference and record.reference_s:
-        return f"runs at {speedup_cell(record)} {other.variant}'s speed"
+    found = seen.speedup(record) if other is seen.reference else None
+    if found is not None:
+        return f"runs at {times_cell(found.ratio, found.low, found.high)} {other.variant}'s speed"
     return f"takes {three_digits(1 / seen.gain(record, other).ratio)}× as long as {other.variant}"
 
 

@@ -1,8 +1,8 @@
 """What to use here, for each of three readers: the variants that do best, under a quality limit.
 
-Times are compared as `Evidence.gain` does. Memory is the peak of a round of the workload that most variants ran: what
-a machine must hold, which weights alone don't tell. Identical work is measured several times in a run, so each variant
-has a range of peaks, and one takes less than another where the ranges are further apart than the metric's tolerance.
+Times are compared as `Evidence.gain` does. Memory is the peak of a round of one prompt: what a machine must hold, which
+weights alone don't tell. Identical work is measured several times in a run, so each variant has a range of peaks, and
+one takes less than another where the ranges are further apart than the metric's tolerance.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llm_bench_fixtures.report.cells import describe_prompts, times_cell
+from llm_bench_fixtures.report.cells import headline_prompts, times_cell
 from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.quality import QualityStandings
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, three_digits
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
-from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.statistics.ratio import Speedup
 
 _METRIC = {metric.name: metric for metric in METRICS}
@@ -121,13 +120,13 @@ class Peaks:
 
 
 def pick_latency(seen: Evidence, standings: QualityStandings) -> Pick:
-    """On the workload that most variants ran."""
+    """On one prompt."""
     return _pick_by_time(Reader.LATENCY, "latency_s", seen.common, seen, standings)
 
 
 def pick_throughput(seen: Evidence, standings: QualityStandings) -> Pick:
-    """Each variant at the batch size where it gives the most tokens per second."""
-    return _pick_by_time(Reader.THROUGHPUT, "output_tokens_per_s", seen.best_batch, seen, standings)
+    """At the largest batch."""
+    return _pick_by_time(Reader.THROUGHPUT, "output_tokens_per_s", seen.largest_batch, seen, standings)
 
 
 def _pick_by_time(
@@ -184,9 +183,8 @@ def _time_choice(metric: str, record: Record, reference: Record, seen: Evidence,
     value = (_METRIC[metric].of(record, variant) if variant else None) or 0.0
     is_latency = metric == "latency_s"
     figure = format_seconds(value) if is_latency else f"{three_digits(value)} tokens/s"
-    on = describe_prompts(record) if is_latency else f"batch {record.workload.batch_size if record.workload else 0}"
-    same = record.workload is not None and record.workload == reference.workload
-    found = record_speedup(record) if same else None
+    on = headline_prompts(seen) if is_latency else f"batch {record.workload.batch_size if record.workload else 0}"
+    found = seen.speedup(record)
     ratio = found.ratio if found else reference.median_s / record.median_s
     has_width = found is not None and found.low < found.high
     low, high = (found.low, found.high) if found is not None and has_width else (None, None)
@@ -200,7 +198,7 @@ def _admits(standings: QualityStandings, identifier: str) -> bool:
 
 
 def pick_memory(seen: Evidence, standings: QualityStandings) -> Pick:
-    """By the peak of a round on the workload that most variants ran; by the weights where no peak was measured."""
+    """By the peak of a round on one prompt; by the weights where no peak was measured."""
     metric = memory_metric(seen)
     peaks = peaks_of(seen, metric)
     reference = peaks.get(seen.run.reference)
@@ -288,9 +286,6 @@ def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
     if pick.reader is Reader.LATENCY:
         return f"{against(choice)} as fast as {reference}"
     if pick.reader is Reader.THROUGHPUT:
-        other = pick.reference.on if pick.reference else choice.on
-        if other != choice.on:
-            return f"{against(choice)} the throughput at {choice.on} that {reference} has at {other}"
         return f"{against(choice)} {reference}'s throughput at {choice.on}"
     beside = f" instead of {pick.reference.figure}" if pick.reference else ""
     return f"{choice.figure} of {'memory' if pick.metric in PEAKS else 'weights'}{beside}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.report.answers import Answer
 from llm_bench_fixtures.report.blocks import speedup_footnotes
-from llm_bench_fixtures.report.cells import describe_workload, nothing_timed, title_of
+from llm_bench_fixtures.report.cells import describe_headline, nothing_timed, title_of
 from llm_bench_fixtures.report.changes import Change, Changes
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
@@ -68,9 +68,9 @@ def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
 
 
 def _summary(findings: Findings) -> Iterator[str]:
-    """One row a variant, on the workload that most of them ran."""
-    some = next(iter(findings.common.values()), None)
-    table, where = short_table(findings), f"{describe_workload(some)}." if some else nothing_timed(findings.run)
+    """One row a variant, on the headline's workload."""
+    told = describe_headline(findings)
+    table, where = short_table(findings), f"{told}." if told else nothing_timed(findings.run)
     yield from (escape(f"{where[:1].upper()}{where[1:]}"), "")
     if table.rows:
         yield from (*markdown_table(table), "")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.answer.headline import BATCHES
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.cells import metric_cell, speedup_or_ratio
+from llm_bench_fixtures.report.blocks import speedup_or_ratio
+from llm_bench_fixtures.report.cells import describe_prompts, metric_cell, title_of
 from llm_bench_fixtures.report.choices import Counted, flips_each_way
 from llm_bench_fixtures.report.document import Table, Tone
 from llm_bench_fixtures.report.evidence import Evidence
@@ -26,12 +28,14 @@ from llm_bench_fixtures.results.formatting import (
     with_spread,
 )
 from llm_bench_fixtures.results.metrics import Metric
-from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.record import Record, Scenario, VariantResult
 
 LABEL = "what ran"
 BATCHED = "batched"
 FLIPS = "flips"
-BATCHED_MEANS = "batched: the most tokens/s over the batch sizes, and at which"
+BATCHED_MEANS = "batched: tokens/s at the largest batch, and its size"
+ELSEWHERE = "*"  # after a figure of a variant that was not measured on the headline's workload
+ELSEWHERE_MEANS = f"{ELSEWHERE}: measured on other prompts or settings only, named at the variant"
 ERRORS = {
     "latency": "half the distance between the quartiles of the latency",
     "perplexity": "one standard error of the perplexity's change",
@@ -80,7 +84,7 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
 def short_table(findings: Findings) -> Table:
     """That of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
     metrics."""
-    is_batched = len(findings.best_batch) > 1
+    is_batched = len(findings.largest_batch) > 1
     throughput = BATCHED if is_batched else "tokens/s"
     own = [metric.column for metric in findings.added]
     names = ("latency", "speed-up", throughput, "weights", "peak", "perplexity", "top-1", FLIPS, *own)
@@ -96,6 +100,8 @@ def legend(table: Table, names: Sequence[str] = (), interval: str = "(a–b)") -
     cells = {table.header[place].partition(",")[0]: [row[place] for row in table.rows] for place in shown}
     if BATCHED in cells:
         yield BATCHED_MEANS
+    if any(ELSEWHERE in cell for name, them in cells.items() if name != LABEL for cell in them):
+        yield ELSEWHERE_MEANS
     errors = dict.fromkeys(means for name, means in ERRORS.items() if any("±" in cell for cell in cells.get(name, ())))
     has_intervals = any(_INTERVAL.search(cell) for name, them in cells.items() if name != LABEL for cell in them)
     parts = [f"±: {', '.join(errors)}"] if errors else []
@@ -105,29 +111,53 @@ def legend(table: Table, names: Sequence[str] = (), interval: str = "(a–b)") -
 
 
 def what_ran(findings: Findings, variant: VariantResult) -> str:
-    """In words, with what is unusual about it; why it didn't run."""
+    """In words, with what is unusual about it and what its figures are of if not of the headline's workload; why it
+    didn't run."""
     if variant.label:
-        return "; ".join([variant.label, *findings.variant_flags[variant.id]])
+        record = findings.elsewhere.get(variant.id)
+        where = [f"{ELSEWHERE} {describe_prompts(record)} (“{_title(findings, record)}”)"] if record else []
+        return "; ".join([variant.label, *findings.variant_flags[variant.id], *where])
     return f"{variant.status}: {first_line(variant.reason)}"
+
+
+def _title(findings: Findings, record: Record) -> str:
+    named = {scenario.name: scenario for scenario in findings.run.scenarios}
+    return title_of(named.get(record.scenario, Scenario(record.scenario)))
 
 
 def figure_columns(findings: Findings) -> Iterator[Column]:
     """Every column of figures, from the left to the right."""
     speeds = _speed_tones(findings, findings.common)
-    yield _seconds("TTFT", "ttft_s", findings)
-    yield _seconds("TPOT", "tpot_s", findings)
-    yield _latency(findings, speeds)
-    speedups = {name: speedup_or_ratio(one, findings.reference) for name, one in findings.common.items()}
-    yield Column("speed-up", "", speedups, speeds)
-    yield _of_metric(findings.metrics["output_tokens_per_s"], findings, speeds)
+    yield _marked(_seconds("TTFT", "ttft_s", findings), findings)
+    yield _marked(_seconds("TPOT", "tpot_s", findings), findings)
+    yield _marked(_latency(findings, speeds), findings)
+    speedups = {name: speedup_or_ratio(one, findings) for name, one in _records(findings).items()}
+    yield _marked(Column("speed-up", "", speedups, speeds), findings)
+    yield _marked(_of_metric(findings.metrics["output_tokens_per_s"], findings, speeds), findings)
     yield _batched(findings)
     yield _bytes("weights", WEIGHTS, findings)
     peak = next((name for name in PEAKS if name == memory_metric(findings)), PEAKS[-1])
-    yield _bytes("peak", peak, findings)
+    yield _marked(_bytes("peak", peak, findings), findings)
     yield Column("perplexity", "", _perplexities(findings), _quality_tones(findings))
     yield from (_of_metric(findings.metrics[name], findings, {}) for name in ("kld_mean", "top1_agreement"))
     yield Column(FLIPS, "", {one.id: _flips(one) for one in findings.run.variants if one.label}, {})
     yield from (_of_metric(metric, findings, {}) for metric in findings.added)
+
+
+def _records(findings: Findings) -> dict[str, Record]:
+    """By variant, the record that its figures are of."""
+    return {**findings.common, **findings.elsewhere}
+
+
+def _marked(column: Column, findings: Findings) -> Column:
+    """The column with a mark at each figure of another workload than the headline's, before the figure's interval."""
+    cells = {name: _mark(cell) if name in findings.elsewhere else cell for name, cell in column.cells.items()}
+    return replace(column, cells=cells)
+
+
+def _mark(cell: str) -> str:
+    figure, space, interval = cell.partition(" ")
+    return cell if cell == MISSING else f"{figure}{ELSEWHERE}{space}{interval}"
 
 
 def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Tone]:
@@ -148,9 +178,10 @@ def _seconds(title: str, name: str, findings: Findings) -> Column:
 
 def _latency(findings: Findings, tones: Mapping[str, Tone]) -> Column:
     """The median of the rounds and half the distance between their quartiles."""
-    unit, size = common_unit((one.median_s for one in findings.common.values()), SECOND_SIZES)
+    records = _records(findings)
+    unit, size = common_unit((one.median_s for one in records.values()), SECOND_SIZES)
     cells = {}
-    for name, record in findings.common.items():
+    for name, record in records.items():
         low, median, high = (seconds / size for seconds in record.quartiles_s)
         is_one = len(record.rounds_s) < 2
         cells[name] = three_digits(median) if is_one else with_spread(median, (high - low) / 2)
@@ -164,14 +195,18 @@ def _of_metric(metric: Metric, findings: Findings, tones: Mapping[str, Tone]) ->
 
 
 def _batched(findings: Findings) -> Column:
-    """The most tokens per second over the batch sizes, and at which."""
-    best = findings.best_batch
+    """Tokens per second at the largest batch and its size, which is a variant's own where it lacks the headline's."""
     metric = findings.metrics["output_tokens_per_s"]
+    own = sorted(findings.run.measured(BATCHES), key=_batch_size)
     cells = {}
-    for name, record in best.items():
-        size = record.workload.batch_size if record.workload else 0
+    for name, record in ({record.variant: record for record in own} | {**findings.largest_batch}).items():
+        size = _batch_size(record)
         cells[name] = f"{metric_cell(metric, record, findings.run.variant(name))} ({size})"
-    return Column(BATCHED, "tokens/s", cells, _speed_tones(findings, best))
+    return Column(BATCHED, "tokens/s", cells, _speed_tones(findings, findings.largest_batch))
+
+
+def _batch_size(record: Record) -> int:
+    return record.workload.batch_size if record.workload else 0
 
 
 def _bytes(title: str, name: str, findings: Findings) -> Column:
@@ -225,10 +260,11 @@ def _quality_tones(findings: Findings) -> dict[str, Tone]:
 
 
 def _values(metric: Metric, findings: Findings) -> dict[str, float]:
-    """By variant that has one. Weights and quality are the variant's, whether or not it ran the common workload."""
+    """By variant that has one. Weights and quality are the variant's, whether or not it was timed."""
     found = {}
+    records = _records(findings)
     for variant in findings.run.variants:
-        record = findings.common.get(variant.id)
+        record = records.get(variant.id)
         if record is None and (metric.name == WEIGHTS or metric.name in variant.quality):
             record = Record("", "", "", variant.id, variant.status)
         value = metric.of(record, variant) if record and variant.label else None

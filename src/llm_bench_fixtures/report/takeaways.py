@@ -15,7 +15,7 @@ from llm_bench_fixtures.results.formatting import format_seconds, format_share, 
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
-from llm_bench_fixtures.results.record import Record, Run, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_speedup, share_blocks, waiting_share
 from llm_bench_fixtures.statistics.ratio import Speedup, log_ratio, speedup_from, speedup_of
 
@@ -139,8 +139,9 @@ def _too_few_rounds(seen: Evidence) -> Iterator[str]:
 
 def _decode(seen: Evidence) -> Iterator[str]:
     """How near the reference comes to what the machine can do."""
-    if seen.decode:
-        yield seen.decode
+    sentence = decode_sentence(seen)
+    if sentence:
+        yield sentence
 
 
 def _batch(seen: Evidence) -> Iterator[str]:
@@ -274,9 +275,10 @@ def _floor_text(floor: NoiseFloor) -> str:
     return f" ({floor.percent:.0f} %)"
 
 
-def decode_sentence(record: Record, variant: VariantResult | None) -> str:
-    """How near the decode comes to the memory's bandwidth; empty where that wasn't measured."""
-    if variant is None:
+def decode_sentence(seen: Evidence) -> str:
+    """How near the reference's decode comes to the memory's bandwidth; empty where that wasn't measured."""
+    record, variant = seen.reference, seen.run.variant(seen.run.reference)
+    if record is None or variant is None:
         return ""
     share, roofline_s = roofline.mbu(record, variant), roofline.roofline_tpot_s(record, variant)
     if share is None or roofline_s is None:

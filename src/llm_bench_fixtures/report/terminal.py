@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from llm_bench_fixtures.report.cells import describe_workload, nothing_timed
+from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
 from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, legend, variants_table, what_ran
@@ -65,11 +65,10 @@ def _list(sentences: Iterable[str], width: int) -> Iterator[str]:
 
 def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
     """The variants that loaded; below them what has no room in the table, and why the others didn't run."""
-    some = next(iter(findings.common.values()), None)
-    if some is None:
+    where = describe_headline(findings)
+    if not where:
         yield nothing_timed(findings.run)
     else:
-        where = describe_workload(some)
         yield from _paragraphs([f"{where[:1].upper()}{where[1:]}:"], width)
     variants = findings.run.variants
     table = variants_table(findings, [variant for variant in variants if variant.label])

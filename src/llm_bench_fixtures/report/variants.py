@@ -5,18 +5,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.report.blocks import speedup_or_ratio
 from llm_bench_fixtures.report.cells import (
+    describe_headline,
     describe_workload,
     latency_cell,
     metric_cell,
     nothing_timed,
-    speedup_or_ratio,
 )
 from llm_bench_fixtures.report.choices import choice_sections
 from llm_bench_fixtures.report.document import SUMMARY, Section, Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.quality import change_cell
+from llm_bench_fixtures.report.short_table import what_ran
 from llm_bench_fixtures.results.formatting import MISSING, format_metric
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
@@ -32,13 +33,10 @@ def summary_section(findings: Findings) -> Section:
     rows = []
     for variant in findings.run.variants:
         record = findings.common.get(variant.id)
-        ran = "; ".join([variant.label, *findings.variant_flags[variant.id]])
-        what = ran if variant.label else f"{variant.status}: {first_line(variant.reason)}"
         values = [cell(variant, record) if variant.label else MISSING for cell in columns.values()]
-        rows.append((variant.id, what, *values))
-    some = next(iter(findings.common.values()), None)
-    ran_by_most = f"On the workload that most variants ran: {describe_workload(some)}." if some else ""
-    note = ran_by_most or nothing_timed(findings.run)
+        rows.append((variant.id, what_ran(findings, variant), *values))
+    where = describe_headline(findings)
+    note = f"{where[:1].upper()}{where[1:]}." if where else nothing_timed(findings.run)
     header = ("variant", "what ran", *columns)
     return Section("All variants", Table(header, tuple(rows), frozenset(range(2, len(header)))), note, SUMMARY)
 
@@ -48,15 +46,15 @@ def _summary_columns(findings: Findings) -> dict[str, Cell]:
     behind: dict[str, dict[str, Cell]] = {"perplexity": {"change": lambda variant, _: change_cell(variant)}}
     columns: dict[str, Cell] = {}
     for metric in shown_in(ReportTable.SUMMARY, findings.metrics):
-        columns |= {metric.column: _summary_cell(metric, findings.reference), **behind.get(metric.name, {})}
+        columns |= {metric.column: _summary_cell(metric, findings), **behind.get(metric.name, {})}
     return columns
 
 
-def _summary_cell(metric: Metric, reference: Record | None) -> Cell:
+def _summary_cell(metric: Metric, findings: Findings) -> Cell:
     if metric.name == "latency_s":
         return lambda _, record: latency_cell(record)
     if metric.name == "speedup":
-        return lambda _, record: speedup_or_ratio(record, reference)
+        return lambda _, record: speedup_or_ratio(record, findings)
     return _or_note(_cell(metric)) if metric.name == "perplexity" else _cell(metric)
 
 

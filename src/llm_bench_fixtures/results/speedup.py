@@ -19,7 +19,6 @@ from llm_bench_fixtures.statistics.ratio import (
     log_ratio,
     log_ratios,
     speedup_from,
-    speedup_of,
     trimmed_variance,
 )
 from llm_bench_fixtures.statistics.shrinkage import estimate_prior
@@ -51,18 +50,16 @@ def record_speedup(record: TimedRecord, confidence: float = CONFIDENCE) -> Speed
     return speedup_from(ratio, confidence, len(record.rounds_s)) if ratio else None
 
 
-def speedup_between(of: TimedRecord, over: TimedRecord, confidence: float = CONFIDENCE) -> Speedup | None:
-    """How many times as fast one record is as another; None where one has fewer than three rounds in blocks.
+def log_ratio_between(of: TimedRecord, over: TimedRecord) -> LogRatio | None:
+    """One record over another, above 0 where the first is faster; None where one has fewer than three rounds in blocks.
 
     If they share blocks, it comes from the pairs of their rounds there; else from how each compares with the reference.
     """
     if share_blocks(of, over):
         shared = min(len(of.rounds_s), len(over.rounds_s))
-        return speedup_of(over.rounds_s[:shared], of.rounds_s[:shared], confidence, of.expected_variance)
+        return log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], of.expected_variance)
     own, other = record_log_ratio(of), record_log_ratio(over)
-    if own is None or other is None:
-        return None
-    return speedup_from(own.minus(other), confidence, min(len(of.rounds_s), len(over.rounds_s)))
+    return None if own is None or other is None else own.minus(other)
 
 
 def share_blocks(one: TimedRecord, other: TimedRecord) -> bool:

@@ -15,7 +15,7 @@ WORDS = {
     "case": "the value of what the scenario changes",
     "remarks": "what is unusual about the benchmark, with its likely cause",
     "stability": "a word for the coefficient of variation: below 5 % excellent, 10 % good, 20 % fair, else unstable",
-    BATCHED: "the most tokens per second over the batch sizes, and at which of them",
+    BATCHED: "tokens per second at the largest batch, and its size",
     "peak": "the highest memory of a round, as a rise over before the model was loaded",
     "benchmarks": "how many benchmarks of the variant ended like that",
 }

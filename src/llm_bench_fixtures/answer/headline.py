@@ -1,0 +1,153 @@
+"""The workloads that the answer goes by: one prompt for latency, the largest batch for throughput.
+
+Where a run has no prompt lengths to pool, the workload that most variants ran stands for one prompt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from llm_bench_fixtures.results.record import Record, Run, Status, WorkloadFacts
+from llm_bench_fixtures.results.speedup import record_log_ratio
+
+PROMPT_LENGTHS, BATCHES = "prompt_length", "batch"  # the scenarios that decide
+SUPPORTING = ("edge_prompts", "padding")  # scenarios that decide only where a run has nothing else
+DEFAULT_CACHE = "dynamic"
+
+_Case: TypeAlias = Mapping[str, Record]
+"""By variant, its record of one workload."""
+_ByDigest: TypeAlias = Mapping[str, _Case]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The records by which variants are compared. Each mapping is by variant, in the run's order."""
+
+    common: Mapping[str, Record]
+    """One workload: that of one prompt whose latency and memory are shown."""
+    cases: Mapping[str, tuple[Record, ...]]
+    """One prompt: the same workloads for each variant of `common`, whose own record is among them."""
+    largest_batch: Mapping[str, Record]
+    """One workload: the largest batch that most variants ran."""
+    elsewhere: Mapping[str, Record]
+    """Other variants that were measured: each one's record of the workload that it shares with most others."""
+
+
+def headline_of(run: Run) -> Headline:
+    records = [record for record in compared_records(run) if record.workload is not None]
+    by_digest = _by_digest(records)
+    lengths = _prompt_lengths(records, by_digest)
+    shown = lengths[(len(lengths) - 1) // 2] if lengths else _most_shared(by_digest)
+    pooled = lengths if _are_in_blocks(lengths, run.reference) else [shown]
+    common = _ordered(run, shown)
+    return Headline(
+        common,
+        {name: tuple(case[name] for case in pooled) for name in common},
+        _ordered(run, _largest_batch(records, by_digest)),
+        _ordered(run, _elsewhere(records, by_digest, common)),
+    )
+
+
+def compared_records(run: Run) -> list[Record]:
+    """The measured records, and one of the reference for each workload that it lacks: its turns next to the others'."""
+    measured = run.measured()
+    if run.variant(run.reference) is None:
+        return measured
+    own = {_digest(record) for record in measured if record.variant == run.reference}
+    longest_last = sorted(measured, key=lambda record: len(record.reference_s))
+    beside = {_digest(one): one for one in longest_last if one.reference_s and _digest(one) not in own}
+    return [*measured, *(_reference_turns(run.reference, record) for record in beside.values())]
+
+
+def _reference_turns(reference: str, record: Record) -> Record:
+    """A record of the reference from its rounds next to the given one: latencies, without tokens or memory."""
+    return Record(
+        test="",
+        scenario=record.scenario,
+        case=record.case,
+        variant=reference,
+        status=Status.MEASURED,
+        workload=record.workload,
+        rounds_s=record.reference_s,
+        waited_s=record.reference_waited_s,
+        reference_s=record.reference_s,
+        reference_waited_s=record.reference_waited_s,
+        expected_variance=record.expected_variance,
+    )
+
+
+def _prompt_lengths(records: Sequence[Record], by_digest: _ByDigest) -> list[_Case]:
+    """One prompt with the default cache, at each length that all variants with any of them ran; the shortest first."""
+    facts = [_facts(record) for record in records if record.scenario == PROMPT_LENGTHS]
+    lengths = sorted((one for one in facts if _is_plain(one)), key=lambda one: one.prompt_tokens)
+    cases = [by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)]
+    variants = {name for case in cases for name in case}
+    return [case for case in cases if case.keys() == variants] if len(variants) > 1 else []
+
+
+def _is_plain(facts: WorkloadFacts) -> bool:
+    return facts.prompts == 1 and facts.cache == DEFAULT_CACHE
+
+
+def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
+    """Whether each speed-up over the reference is one of blocks; medians from different minutes aren't pooled."""
+    others = [record for case in cases for name, record in case.items() if name != reference]
+    return bool(others) and all(record_log_ratio(record) is not None for record in others)
+
+
+def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
+    """The batch size that most variants ran, the largest of several; of the prompts that most of these records ran."""
+    facts = [_facts(record) for record in records if record.scenario == BATCHES]
+    prompts = Counter(one.prompts_digest for one in facts).most_common(1)
+    sizes = sorted((one for one in facts if one.prompts_digest == prompts[0][0]), key=lambda one: -one.batch_size)
+    return max((by_digest[one.digest] for one in sizes), key=len, default={})
+
+
+def _most_shared(by_digest: _ByDigest) -> _Case:
+    return max(by_digest.values(), key=_suitability, default={})
+
+
+def _elsewhere(records: Sequence[Record], by_digest: _ByDigest, common: _Case) -> _Case:
+    """The earliest of a variant's most suitable records."""
+    others = [record for record in records if record.variant not in common]
+    found: dict[str, Record] = {}
+    for record in sorted(others, key=lambda record: _suitability(by_digest[_digest(record)]), reverse=True):
+        found.setdefault(record.variant, record)
+    return found
+
+
+def _suitability(case: _Case) -> tuple[bool, int, int]:
+    """How well a workload stands for the run: for several variants and not by supporting scenarios alone, then for as
+    many variants as possible, then with few prompts."""
+    is_decisive = len(case) > 1 and any(record.scenario not in SUPPORTING for record in case.values())
+    return is_decisive, len(case), -max(_facts(record).prompts for record in case.values())
+
+
+def _by_digest(records: Sequence[Record]) -> _ByDigest:
+    """By workload and variant, its record of the case that most variants ran: they were measured side by side."""
+    variants = Counter(place for place, _ in {(_place(record), record.variant) for record in records})
+    found: dict[str, dict[str, Record]] = {_digest(record): {} for record in records}  # the earliest first
+    for record in sorted(records, key=lambda record: -variants[_place(record)]):
+        found[_digest(record)].setdefault(record.variant, record)
+    return found
+
+
+def _place(record: Record) -> tuple[str, str, str]:
+    return record.scenario, record.case, _digest(record)
+
+
+def _digest(record: Record) -> str:
+    return record.workload.digest if record.workload else ""
+
+
+def _facts(record: Record) -> WorkloadFacts:
+    if record.workload is None:
+        raise ValueError(f"{record.test} has no workload")
+    return record.workload
+
+
+def _ordered(run: Run, records: _Case) -> _Case:
+    return {variant.id: records[variant.id] for variant in run.variants if variant.id in records}

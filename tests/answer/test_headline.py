@@ -1,0 +1,183 @@
+"""The workloads that the answer goes by, and what a variant has that ran none of them."""
+
+from __future__ import annotations
+
+import pytest
+from run_factory import (
+    BLOCKS_S,
+    make_block_record,
+    make_record,
+    make_run,
+    make_variant,
+    make_workload,
+    skipped_record,
+)
+
+from llm_bench_fixtures.answer.headline import compared_records, headline_of
+from llm_bench_fixtures.results.record import Record, Run, Status
+
+
+def common_workload(run: Run) -> list[Record]:
+    return list(headline_of(run).common.values())
+
+
+def digests(*records: tuple[str, str]) -> list[str]:
+    """Variant and digest of each record of the common workload of a run with these records."""
+    run = make_run([make_record(variant, workload=make_workload(digest), case=digest) for variant, digest in records])
+    return [f"{record.variant} {record.workload.digest}" for record in common_workload(run) if record.workload]
+
+
+def test_the_common_workload_is_the_one_that_most_variants_ran() -> None:
+    chosen = digests(("fp32", "a"), ("fp32", "b"), ("bf16", "b"), ("fp16", "b"), ("bf16", "a"))
+    assert chosen == ["fp32 b", "bf16 b", "fp16 b"]
+
+
+def test_repeats_on_one_variant_count_once() -> None:
+    run = make_run(
+        [
+            *(make_record("fp32", case=str(number), workload=make_workload("a")) for number in range(5)),
+            make_record("fp32", workload=make_workload("b")),
+            make_record("bf16", workload=make_workload("b")),
+        ]
+    )
+    assert [record.variant for record in common_workload(run)] == ["fp32", "bf16"]
+
+
+def test_among_equals_it_is_the_one_of_fewest_prompts() -> None:
+    run = make_run(
+        [
+            make_record(workload=make_workload("batch", prompts=8)),
+            make_record(case="one", workload=make_workload("one", prompts=1)),
+        ]
+    )
+    assert [record.case for record in common_workload(run)] == ["one"]
+
+
+def test_among_equals_otherwise_it_is_the_earliest() -> None:
+    assert digests(("fp32", "first"), ("fp32", "second")) == ["fp32 first"]
+
+
+def test_of_a_variants_records_the_one_beside_most_other_variants_counts() -> None:
+    """Both cases ran the same workload; only the second on two variants, side by side."""
+    run = make_run([make_record("fp32", case="first"), make_record("fp32", case="b"), make_record("bf16", case="b")])
+    assert [record.case for record in common_workload(run)] == ["b", "b"]
+
+
+def test_it_is_in_the_order_of_the_variants() -> None:
+    run = make_run([make_record("bf16"), make_record("fp32")], [make_variant("fp32"), make_variant("bf16")])
+    assert [record.variant for record in common_workload(run)] == ["fp32", "bf16"]
+
+
+@pytest.mark.parametrize("status", [Status.SKIPPED, Status.ERROR, Status.NOT_MEASURED])
+def test_only_what_was_measured_counts(status: Status) -> None:
+    assert common_workload(make_run([skipped_record("fp32", "why", status=status)])) == []
+
+
+def test_the_reference_has_a_record_from_its_longest_turns_next_to_others() -> None:
+    """Its own test was not selected; v1 was settled after three of the ten rounds."""
+    records = [make_block_record("v0", 2.0), make_block_record("v1", 2.0, reference_s=BLOCKS_S[:3])]
+    run = make_run(records, [make_variant(), make_variant("v0"), make_variant("v1")])
+    reference, *others = common_workload(run)
+    assert others == records
+    assert (reference.variant, reference.rounds_s, reference.memory) == ("fp32", BLOCKS_S, None)
+    assert (reference.scenario, reference.case, reference.workload) == ("precision", "", make_workload())
+
+
+def test_the_references_own_record_of_a_case_counts_where_it_has_one() -> None:
+    run = make_run([make_record("fp32", 3.0), make_block_record("v0", 2.0)])
+    assert compared_records(run) == list(run.records)
+
+
+def test_no_reference_that_never_loaded_is_made_up() -> None:
+    run = make_run([make_block_record("v0")])
+    assert compared_records(run) == list(run.records)
+
+
+def length(variant: str, tokens: int, speedup: float = 1.0, cache: str = "dynamic", **where: str) -> Record:
+    """One prompt of so many tokens, in blocks with the reference."""
+    workload = make_workload(f"{tokens} tokens, cache {cache}", prompt_tokens=tokens, cache=cache)
+    spread = 0.0 if variant == "fp32" else 0.01
+    return make_block_record(
+        variant, speedup, spread, case=str(tokens), workload=workload, **{"scenario": "prompt_length", **where}
+    )
+
+
+def cases_of(*records: Record) -> dict[str, list[str]]:
+    """By variant, the prompt tokens of the cases that are pooled."""
+    found = headline_of(make_run(records)).cases
+    return {name: [one.case for one in cases] for name, cases in found.items()}
+
+
+def test_one_prompt_is_every_length_with_the_default_cache() -> None:
+    """The middle one is shown, the shorter of two; whatever else more variants ran."""
+    records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (256, 16, 64, 128)]
+    others = [make_block_record(name) for name in ("fp32", "v0", "v1")]
+    off = [length(name, 32, cache="off") for name in ("fp32", "v0")]
+    headline = headline_of(make_run([*others, *off, *records]))
+    assert [one.case for one in headline.cases["v0"]] == ["16", "64", "128", "256"]
+    assert {name: one.case for name, one in headline.common.items()} == {"fp32": "64", "v0": "64"}
+    assert list(headline.elsewhere) == ["v1"]
+
+
+def test_the_same_work_of_another_scenario_counts() -> None:
+    """fp16 was measured in the precision scenario only, whose prompt is one of the lengths."""
+    records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64)]
+    found = cases_of(*records, length("fp16", 64, scenario="precision"))
+    assert found == {"fp32": ["64"], "v0": ["64"], "fp16": ["64"]}
+
+
+def test_lengths_that_a_compared_variant_lacks_are_not_pooled() -> None:
+    records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64, 256)]
+    assert cases_of(*records, length("v1", 16), length("v1", 64))["v0"] == ["16", "64"]
+
+
+def test_what_was_taken_apart_is_not_pooled() -> None:
+    records = [
+        make_record(
+            name, scenario="prompt_length", case=str(tokens), workload=make_workload(f"{tokens}", prompt_tokens=tokens)
+        )
+        for name in ("fp32", "v0")
+        for tokens in (16, 64, 256)
+    ]
+    assert cases_of(*records) == {"fp32": ["64"], "v0": ["64"]}
+
+
+def test_lengths_of_one_variant_are_no_headline() -> None:
+    records = [*(length("fp32", tokens) for tokens in (16, 64)), make_block_record(), make_block_record("v0", 2.0)]
+    assert cases_of(*records) == {"fp32": [""], "v0": [""]}
+
+
+@pytest.mark.parametrize("scenario", ["edge_prompts", "padding"])
+def test_odd_prompts_and_padding_decide_only_where_there_is_nothing_else(scenario: str) -> None:
+    odd = make_workload("odd", prompt_tokens=1)
+    records = [make_block_record(name, scenario=scenario, workload=odd) for name in ("fp32", "v0", "v1")]
+    usual = [make_block_record(name) for name in ("fp32", "v0")]
+    assert list(headline_of(make_run([*records, *usual])).common) == ["fp32", "v0"]
+    assert list(headline_of(make_run([*records, *usual])).elsewhere) == ["v1"]
+    assert list(headline_of(make_run(records)).common) == ["fp32", "v0", "v1"]
+
+
+def test_who_was_measured_elsewhere_has_its_record_of_what_most_others_ran() -> None:
+    records = [
+        *(make_block_record(name, case="capital", workload=make_workload("capital")) for name in ("fp32", "v0", "v1")),
+        make_block_record("bf16", case="alone", workload=make_workload("alone")),
+        *(make_block_record(name, case="shared", workload=make_workload("shared")) for name in ("fp32", "v0", "bf16")),
+    ]
+    assert {name: one.case for name, one in headline_of(make_run(records)).elsewhere.items()} == {"bf16": "shared"}
+
+
+def batch(variant: str, size: int, prompts: str = "prompts", **where: str) -> Record:
+    workload = make_workload(f"{prompts} {size}", prompts, prompts=4, batch_size=size)
+    return make_record(variant, case=str(size), workload=workload, **{"scenario": "batch", **where})
+
+
+def test_the_largest_batch_is_the_largest_that_most_variants_ran() -> None:
+    """v1 ran out of memory at 8, and v2 at 4; other prompts are no rivals."""
+    sizes = {"fp32": (1, 4, 8), "v0": (1, 4, 8), "v1": (1, 4), "v2": (1,)}
+    records = [batch(name, size) for name, them in sizes.items() for size in them]
+    others = [batch("fp32", 16, prompts="others"), batch("fp32", 16, scenario="padding")]
+    found = headline_of(make_run([*others, *records])).largest_batch
+    assert {name: one.case for name, one in found.items()} == dict.fromkeys(sizes, "1")
+    found = headline_of(make_run([one for one in records if one.variant != "v2"])).largest_batch
+    assert {name: one.case for name, one in found.items()} == {"fp32": "4", "v0": "4", "v1": "4"}
+    assert headline_of(make_run()).largest_batch == {}
