@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from ruptures import KernelCPD
 
-from llm_bench_fixtures.history.steps import LEAST_RUNS, MAD_TO_SIGMA, find_steps
+from llm_bench_fixtures.history.steps import LEAST_RUNS, find_steps
+from llm_bench_fixtures.statistics.robust import robust_deviation
 
 SCATTER = 0.05
 SPIKE_SHARE, SPIKE = 0.05, 0.5
@@ -40,7 +41,7 @@ def noise(random: np.random.Generator, runs: int, autocorrelation: float, *, spi
 def usual_steps(values: NDArray[np.float64]) -> list[int]:
     logs = np.log(values)
     differences = np.diff(logs)
-    variance = (np.median(np.abs(differences - np.median(differences))) * MAD_TO_SIGMA) ** 2 / 2
+    variance = robust_deviation(differences.tolist()) ** 2 / 2
     search = KernelCPD(kernel="linear", min_size=LEAST_RUNS).fit(logs.reshape(-1, 1))
     return list(search.predict(pen=2 * variance * np.log(len(logs)))[:-1])
 

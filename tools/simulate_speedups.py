@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_bench_fixtures.paired.statistics import NORMAL_MAD, hodges_lehmann
 from llm_bench_fixtures.statistics.ratio import trimmed_mean, trimmed_variance
+from llm_bench_fixtures.statistics.robust import NORMAL_MAD, hodges_lehmann, robust_deviation
 from llm_bench_fixtures.statistics.shrinkage import estimate_prior
 
 COMPARISONS = 200
@@ -85,17 +85,13 @@ def huber(values: Sequence[float], scale: float) -> float:
     return centre
 
 
-def deviation(values: Sequence[float]) -> float:
-    return NORMAL_MAD * float(np.median(np.abs(np.asarray(values) - np.median(values))))
-
-
 CENTRES: Mapping[str, Callable[[Sequence[float], float], float]] = {
     "mean": lambda values, _: float(np.mean(values)),
     "median": lambda values, _: float(np.median(values)),
     "trimmed": lambda values, _: trimmed_mean(values).centre,
     "Hodges-Lehmann": lambda values, _: hodges_lehmann(values),
     "Huber, run's scale": huber,
-    "Huber, larger scale": lambda values, scale: huber(values, max(deviation(values), scale)),
+    "Huber, larger scale": lambda values, scale: huber(values, max(robust_deviation(values), scale)),
 }
 
 

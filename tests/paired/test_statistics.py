@@ -14,7 +14,6 @@ from llm_bench_fixtures.paired.statistics import (
     clip_outliers,
     common_scale,
     estimate,
-    hodges_lehmann,
     minimum_detectable_effect,
     pair_difference,
     pooled_deviation,
@@ -49,17 +48,6 @@ def test_a_metric_that_a_round_lacks_has_no_difference() -> None:
     without = Times(1.0, 1.0, None, None)
     assert pair_difference(THROUGHPUT, [(times(1.0), times(1.0)), (without, without)]) is None
     assert pair_difference(LATENCY, []) is None
-
-
-def test_the_location_of_three_values_by_hand() -> None:
-    """Means of pairs, each with itself: 0, 1, 2, 0.5, 5, 5.5 and 10 of (0, 1, 10) give 0, .5, 1, 5, 5.5, 10."""
-    assert hodges_lehmann([0.0, 1.0, 10.0]) == 3.0
-
-
-@given(st.lists(st.floats(-10, 10), min_size=1, max_size=20))
-def test_the_location_turns_with_its_values(values: list[float]) -> None:
-    assert hodges_lehmann([-value for value in values]) == -hodges_lehmann(values)
-    assert min(values) <= hodges_lehmann(values) <= max(values)
 
 
 def test_the_interval_of_three_pairs_by_hand() -> None:

@@ -23,12 +23,12 @@ from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.results.record import TimedRecord
 from llm_bench_fixtures.results.speedup import record_log_ratio
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
+from llm_bench_fixtures.statistics.robust import robust_deviation
 
 ALARMS = 0.01  # share of comparisons of equal versions in which any speed-up comes out as changed
 LEAST_TESTS = 5  # of a variant, from which its mean change is judged
 LEAST_VARIANTS = 5  # from which the scatter of their changes is known
 LEAST_TO_TRIM = 6  # of five, trimming leaves three: their interval is half as wide again as that of the plain mean
-TO_DEVIATION = 1.4826  # from the median absolute deviation of normal values to their standard deviation
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,7 @@ def _scatter(changes: Sequence[float]) -> LogRatio:
     freedom = max(len(changes) - 1, 1)
     if len(changes) < LEAST_VARIANTS:
         return LogRatio(0.0, 0.0, freedom)
-    centre = statistics.median(changes)
-    deviation = TO_DEVIATION * statistics.median(abs(change - centre) for change in changes)
-    return LogRatio(0.0, deviation, freedom)
+    return LogRatio(0.0, robust_deviation(changes), freedom)
 
 
 def _of_test(pair: _Pair, scatter: LogRatio, confidence: float) -> SpeedupChange:

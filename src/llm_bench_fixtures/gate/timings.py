@@ -7,7 +7,6 @@ the test scatter. It says nothing of a mean, a percentile or the first `generate
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.noise import NoiseFloor
-from llm_bench_fixtures.statistics.ratio import LogRatio
+from llm_bench_fixtures.statistics.ratio import trimmed_mean
 
 OF_MEDIAN = ("latency_s", "output_tokens_per_s", "ms_per_token")  # the median latency, and its multiples
 
@@ -58,9 +57,5 @@ class TimingNoise:
 def _welch_margin(base_s: Sequence[float], head_s: Sequence[float], confidence: float) -> float:
     if min(len(base_s), len(head_s)) < 2:
         return math.inf
-    return _mean_log(head_s).minus(_mean_log(base_s)).margin(confidence)
-
-
-def _mean_log(rounds_s: Sequence[float]) -> LogRatio:
-    logs = [math.log(seconds) for seconds in rounds_s]
-    return LogRatio(statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs)), len(logs) - 1)
+    base, head = (trimmed_mean([math.log(seconds) for seconds in rounds_s], share=0.0) for rounds_s in (base_s, head_s))
+    return head.minus(base).margin(confidence)

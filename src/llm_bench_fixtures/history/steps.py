@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from llm_bench_fixtures.statistics.robust import NORMAL_MAD
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -35,7 +37,6 @@ PRIOR_AUTOCORRELATION, PRIOR_RUNS = 0.6, 20
 MOST_AUTOCORRELATION = 0.9
 OUTLIER = 3.0  # times the scatter around the median of so many runs: farther out, a run counts as if it were there
 MEDIAN_RUNS = 7
-MAD_TO_SIGMA = 1.4826  # of a normal distribution
 
 # The search takes time with the square of the runs, so that a longer series is searched so many at a time. What is
 # found near a window's end is left to the next one, which sees what follows; that begins with the last step that is
@@ -80,7 +81,7 @@ def _scatter(logs: Floats) -> float:
     """
     import numpy as np
 
-    return float(np.median(np.abs(np.diff(logs))) * MAD_TO_SIGMA / np.sqrt(2))
+    return float(np.median(np.abs(np.diff(logs))) * NORMAL_MAD / np.sqrt(2))
 
 
 def _without_outliers(logs: Floats, scatter: float) -> Floats:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
+from llm_bench_fixtures.statistics.robust import NORMAL_MAD, hodges_lehmann, robust_deviation
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_variance, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
 
@@ -35,7 +36,6 @@ POWER = 0.95  # the probability that the minimum detectable effect is detected
 PIECES = {"ttft_s": "prefills_s", "tpot_s": "steps_s"}
 LEAST_CLIPPED = 5  # pairs; of fewer none can be told to be an outlier
 CLIP_WIDTH = 4.0  # standard deviations from the median
-NORMAL_MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 
 
 @dataclass(frozen=True)
@@ -106,19 +106,6 @@ def _round_difference(metric: Metric, base: Times, head: Times) -> float | None:
     return after - before if before is not None and after is not None else None
 
 
-def hodges_lehmann(values: Sequence[float]) -> float:
-    """The median of the means of all pairs of values, including each value with itself (Hodges and Lehmann 1963).
-
-    It is almost as efficient as the mean for normal values, and a few outliers hardly move it. For values with two
-    modes, as times to the first token have, it doesn't jump from one mode to the other as the median does.
-    """
-    import numpy as np
-
-    first, second = np.triu_indices(len(values))
-    known = np.asarray(values, dtype=float)
-    return float(np.median((known[first] + known[second]) / 2))
-
-
 def _log(times: Times, metric: Metric) -> float | None:
     value: float | None = getattr(times, metric.name)
     return math.log(value) if value else None
@@ -159,7 +146,7 @@ def clip_outliers(values: Sequence[float], scale: float) -> tuple[list[float], f
     if len(values) < LEAST_CLIPPED:
         return list(values), 1.0
     middle = statistics.median(values)
-    width = CLIP_WIDTH * max(NORMAL_MAD * statistics.median(abs(value - middle) for value in values), scale)
+    width = CLIP_WIDTH * max(robust_deviation(values), scale)
     if not width:
         return list(values), 1.0
     drawn = [min(max(value, middle - width), middle + width) for value in values]

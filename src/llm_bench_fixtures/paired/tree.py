@@ -21,7 +21,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llm_bench_fixtures.paired.statistics import Measurand, hodges_lehmann
+from llm_bench_fixtures.paired.statistics import Measurand
+from llm_bench_fixtures.statistics.robust import hodges_lehmann
 
 LEAST_MEMBERS = 2  # of a group; one of a single member would be that member again
 LEAST_PRESENT = 0.5  # of a group's members in a pair that counts for it

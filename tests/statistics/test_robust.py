@@ -1,0 +1,26 @@
+"""Robust location and scale, by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_bench_fixtures.statistics.robust import hodges_lehmann, robust_deviation
+
+
+def test_the_robust_deviation_by_hand() -> None:
+    """About the median 2 the distances are 1, 0 and 98."""
+    assert robust_deviation([1.0, 2.0, 100.0]) == pytest.approx(1.4826)
+    assert robust_deviation([7.0]) == 0
+
+
+def test_the_location_of_three_values_by_hand() -> None:
+    """Means of pairs, each with itself: 0, 1, 2, 0.5, 5, 5.5 and 10 of (0, 1, 10) give 0, .5, 1, 5, 5.5, 10."""
+    assert hodges_lehmann([0.0, 1.0, 10.0]) == 3.0
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=20))
+def test_the_location_turns_with_its_values(values: list[float]) -> None:
+    assert hodges_lehmann([-value for value in values]) == -hodges_lehmann(values)
+    assert min(values) <= hodges_lehmann(values) <= max(values)
