@@ -58,7 +58,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Claim:
-    """That a variant is faster, or slower, than the reference on the workload that most variants ran."""
+    """That a variant is faster, or slower, than the reference on the workload that the report shows for one prompt."""
 
     test: str
     variant: str
@@ -146,7 +146,8 @@ def claims(run: JudgedRun, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
 
 
 def _comparable(run: JudgedRun, speeds: Mapping[str, Speed]) -> list[Speed]:
-    """Of the workload that most variants ran, those of variants that ran something else than the reference."""
+    """On the workload that the report shows for one prompt: those of variants that ran something else than the
+    reference."""
     common = [speeds[record.test] for record in _common(run) if record.test in speeds]
     return [speed for speed in common if not speed.is_identical]
 

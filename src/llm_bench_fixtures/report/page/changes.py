@@ -83,7 +83,7 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def _overview(findings: Findings, changes: Changes, terms: Mapping[str, Term]) -> PageTable:
-    """A row a variant of both runs, on the workload that most variants ran: before, now, and the verdict's colour."""
+    """A row a variant of both runs, on the workload of the first table: before, now, and the verdict's colour."""
     judged = {(one.subject, one.metric.name): one for one in changes.comparison.judgements}
     names = ("speedup", "latency_s", memory_metric(findings), *OF_VARIANT)
     shown = [findings.metrics[name] for name in dict.fromkeys(names)]
