@@ -11,6 +11,7 @@ from itertools import combinations, permutations
 from operator import attrgetter
 from typing import Any, cast
 
+from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import headline_of
 from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.exit_status import ExitStatus
@@ -20,7 +21,6 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.results.metrics import Force, registry
 from llm_bench_fixtures.results.noise import noise_floor
 from llm_bench_fixtures.results.record import Record, Run, VariantResult

@@ -20,10 +20,10 @@ from run_factory import (
     skipped_record,
 )
 
+from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit, parse_quality_limit
 from llm_bench_fixtures.report.answers import Answer, Recommendation
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.picks import Reader
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, VariantResult
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from run_factory import full_run, make_record, make_run, make_variant
+from run_factory import make_record, make_run, make_variant
 
+from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure, parse_quality_limit
 from llm_bench_fixtures.report.answers import answer_of
-from llm_bench_fixtures.report.evidence import evidence_of
-from llm_bench_fixtures.report.limits import LimitScale, bounds, limit_scales
-from llm_bench_fixtures.report.quality import QualityStandings, Standing
+from llm_bench_fixtures.report.limits import LimitScale, limit_scales
 from llm_bench_fixtures.results.record import Run
 
 PPL, TOP1 = QualityMeasure.PPL_RATIO, QualityMeasure.TOP1_AGREEMENT
@@ -93,18 +90,6 @@ def test_a_limit_between_two_steps_lets_through_what_the_stricter_one_does() -> 
             assert tuple(one.id for one in run.variants if one.id != "fp32" and standings.admits(one)) == step.keeps
 
 
-@pytest.mark.parametrize("measure", list(QualityMeasure))
-def test_the_strictest_bound_is_kept_and_a_stricter_one_is_not(measure: QualityMeasure) -> None:
-    run = full_run()
-    bf16 = run.variant("bf16")
-    assert bf16 is not None
-    bound = QualityStandings(run, QualityLimit(measure, 1.0)).strictest(bf16)
-    assert bound is not None
-    stricter = bound - 1e-6 if measure is PPL else bound + 1e-6
-    assert QualityStandings(run, QualityLimit(measure, bound)).of(bf16) is Standing.WITHIN
-    assert QualityStandings(run, QualityLimit(measure, stricter)).of(bf16) is not Standing.WITHIN
-
-
 def test_without_quality_there_is_nothing_to_move() -> None:
     assert scales(run=make_run([make_record("fp32"), make_record("bf16", 0.5)])) == ()
 
@@ -114,22 +99,3 @@ def test_where_no_limit_changes_who_may_be_recommended_there_is_nothing_to_move(
     better = make_variant("bf16", quality={"perplexity": 18.0, "ppl_ratio": 0.9})
     run = make_run([make_record("fp32"), make_record("bf16", 0.5)], [make_variant(), better])
     assert scales(run=run) == ()
-
-
-@given(st.lists(st.floats(1.0, 3.0), max_size=8), st.floats(1.0, 3.0))
-def test_rounded_bounds_let_through_what_the_exact_ones_do(strictest: list[float], given_bound: float) -> None:
-    found = bounds(strictest, PPL, QualityLimit(PPL, given_bound))
-    passed = [sum(one <= bound for one in strictest) for bound in found]
-    assert passed == sorted(set(passed))
-    assert passed[-1] == len(strictest)
-    assert given_bound in found
-    assert found == sorted(found)
-
-
-@given(st.lists(st.floats(0.01, 1.0), max_size=8))
-def test_bounds_of_an_agreement_fall(strictest: list[float]) -> None:
-    found = bounds(strictest, TOP1, QualityLimit(PPL, 1.01))
-    passed = [sum(one >= bound for one in strictest) for bound in found]
-    assert passed == sorted(set(passed))
-    assert passed[-1] == len(strictest)
-    assert not any(math.isinf(bound) or bound <= 0 for bound in found)

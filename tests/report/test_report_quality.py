@@ -1,4 +1,4 @@
-"""What a run's figures of quality support."""
+"""What a run's figures of quality support, in words."""
 
 from __future__ import annotations
 
@@ -7,17 +7,8 @@ from dataclasses import replace
 import pytest
 from run_factory import make_run, make_variant
 
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.report.quality import (
-    QualityStandings,
-    Standing,
-    is_near_lossless,
-    near_lossless,
-    near_lossless_sentence,
-    quality_words,
-    wilson,
-)
-from llm_bench_fixtures.results.record import Run, VariantResult
+from llm_bench_fixtures.report.quality import near_lossless_sentence, quality_words
+from llm_bench_fixtures.results.record import VariantResult
 
 
 def scored(ratio: float, error: float = 0.0, name: str = "bf16", **changes: object) -> VariantResult:
@@ -25,112 +16,12 @@ def scored(ratio: float, error: float = 0.0, name: str = "bf16", **changes: obje
     return make_variant(name, quality=quality, **changes)
 
 
-def agreeing(share: float, tokens: float) -> VariantResult:
-    return make_variant("bf16", quality={"top1_agreement": share, "scored_tokens": tokens})
-
-
-def standing(variant: VariantResult, measure: str, bound: float) -> Standing:
-    run = make_run([], [make_variant(), variant])
-    return QualityStandings(run, QualityLimit(QualityMeasure(measure), bound)).of(variant)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "error", "expected"),
-    [
-        (1.005, 0.0, Standing.WITHIN),
-        (1.01, 0.0, Standing.WITHIN),  # the limit itself
-        (1.005, 0.0025, Standing.WITHIN),  # up to 1.0099
-        (1.005, 0.0026, Standing.UNCLEAR),  # up to 1.0101
-        (1.015, 0.0026, Standing.UNCLEAR),  # from 1.0099
-        (1.015, 0.0025, Standing.BEYOND),  # from 1.0101
-        (0.9, 0.01, Standing.WITHIN),
-    ],
-)
-def test_a_perplexity_ratio_keeps_a_limit_with_its_whole_interval(
-    ratio: float, error: float, expected: Standing
-) -> None:
-    """1.96 standard errors to either side."""
-    assert standing(scored(ratio, error), "ppl_ratio", 1.01) is expected
-
-
-@pytest.mark.parametrize(
-    ("share", "tokens", "expected"),
-    [
-        (0.995, 0, Standing.WITHIN),  # without the number of tokens the share stands for itself
-        (0.985, 0, Standing.BEYOND),
-        (0.995, 10_000, Standing.WITHIN),
-        (0.995, 100, Standing.UNCLEAR),  # from 96.1 %
-        (0.9, 100, Standing.BEYOND),
-    ],
-)
-def test_an_agreement_keeps_a_limit_with_its_whole_interval(share: float, tokens: float, expected: Standing) -> None:
-    assert standing(agreeing(share, tokens), "top1_agreement", 0.99) is expected
-
-
-def test_wilsons_interval() -> None:
-    """Of 50 % in 100 trials: z^2 / n is 0.038416, the centre 0.5, the half-width 1.96 sqrt(0.0025 + 0.009604 / 100) /
-    1.038416 = 0.0962."""
-    found = wilson(0.5, 100)
-    assert (found.low, found.high) == (pytest.approx(0.4038, abs=1e-4), pytest.approx(0.5962, abs=1e-4))
-    assert wilson(1.0, 100).high == pytest.approx(1.0)
-
-
-def test_what_has_no_quality_is_not_known_to_keep_a_limit() -> None:
-    assert standing(make_variant("bf16"), "ppl_ratio", 1.01) is Standing.UNKNOWN
-
-
-def test_the_reference_and_what_ran_the_same_keep_every_limit() -> None:
-    fallback = make_variant("fp16", configuration="configuration of fp32")
-    assert standing(fallback, "ppl_ratio", 1.0) is Standing.WITHIN
-    assert standing(make_variant(), "ppl_ratio", 1.0) is Standing.WITHIN
-
-
-def test_a_limit_is_not_applied_where_no_quality_was_compared() -> None:
-    dummy = make_variant("bf16", quality={})
-    standings = QualityStandings(make_run([], [make_variant(), dummy]), QualityLimit(QualityMeasure.PPL_RATIO, 1.01))
-    assert not standings.is_applied
-    assert standings.admits(dummy)
-    other = QualityStandings(make_run([], [make_variant(), dummy, scored(1.0)]), standings.limit)
-    assert other.is_applied
-    assert not other.admits(dummy)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "error", "is_near"),
-    [
-        (1.0, 0.0, True),
-        (1.004, 0.0005, True),  # up to 1.00498: worse for sure, but by less than half a percent
-        (1.004, 0.0006, False),  # up to 1.00518
-        (0.996, 0.0005, True),
-        (0.99, 0.0, False),  # better is another model, too
-        (1.0, 0.003, False),  # it may be anything up to 1.00588
-    ],
-)
-def test_near_lossless_is_an_interval_within_half_a_percent(ratio: float, error: float, is_near: bool) -> None:
-    assert is_near_lossless(scored(ratio, error)) is is_near
-
-
-def test_a_variant_without_a_ratio_is_not_near_lossless() -> None:
-    assert not is_near_lossless(make_variant())
-
-
-def five() -> Run:
-    return make_run(
-        [],
-        [
-            make_variant(),
-            scored(1.0, name="fp16", configuration="configuration of fp32"),
-            scored(1.002, name="worse"),
-            scored(1.02, name="lossy"),
-            scored(1.001, name="better"),
-        ],
-    )
-
-
 def test_near_lossless_variants_are_named_in_the_runs_order() -> None:
     """Not by their figures, which don't rank them."""
-    assert near_lossless(five()) == ("worse", "better")
-    sentence = near_lossless_sentence(five())
+    run = make_run(
+        [], [make_variant(), scored(1.002, name="worse"), scored(1.02, name="lossy"), scored(1.001, name="better")]
+    )
+    sentence = near_lossless_sentence(run)
     assert sentence.startswith(
         "Near-lossless by perplexity, in no order: worse, better. Their perplexity is within 0.5 % of fp32's"
     )

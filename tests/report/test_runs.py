@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, make_workload
 
+from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.document import Tone
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.picks import Reader
 from llm_bench_fixtures.report.run_labels import labels_of
 from llm_bench_fixtures.report.runs import Runs, runs_of
 from llm_bench_fixtures.report.runs_report import render_runs_markdown

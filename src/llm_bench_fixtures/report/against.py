@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.history.saved import read_whole_run
 from llm_bench_fixtures.options.quality_limit import QualityLimit
 from llm_bench_fixtures.report.answers import answer_of
 from llm_bench_fixtures.report.changes import Changes, changes_of
-from llm_bench_fixtures.report.evidence import evidence_of
 
 
 def changes_against(comparison: Comparison, quality_limit: QualityLimit) -> Changes:

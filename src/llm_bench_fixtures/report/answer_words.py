@@ -5,13 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from llm_bench_fixtures.answer.evidence import Evidence, in_blocks
 from llm_bench_fixtures.answer.headline import compared_records
+from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
+from llm_bench_fixtures.answer.picks import Choice, Pick, Reader
+from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.report.beyond_limit import rejected, wins_beyond_limit
 from llm_bench_fixtures.report.blocks import disturbance, speedup_or_ratio
-from llm_bench_fixtures.report.cells import times_cell
-from llm_bench_fixtures.report.evidence import Evidence, in_blocks
-from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, Choice, Pick, Reader, against, gain_words
-from llm_bench_fixtures.report.quality import QualityStandings, quality_in_short, quality_words
+from llm_bench_fixtures.report.cells import headline_prompts, times_cell
+from llm_bench_fixtures.report.pick_words import against, figure_of, gain_words
+from llm_bench_fixtures.report.quality import limit_words, quality_in_short, quality_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Status
@@ -37,7 +40,7 @@ def answer_sentence(picks: Sequence[Pick], seen: Evidence, standings: QualitySta
 
 
 def _keep(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> str:
-    who = f"no other variant with {standings.words}" if _excludes(standings) else "no other variant"
+    who = f"no other variant with {limit_words(standings)}" if _excludes(standings) else "no other variant"
     if any(pick.is_unclear for pick in picks):
         return (
             f"Too few rounds to tell what to use: {who} is shown to be faster than {seen.run.reference} or to take "
@@ -83,7 +86,7 @@ def _part(name: str, served: Sequence[Pick], seen: Evidence, standings: QualityS
     others = f" (or {', '.join(alike)})" if alike else ""
     costs = [quality_in_short(seen.run, name), *_other_cost(name, served, seen)]
     has_rivals = any(pick.has_rivals_beyond_limit for pick in served)
-    those = f" of those with {standings.words}" if has_rivals else ""
+    those = f" of those with {limit_words(standings)}" if has_rivals else ""
     return f"use {name}{others}{readers}{those}: {', '.join([*gains, *costs])}"
 
 
@@ -124,25 +127,25 @@ def pick_notes(pick: Pick, seen: Evidence, standings: QualityStandings) -> Itera
 
 def _proven(pick: Pick, seen: Evidence, is_quality_told: bool) -> str:
     best, own, run = pick.choices[0], pick.reference, seen.run
-    beside = own.figure if own else ""
+    beside, figure = figure_of(own, pick) if own else "", figure_of(best, pick)
     costs = "".join(f"; {cost}" for cost in _costs(best, pick, seen, is_quality_told))
     tied = bool(pick.tied)
     those = _of_those(pick)
     if pick.reader is Reader.LATENCY:
         rank = "is among the fastest" if tied else "is the fastest"
         return (
-            f"{best.variant} {rank}{those} on {best.on}: {against(best)} as fast as {run.reference} "
-            f"({best.figure} against {_reference_beside(best, pick, seen)}{_shown(seen)}{_apart(best, seen)}){costs}."
+            f"{best.variant} {rank}{those} on {headline_prompts(seen)}: {against(best)} as fast as {run.reference} "
+            f"({figure} against {_reference_beside(best, pick, seen)}{_shown(seen)}{_apart(best, seen)}){costs}."
         )
     if pick.reader is Reader.THROUGHPUT:
         return (
             f"{best.variant} gives {'among the most' if tied else 'the most'} tokens per second{those}, "
-            f"{best.figure} at {best.on}: {against(best)} {run.reference}'s {beside}{_apart(best, seen)}"
+            f"{figure} at batch {pick.batch_size}: {against(best)} {run.reference}'s {beside}{_apart(best, seen)}"
             f"{costs}."
         )
     return (
         f"{best.variant} takes {'among the least' if tied else 'the least'} memory{those}: "
-        f"{best.figure} {_of_memory(pick)}, "
+        f"{figure} {_of_memory(pick)}, "
         f"{format_share(best.ratio or 0.0)} of {run.reference}'s {beside}{costs}."
     )
 
@@ -152,7 +155,7 @@ def _reference_beside(choice: Choice, pick: Pick, seen: Evidence) -> str:
     record = seen.common[choice.variant]
     if record.reference_s and seen.reference is not None and not seen.reference.reference_s:
         return format_seconds(statistics.median(record.reference_s))
-    return pick.reference.figure if pick.reference else ""
+    return figure_of(pick.reference, pick) if pick.reference else ""
 
 
 def _shown(seen: Evidence) -> str:
@@ -168,18 +171,19 @@ def _apart(choice: Choice, seen: Evidence) -> str:
 
 def _unproven(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
     who = f"No variant {WITHIN}" if _excludes(standings) else "No variant"
-    own = pick.choices[0]
+    own, figure = pick.choices[0], figure_of(pick.choices[0], pick)
+    prompts, batch = headline_prompts(seen), f"{figure} at batch {pick.batch_size}"
     if pick.reader is Reader.MEMORY:
-        what = f"took less memory than {own.variant} ({own.figure} {_of_memory(pick)})"
+        what = f"took less memory than {own.variant} ({figure} {_of_memory(pick)})"
         return f"{who} {what} by a difference that this run can show."
     if pick.is_unclear:
         is_better = "is faster" if pick.reader is Reader.LATENCY else "gives more tokens per second"
-        where = own.on if pick.reader is Reader.LATENCY else f"{own.figure} at {own.on}"
+        where = prompts if pick.reader is Reader.LATENCY else batch
         which = f"a variant {WITHIN}" if _excludes(standings) else "a variant"
         return f"Too few rounds to tell whether {which} {is_better} than {own.variant} ({where})."
-    what = f"was faster than {own.variant} on {own.on}"
+    what = f"was faster than {own.variant} on {prompts}"
     if pick.reader is Reader.THROUGHPUT:
-        what = f"gave more tokens per second than {own.variant} ({own.figure} at {own.on})"
+        what = f"gave more tokens per second than {own.variant} ({batch})"
     return f"{who} {what}{_beyond(pick, seen)}."
 
 
@@ -206,7 +210,7 @@ def _ties(pick: Pick, seen: Evidence) -> Iterator[str]:
     none, unknown = f"No difference in {quantity} that this run can show", f"Too few rounds to tell apart in {quantity}"
     for what, is_unclear in ((none, False), (unknown, True)):
         tied = [one for one in pick.tied if one.is_unclear is is_unclear]
-        names = [f"{one.variant} ({one.figure if pick.reader is Reader.MEMORY else _times(one)})" for one in tied]
+        names = [f"{one.variant} ({_beside_best(one, pick)})" for one in tied]
         if names:
             yield f"{what}{_widened(pick, tied, seen)}: {pick.choices[0].variant}, {', '.join(names)}."
 
@@ -217,8 +221,8 @@ def _widened(pick: Pick, tied: Sequence[Choice], seen: Evidence) -> str:
     return f" (intervals widened for {seen.comparisons} comparisons)" if is_by_blocks and seen.comparisons > 1 else ""
 
 
-def _times(choice: Choice) -> str:
-    return times_cell(choice.ratio)
+def _beside_best(choice: Choice, pick: Pick) -> str:
+    return figure_of(choice, pick) if pick.reader is Reader.MEMORY else times_cell(choice.ratio)
 
 
 def _excludes(standings: QualityStandings) -> bool:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.picks import Pick, Reader, picks_of
+from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.answer_words import answer_sentence, pick_notes, pick_sentence
 from llm_bench_fixtures.report.beyond_limit import why_not_admitted
-from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.not_worth_it import Remark, not_worth_it, scope_of
-from llm_bench_fixtures.report.picks import Pick, Reader, pick_latency, pick_memory, pick_throughput
-from llm_bench_fixtures.report.quality import QualityStandings, near_lossless_sentence
+from llm_bench_fixtures.report.pick_words import figure_of
+from llm_bench_fixtures.report.quality import limit_words, near_lossless_sentence
 from llm_bench_fixtures.results.record import Status
 
 
@@ -24,6 +27,8 @@ class Recommendation:
     """What one reader should use, and the sentence that says so."""
 
     pick: Pick
+    figure: str
+    """The best's latency, throughput or memory."""
     sentence: str
     """With the figure beside the reference's, the interval and what it costs."""
     notes: tuple[str, ...]
@@ -80,7 +85,7 @@ class Answer:
 def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> Answer:
     """limit: what a variant must keep to be recommended."""
     standings = QualityStandings(seen.run, limit)
-    picks = tuple(pick(seen, standings) for pick in (pick_latency, pick_throughput, pick_memory))
+    picks = picks_of(seen, Need(limit))
     return Answer(
         sentence=answer_sentence(picks, seen, standings),
         limit=limit,
@@ -88,6 +93,7 @@ def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> An
         recommendations=tuple(
             Recommendation(
                 pick,
+                figure_of(pick.choices[0], pick),
                 pick_sentence(pick, seen, standings, _is_told(pick, picks[:index])),
                 tuple(pick_notes(pick, seen, standings)),
             )
@@ -129,7 +135,7 @@ def _why_untold(reader: Reader, seen: Evidence) -> str:
 def _limit_note(standings: QualityStandings) -> str:
     limit, run = standings.limit, standings.run
     if standings.is_applied:
-        return f"Recommended are variants with {standings.words} ({limit}; --llm-quality-limit moves it)."
+        return f"Recommended are variants with {limit_words(standings)} ({limit}; --llm-quality-limit moves it)."
     notes = dict.fromkeys(variant.quality_note for variant in run.variants if variant.quality_note)
     why = f" ({'; '.join(notes)})" if notes else ""
     return f"The limit {limit} is not applied: no variant's quality was compared with {run.reference}'s{why}."

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from llm_bench_fixtures.answer.picks import Pick, Reader
+from llm_bench_fixtures.answer.standings import QualityStandings, Standing
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.picks import Pick, Reader, gain_words
-from llm_bench_fixtures.report.quality import QualityStandings, Standing, change_cell
+from llm_bench_fixtures.report.pick_words import gain_words
+from llm_bench_fixtures.report.quality import change_cell
 from llm_bench_fixtures.results.formatting import format_share
 from llm_bench_fixtures.results.record import VariantResult
 

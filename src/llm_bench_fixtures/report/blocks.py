@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.report.cells import times_cell
-from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import disturbed_pairs

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.answers import Answer, answer_of
 from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
 from llm_bench_fixtures.report.changes import Changes
-from llm_bench_fixtures.report.evidence import Evidence, evidence_of
 from llm_bench_fixtures.report.flags import flags, variant_flags
 from llm_bench_fixtures.report.takeaways import decode_sentence, takeaways
 from llm_bench_fixtures.results.metrics import Metric

@@ -6,17 +6,16 @@ few different answers, and all of them can be computed beforehand by the rules o
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.limit_bounds import bounds, strictest_bounds
+from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
 from llm_bench_fixtures.report.answers import Answer, answer_of
-from llm_bench_fixtures.report.evidence import Evidence
-from llm_bench_fixtures.report.quality import QualityStandings
 from llm_bench_fixtures.results.record import Status
 
-LEAST_DIGITS, MOST_DIGITS = 3, 6  # after the point of a bound
 TITLES = {
     QualityMeasure.PPL_RATIO: "by perplexity",
     QualityMeasure.TOP1_AGREEMENT: "by agreement on the likeliest token (top-1)",
@@ -73,17 +72,10 @@ def _steps(seen: Evidence, measure: QualityMeasure, answer: Answer) -> Iterator[
     """Nothing where no variant was measured by it."""
     if not QualityStandings(seen.run, QualityLimit(measure, 1.0)).is_applied:
         return
-    for bound in bounds(_strictest(seen, measure), measure, answer.limit):
+    for bound in bounds(strictest_bounds(seen.run, measure), measure, answer.limit):
         limit = QualityLimit(measure, bound)
         answered = answer if limit == answer.limit else answer_of(seen, limit)
         yield LimitStep(answered, limit.words(seen.run.reference), tuple(_keeping(seen, limit)))
-
-
-def _strictest(seen: Evidence, measure: QualityMeasure) -> list[float]:
-    """The strictest bounds that the variants keep."""
-    standings = QualityStandings(seen.run, QualityLimit(measure, 1.0))
-    measured = (variant for variant in seen.run.variants if variant.status is Status.MEASURED)
-    return [bound for variant in measured if (bound := standings.strictest(variant)) is not None]
 
 
 def _keeping(seen: Evidence, limit: QualityLimit) -> Iterator[str]:
@@ -91,30 +83,3 @@ def _keeping(seen: Evidence, limit: QualityLimit) -> Iterator[str]:
     for variant in seen.run.variants:
         if variant.status is Status.MEASURED and standings.strictest(variant) is not None and standings.admits(variant):
             yield variant.id
-
-
-def bounds(strictest: Sequence[float], measure: QualityMeasure, given: QualityLimit) -> list[float]:
-    """The bound of each step, from the strictest that may be asked for to that which the last variant keeps.
-
-    strictest: the bounds that variants keep at the least; they are rounded, but not so far that another variant keeps
-    them. The given limit takes the place of the bound that lets the same variants through.
-    """
-    is_share = measure is QualityMeasure.TOP1_AGREEMENT
-    passed = {bound for bound in strictest if (0 < bound < 1 if is_share else 1 < bound < math.inf)}
-    exact = [1.0, *sorted(passed, reverse=is_share)]
-    ends = [*exact[1:], 0.0 if is_share else math.inf]
-    found = [_rounded(*pair, math.floor if is_share else math.ceil) for pair in zip(exact, ends, strict=True)]
-    if given.measure is measure:
-        inside = [bound >= given.bound if is_share else bound <= given.bound for bound in exact]
-        found[sum(inside) - 1] = given.bound
-    return found
-
-
-def _rounded(bound: float, end: float, direction: Callable[[float], int]) -> float:
-    """The bound with as few digits as keep it on its side of `end`, the next step's."""
-    for digits in range(LEAST_DIGITS, MOST_DIGITS + 1):
-        size = float(10**digits)
-        found = direction(bound * size) / size
-        if min(bound, end) < found < max(bound, end) or found == bound:
-            return found
-    return bound

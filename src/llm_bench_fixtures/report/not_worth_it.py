@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.picks import Pick
 from llm_bench_fixtures.report.cells import headline_prompts, times_cell
-from llm_bench_fixtures.report.evidence import Evidence
-from llm_bench_fixtures.report.picks import Pick
 from llm_bench_fixtures.results.formatting import format_bytes, three_digits
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, VariantResult

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.answer.picks import Pick, Reader
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.picks import Pick, Reader, against
+from llm_bench_fixtures.report.pick_words import against
 from llm_bench_fixtures.report.run_labels import common_to, labels_of
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, Column, figure_columns
 from llm_bench_fixtures.results.formatting import MISSING, count
@@ -126,7 +127,7 @@ def _reader_rows(runs: Sequence[RunBeside], reader: Reader) -> Iterator[ReadersR
         for one in run.findings.answer.recommendations:
             if one.pick.reader is reader and one.pick.best is not None:
                 best = one.pick.best
-                yield ReadersRow(run.label, best.variant, best.figure, _beside(one.pick, run.findings.run.reference))
+                yield ReadersRow(run.label, best.variant, one.figure, _beside(one.pick, run.findings.run.reference))
 
 
 def _beside(pick: Pick, reference: str) -> str:

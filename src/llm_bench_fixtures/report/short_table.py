@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import BATCHES
+from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
+from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.blocks import speedup_or_ratio
 from llm_bench_fixtures.report.cells import describe_prompts, metric_cell, title_of
 from llm_bench_fixtures.report.choices import Counted, flips_each_way
 from llm_bench_fixtures.report.document import Table, Tone
-from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.picks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
-from llm_bench_fixtures.report.quality import change_cell, interval_of, is_near_lossless
+from llm_bench_fixtures.report.quality import change_cell
 from llm_bench_fixtures.results.formatting import (
     BYTE_SIZES,
     MISSING,

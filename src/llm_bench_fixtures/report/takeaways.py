@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.report.beyond_limit import MUCH
 from llm_bench_fixtures.report.cells import describe_prompts
-from llm_bench_fixtures.report.evidence import Evidence
 from llm_bench_fixtures.report.load import load_sentences
 from llm_bench_fixtures.report.quality import quality_in_short
 from llm_bench_fixtures.results import roofline

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.standings import NEAR, interval_of
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.bounds import SPEEDUP, bounds
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.drawings.style import BAND, FONT_SIZE, caption, drawable, name_of, new_figure
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.looks import Look, looks_of
-from llm_bench_fixtures.report.quality import NEAR, interval_of
 from llm_bench_fixtures.results.formatting import MINUS, five_digits, three_digits
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.record import Record, Run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.peaks import memory_metric
 from llm_bench_fixtures.report.bounds import bounds
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.drawings.bars import LATENCY, value_of
@@ -11,7 +12,6 @@ from llm_bench_fixtures.report.drawings.labels import PointLabel, label_points
 from llm_bench_fixtures.report.drawings.style import caption, drawable, marker, name_of, new_figure
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.looks import Look, looks_of
-from llm_bench_fixtures.report.picks import memory_metric
 from llm_bench_fixtures.results.formatting import format_change
 from llm_bench_fixtures.results.record import Record, Run
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.peaks import memory_metric
+from llm_bench_fixtures.answer.standings import near_lossless
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.drawings.labels import PointLabel, label_points
 from llm_bench_fixtures.report.drawings.style import BAND, FONT_SIZE, SOFT, caption, drawable, name_of, new_figure
@@ -21,8 +23,6 @@ from llm_bench_fixtures.report.page.tradeoff import (
     reach_of,
     tradeoff_points,
 )
-from llm_bench_fixtures.report.picks import memory_metric
-from llm_bench_fixtures.report.quality import near_lossless
 from llm_bench_fixtures.results.formatting import format_bytes
 
 if TYPE_CHECKING:

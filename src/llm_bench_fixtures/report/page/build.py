@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from llm_bench_fixtures.answer.standings import near_lossless
 from llm_bench_fixtures.report.document import MACHINE, SUMMARY, Document, Plot, Section
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.limits import limit_scales
@@ -29,7 +30,6 @@ from llm_bench_fixtures.report.page.tables import (
 from llm_bench_fixtures.report.page.texts import prompt_texts
 from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.page.values import Chart, Chip, Page, PageSection, Term
-from llm_bench_fixtures.report.quality import near_lossless
 from llm_bench_fixtures.report.scenarios import not_asked_sentence
 from llm_bench_fixtures.report.sections import SKIPPED, TEXTS
 from llm_bench_fixtures.results.record import Run

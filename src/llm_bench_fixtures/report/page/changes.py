@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.report.changes import TONES, Change, Changes
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Cell, ChangesPart, Head, PageTable, Row, Term
-from llm_bench_fixtures.report.picks import WEIGHTS, memory_metric
 from llm_bench_fixtures.report.sections import facts
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.text import printable

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.page.glossary import glossary
 from llm_bench_fixtures.report.page.looks import looks_of
 from llm_bench_fixtures.report.page.runs_charts import runs_charts
 from llm_bench_fixtures.report.page.tables import page_table
 from llm_bench_fixtures.report.page.values import Chart, Chip, Json, PageTable, Row, Term
-from llm_bench_fixtures.report.picks import Reader
 from llm_bench_fixtures.report.runs import ReadersRow, Runs
 from llm_bench_fixtures.results.formatting import count
 

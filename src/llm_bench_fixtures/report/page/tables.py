@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from llm_bench_fixtures.answer.standings import is_near_lossless, near_lossless
 from llm_bench_fixtures.report.choices import flips_each_way
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Cell, Head, PageTable, Row, Term
-from llm_bench_fixtures.report.quality import is_near_lossless, near_lossless
 from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, legend, percent_interval, variants_table
 from llm_bench_fixtures.results.formatting import MINUS, MISSING
 from llm_bench_fixtures.results.metrics import Direction

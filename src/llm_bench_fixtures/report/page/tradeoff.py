@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llm_bench_fixtures.answer.peaks import Peaks, memory_metric, peaks_of
+from llm_bench_fixtures.answer.standings import NEAR, interval_of, is_near_lossless, near_lossless
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.bounds import bounds
 from llm_bench_fixtures.report.findings import Findings
@@ -18,8 +20,6 @@ from llm_bench_fixtures.report.page.figures import error_bars, escaped, hover, l
 from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.report.page.pareto import Range, Standing, front
 from llm_bench_fixtures.report.page.values import Chart, Json
-from llm_bench_fixtures.report.picks import Peaks, memory_metric, peaks_of
-from llm_bench_fixtures.report.quality import NEAR, interval_of, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.metrics import METRICS, Metric, Tolerance

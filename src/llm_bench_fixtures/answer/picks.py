@@ -1,28 +1,23 @@
-"""What to use here, for each of three readers: the variants that do best, under a quality limit.
+"""What to use here, for each of three readers: the variants that do best of those that keep some limits.
 
-Times are compared as `Evidence.gain` does. Memory is the peak of a round of one prompt: what a machine must hold, which
-weights alone don't tell. Identical work is measured several times in a run, so each variant has a range of peaks, and
-one takes less than another where the ranges are further apart than the metric's tolerance.
+Times are compared as `Evidence.gain` does, memory as `peaks` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llm_bench_fixtures.report.cells import headline_prompts, times_cell
-from llm_bench_fixtures.report.evidence import Evidence
-from llm_bench_fixtures.report.quality import QualityStandings
-from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, three_digits
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.results.metrics import METRICS
 from llm_bench_fixtures.results.noise import Gain
-from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.statistics.ratio import Speedup
 
 _METRIC = {metric.name: metric for metric in METRICS}
-PEAKS = ("cuda_max_allocated_bytes", "own_memory_bytes")  # the first that the reference has
-WEIGHTS = "weight_bytes"
 
 
 class Reader(StrEnum):
@@ -45,10 +40,6 @@ class Choice:
     variant: str
     value: float
     """Of the pick's metric, in base units."""
-    figure: str
-    """The same for people."""
-    on: str
-    """What it was measured on: "one prompt of 64 tokens", "batch 8"; empty for what is no record's."""
     ratio: float | None
     """Against the reference: how many times as fast, or which share of its memory."""
     low: float | None
@@ -81,6 +72,8 @@ class Pick:
     undecided: tuple[Choice, ...] = ()
     """Of a proven best: others that this run can't tell from it, and doesn't show to be better than the reference. They
     are no recommendation."""
+    batch_size: int = 1
+    """Of the workload on which times were compared."""
 
     @property
     def is_unclear(self) -> bool:
@@ -110,33 +103,25 @@ class Pick:
         return next((one for one in self.choices if one.variant == variant), None)
 
 
-@dataclass(frozen=True)
-class Peaks:
-    """The memory of one variant: what its table shows, and the range over the run's records of the same work."""
-
-    shown: float
-    low: float
-    high: float
-
-
-def pick_latency(seen: Evidence, standings: QualityStandings) -> Pick:
-    """On one prompt."""
-    return _pick_by_time(Reader.LATENCY, "latency_s", seen.common, seen, standings)
-
-
-def pick_throughput(seen: Evidence, standings: QualityStandings) -> Pick:
-    """At the largest batch."""
-    return _pick_by_time(Reader.THROUGHPUT, "output_tokens_per_s", seen.largest_batch, seen, standings)
+def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
+    """For each reader, in their order."""
+    admitted = need.kept_by(seen.run)
+    return (
+        _pick_by_time(Reader.LATENCY, "latency_s", seen.common, seen, admitted),
+        _pick_by_time(Reader.THROUGHPUT, "output_tokens_per_s", seen.largest_batch, seen, admitted),
+        _pick_by_memory(seen, admitted),
+    )
 
 
 def _pick_by_time(
-    reader: Reader, metric: str, records: Mapping[str, Record], seen: Evidence, standings: QualityStandings
+    reader: Reader, metric: str, records: Mapping[str, Record], seen: Evidence, keeping: Collection[str]
 ) -> Pick:
+    """keeping: the variants that keep the limits."""
     reference = records.get(seen.run.reference)
     if reference is None or len(records) < 2:
         return Pick(reader, "", None, (), is_proven=False)
     others = [record for name, record in records.items() if not seen.ran_the_reference(name)]
-    admitted = [record for record in others if _admits(standings, record.variant)]
+    admitted = [record for record in others if record.variant in keeping]
     settled = _settle(seen, admitted, reference)
     beyond = {record.variant: seen.gain(record, settled.best) for record in others if record not in admitted}
     faster = [_time_choice(metric, record, reference, seen) for record in others if _is_faster(beyond, record.variant)]
@@ -147,7 +132,8 @@ def _pick_by_time(
         tuple(_time_choice(metric, record, reference, seen, settled.best) for record in records)
         for records in ((settled.best, *settled.tied), settled.undecided)
     )
-    return Pick(reader, metric, own, choices, settled.is_proven, rejected, has_rivals, undecided)
+    size = reference.workload.batch_size if reference.workload else 1
+    return Pick(reader, metric, own, choices, settled.is_proven, rejected, has_rivals, undecided, size)
 
 
 def _is_faster(gains: Mapping[str, Gain | Speedup], variant: str) -> bool:
@@ -181,31 +167,23 @@ def _settle(seen: Evidence, others: list[Record], reference: Record) -> _Settled
 def _time_choice(metric: str, record: Record, reference: Record, seen: Evidence, best: Record | None = None) -> Choice:
     variant = seen.run.variant(record.variant)
     value = (_METRIC[metric].of(record, variant) if variant else None) or 0.0
-    is_latency = metric == "latency_s"
-    figure = format_seconds(value) if is_latency else f"{three_digits(value)} tokens/s"
-    on = headline_prompts(seen) if is_latency else f"batch {record.workload.batch_size if record.workload else 0}"
     found = seen.speedup(record)
     ratio = found.ratio if found else reference.median_s / record.median_s
     has_width = found is not None and found.low < found.high
     low, high = (found.low, found.high) if found is not None and has_width else (None, None)
     is_unclear = best is not None and best is not record and seen.gain(record, best).is_unclear
-    return Choice(record.variant, value, figure, on, ratio, low, high, is_unclear)
+    return Choice(record.variant, value, ratio, low, high, is_unclear)
 
 
-def _admits(standings: QualityStandings, identifier: str) -> bool:
-    variant = standings.run.variant(identifier)
-    return variant is not None and standings.admits(variant)
-
-
-def pick_memory(seen: Evidence, standings: QualityStandings) -> Pick:
-    """By the peak of a round on one prompt; by the weights where no peak was measured."""
+def _pick_by_memory(seen: Evidence, keeping: Collection[str]) -> Pick:
+    """By the peak of a round of one prompt; by the weights where no peak was measured."""
     metric = memory_metric(seen)
     peaks = peaks_of(seen, metric)
     reference = peaks.get(seen.run.reference)
     if reference is None or seen.reference is None or len(peaks) < 2:
         return Pick(Reader.MEMORY, "", None, (), is_proven=False)
     names = [name for name in peaks if not seen.ran_the_reference(name)]
-    admitted = sorted((name for name in names if _admits(standings, name)), key=_shown_in(peaks))
+    admitted = sorted((name for name in names if name in keeping), key=_shown_in(peaks))
     less = [name for name in admitted if is_less(peaks[name], reference, metric)]
     best = less[0] if less else seen.run.reference
     tied = [name for name in admitted if name != best and not is_less(peaks[best], peaks[name], metric)]
@@ -226,66 +204,7 @@ def _shown_in(peaks: Mapping[str, Peaks]) -> Callable[[str], float]:
     return lambda name: peaks[name].shown
 
 
-def memory_metric(seen: Evidence) -> str:
-    """The name of the metric that variants' memory is compared by."""
-    variant = seen.run.variant(seen.run.reference)
-    if seen.reference is None or variant is None:
-        return WEIGHTS
-    return next((name for name in PEAKS if _METRIC[name].of(seen.reference, variant)), WEIGHTS)
-
-
-def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
-    """By variant; those without a value are left out."""
-    if metric == WEIGHTS:
-        measured = [one for one in seen.run.variants if one.status is Status.MEASURED]
-        sizes = {one.id: float(one.weight_bytes) for one in measured if one.weight_bytes}
-        return {name: Peaks(size, size, size) for name, size in sizes.items()}
-    found = {}
-    for name, record in seen.common.items():
-        variant = seen.run.variant(name)
-        shown = _METRIC[metric].of(record, variant) if variant else None
-        if variant is not None and shown is not None:
-            again = [shown, *_repeats(seen.run, metric, record, variant)]
-            found[name] = Peaks(shown, min(again), max(again))
-    return found
-
-
-def _repeats(run: Run, metric: str, record: Record, variant: VariantResult) -> list[float]:
-    """The metric of every record of the same work: the same workload in the same configuration."""
-    alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
-    digest = record.workload.digest if record.workload else ""
-    values = [
-        _METRIC[metric].of(one, alike[one.variant])
-        for one in run.measured()
-        if one.variant in alike and one.workload is not None and one.workload.digest == digest
-    ]
-    return [value for value in values if value is not None]
-
-
-def is_less(one: Peaks, other: Peaks, metric: str) -> bool:
-    """Whether all of one's peaks are below all of the other's, by more than the tolerance of the metric."""
-    tolerance = _METRIC[metric].default_tolerance
-    gap = other.low - one.high
-    return gap > tolerance.absolute and gap > tolerance.relative * one.high
-
-
 def _memory_choice(name: str, peaks: Peaks, reference: Peaks) -> Choice:
     share, low, high = (value / reference.shown for value in (peaks.shown, peaks.low, peaks.high))
     has_width = low < high
-    figure = format_bytes(peaks.shown)
-    return Choice(name, peaks.shown, figure, "", share, low if has_width else None, high if has_width else None)
-
-
-def against(choice: Choice) -> str:
-    """The ratio to the reference with its interval: "1.38× (1.34–1.41)"."""
-    return times_cell(choice.ratio, choice.low, choice.high)
-
-
-def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
-    """What the reader gains: "1.38× (1.34–1.41) as fast as fp32", "2.00 MB of weights instead of 4.00 MB"."""
-    if pick.reader is Reader.LATENCY:
-        return f"{against(choice)} as fast as {reference}"
-    if pick.reader is Reader.THROUGHPUT:
-        return f"{against(choice)} {reference}'s throughput at {choice.on}"
-    beside = f" instead of {pick.reference.figure}" if pick.reference else ""
-    return f"{choice.figure} of {'memory' if pick.metric in PEAKS else 'weights'}{beside}"
+    return Choice(name, peaks.shown, share, low if has_width else None, high if has_width else None)

@@ -1,0 +1,69 @@
+"""How variants' memory is compared: by the peak of a round of one prompt, which is what a machine must hold.
+
+Identical work is measured several times in a run, so each variant has a range of peaks, and one takes less than another
+where the ranges are further apart than the metric's tolerance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+
+_METRIC = {metric.name: metric for metric in METRICS}
+PEAKS = ("cuda_max_allocated_bytes", "own_memory_bytes")  # the first that the reference has
+WEIGHTS = "weight_bytes"
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The memory of one variant: what its table shows, and the range over the run's records of the same work."""
+
+    shown: float
+    low: float
+    high: float
+
+
+def memory_metric(seen: Evidence) -> str:
+    """The name of the metric that variants' memory is compared by."""
+    variant = seen.run.variant(seen.run.reference)
+    if seen.reference is None or variant is None:
+        return WEIGHTS
+    return next((name for name in PEAKS if _METRIC[name].of(seen.reference, variant)), WEIGHTS)
+
+
+def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
+    """By variant; those without a value are left out."""
+    if metric == WEIGHTS:
+        measured = [one for one in seen.run.variants if one.status is Status.MEASURED]
+        sizes = {one.id: float(one.weight_bytes) for one in measured if one.weight_bytes}
+        return {name: Peaks(size, size, size) for name, size in sizes.items()}
+    found = {}
+    for name, record in seen.common.items():
+        variant = seen.run.variant(name)
+        shown = _METRIC[metric].of(record, variant) if variant else None
+        if variant is not None and shown is not None:
+            again = [shown, *_repeats(seen.run, metric, record, variant)]
+            found[name] = Peaks(shown, min(again), max(again))
+    return found
+
+
+def _repeats(run: Run, metric: str, record: Record, variant: VariantResult) -> list[float]:
+    """The metric of every record of the same work: the same workload in the same configuration."""
+    alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
+    digest = record.workload.digest if record.workload else ""
+    values = [
+        _METRIC[metric].of(one, alike[one.variant])
+        for one in run.measured()
+        if one.variant in alike and one.workload is not None and one.workload.digest == digest
+    ]
+    return [value for value in values if value is not None]
+
+
+def is_less(one: Peaks, other: Peaks, metric: str) -> bool:
+    """Whether all of one's peaks are below all of the other's, by more than the tolerance of the metric."""
+    tolerance = _METRIC[metric].default_tolerance
+    gap = other.low - one.high
+    return gap > tolerance.absolute and gap > tolerance.relative * one.high

@@ -1,0 +1,47 @@
+"""The bounds of a quality limit that change who keeps it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_factory import full_run
+
+from llm_bench_fixtures.answer.limit_bounds import bounds
+from llm_bench_fixtures.answer.standings import QualityStandings, Standing
+from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
+
+PPL, TOP1 = QualityMeasure.PPL_RATIO, QualityMeasure.TOP1_AGREEMENT
+
+
+@pytest.mark.parametrize("measure", list(QualityMeasure))
+def test_the_strictest_bound_is_kept_and_a_stricter_one_is_not(measure: QualityMeasure) -> None:
+    run = full_run()
+    bf16 = run.variant("bf16")
+    assert bf16 is not None
+    bound = QualityStandings(run, QualityLimit(measure, 1.0)).strictest(bf16)
+    assert bound is not None
+    stricter = bound - 1e-6 if measure is PPL else bound + 1e-6
+    assert QualityStandings(run, QualityLimit(measure, bound)).of(bf16) is Standing.WITHIN
+    assert QualityStandings(run, QualityLimit(measure, stricter)).of(bf16) is not Standing.WITHIN
+
+
+@given(st.lists(st.floats(1.0, 3.0), max_size=8), st.floats(1.0, 3.0))
+def test_rounded_bounds_let_through_what_the_exact_ones_do(strictest: list[float], given_bound: float) -> None:
+    found = bounds(strictest, PPL, QualityLimit(PPL, given_bound))
+    passed = [sum(one <= bound for one in strictest) for bound in found]
+    assert passed == sorted(set(passed))
+    assert passed[-1] == len(strictest)
+    assert given_bound in found
+    assert found == sorted(found)
+
+
+@given(st.lists(st.floats(0.01, 1.0), max_size=8))
+def test_bounds_of_an_agreement_fall(strictest: list[float]) -> None:
+    found = bounds(strictest, TOP1, QualityLimit(PPL, 1.01))
+    passed = [sum(one >= bound for one in strictest) for bound in found]
+    assert passed == sorted(set(passed))
+    assert passed[-1] == len(strictest)
+    assert not any(math.isinf(bound) or bound <= 0 for bound in found)

@@ -1,0 +1,43 @@
+"""Who wins for each reader, as values: derived by hand."""
+
+from __future__ import annotations
+
+from run_factory import BLOCKS_S, make_block_record, make_run, make_variant, make_workload
+
+from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.picks import Pick, Reader, picks_of
+from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
+from llm_bench_fixtures.results.record import Run
+
+
+def pick(run: Run, reader: Reader, need: Need | None = None) -> Pick:
+    return next(one for one in picks_of(evidence_of(run), need or Need()) if one.reader is reader)
+
+
+def lossy_run() -> Run:
+    """v0 is twice as fast at 5 % more perplexity."""
+    quality = {"perplexity": 21.0, "ppl_ratio": 1.05}
+    records = [make_block_record(spread=0.0), make_block_record("v0", 2.0)]
+    return make_run(records, [make_variant(), make_variant("v0", quality=quality)])
+
+
+def test_a_winner_keeps_what_is_needed() -> None:
+    found = pick(lossy_run(), Reader.LATENCY, Need(QualityLimit(QualityMeasure.PPL_RATIO, 1.05)))
+    assert (found.variants, found.is_proven, found.better_beyond_limit) == (("v0",), True, ())
+
+
+def test_who_does_not_keep_it_is_named_apart() -> None:
+    found = pick(lossy_run(), Reader.LATENCY)
+    assert (found.variants, found.is_proven) == (("fp32",), False)
+    assert [one.variant for one in found.better_beyond_limit] == ["v0"]
+
+
+def test_throughput_is_picked_at_one_batch_size() -> None:
+    workload = make_workload("batch 4", "batch", prompts=4, batch_size=4, new_tokens=64)
+    where = {"scenario": "batch", "case": "4", "workload": workload, "reference_s": BLOCKS_S}
+    found = pick(
+        make_run([make_block_record(spread=0.0, **where), make_block_record("v0", 3.0, **where)]), Reader.THROUGHPUT
+    )
+    assert (found.variants, found.batch_size) == (("v0",), 4)
+    assert pick(lossy_run(), Reader.THROUGHPUT).choices == ()
