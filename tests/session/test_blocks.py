@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from llm_bench_fixtures.session.blocks import (
     measure_side_by_side,
 )
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 from llm_bench_fixtures.workloads import Workload
 
 if TYPE_CHECKING:
@@ -531,6 +533,16 @@ def test_alone_a_variant_goes_on_until_its_own_interval_is_narrow(table: Table) 
     table.add("fp32", *NOISY)
     table.run(replace(FAST, max_noise=0.01, share_s=20.0))
     assert counts(table) == {"fp32": 9}  # 18.5 s for the first eight
+
+
+def test_what_other_cases_lead_to_expect_makes_an_interval_narrow_sooner(table: Table) -> None:
+    """Logarithms of 0 and 0.05 in turn: of six, trimmed at either end, the standard error is 1.77 % and Student's t of
+    three degrees of freedom 3.18, so that it takes two more. Where 1.66 % are expected, t is 1.96: 3.3 % to a side."""
+    for prior, rounds in ((NO_PRIOR, 8), (VarianceEstimate(0.00166, 1000.0), ENOUGH_ROUNDS)):
+        table.add("fp32", 1.0)
+        table.add("bf16", 1.0, math.exp(0.05))
+        table.run(replace(FAST, max_noise=0.034, share_s=1000.0, expected_variance=prior))
+        assert counts(table)["bf16"] == rounds
 
 
 def test_common_weather_widens_no_speed_up(table: Table) -> None:

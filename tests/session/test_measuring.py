@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -15,11 +16,12 @@ from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
-from llm_bench_fixtures.session import blocks, budget
-from llm_bench_fixtures.session.case import Measured
+from llm_bench_fixtures.session import blocks, budget, measuring
+from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 from llm_bench_fixtures.workloads import CacheKind, Workload
 
 CASE = "test_own.py::test_mine[4]"
@@ -261,6 +263,24 @@ def test_where_threads_wait_for_each_other_nobody_else_is_waited_for(monkeypatch
     bench = make(Fake("fp32"), busy_cores=0)
     bench.ask("fp32")
     assert bench.ran() == {"fp32": 2}
+
+
+def test_how_far_pairs_scatter_is_expected_from_the_cases_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three comparisons with pairs of logarithms 0, 1 and 2 have a variance of 1 each, of two degrees of freedom."""
+    bench = make(*map(Fake, ("fp32", "a", "b", "c")))
+    paces: list[Pace] = []
+
+    def measure(entries: Any, _: str, pace: Pace, *__: Any, **___: Any) -> tuple[dict[str, Measured], Spent]:
+        paces.append(pace)
+        reference, others = (tuple(Round(math.exp(log), (), ()) for log in logs) for logs in ((0, 1, 2), (0, 0, 0)))
+        found = {name: Measured(None, reference if name == "fp32" else others, reference) for name in entries}
+        return found, Spent(1.0, 0.0, True)
+
+    monkeypatch.setattr(measuring, "measure_side_by_side", measure)
+    bench.ask("fp32", WORKLOAD, "a", "b", "c")
+    bench.ask("fp32", OTHER, "a", "b", "c", case="another")
+    assert [pace.expected_variance for pace in paces] == [NO_PRIOR, estimate_prior([VarianceEstimate(1.0, 2)] * 3)]
+    assert paces[1].expected_variance.freedom == 6
 
 
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,11 +237,10 @@ class _Blocks:
         measured = self.result(name)
         if isinstance(measured, Exception):
             return True
-        rounds_s = [done.latency_s for done in measured.rounds]
         if measured.reference_rounds and name != self.reference:
-            ratio = log_ratio(measured.reference_s, rounds_s)
+            ratio = log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
             return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= self.pace.max_noise
-        found = interval(rounds_s)
+        found = interval(measured.rounds_s)
         return found is not None and found.relative_half_width <= self.pace.max_noise
 
     def _await_calm(self) -> bool:

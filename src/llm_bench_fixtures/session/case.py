@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS, log_ratios, trimmed_variance
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
+
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.observation import Observation
     from llm_bench_fixtures.measure.timing import Round
@@ -28,6 +31,8 @@ class Pace:
     probes: bool = False
     cores: int = 1
     """That a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
+    expected_variance: VarianceEstimate = NO_PRIOR
+    """Of the log ratio of a pair of rounds, as the cases before this one lead to expect it."""
 
 
 @dataclass
@@ -67,8 +72,18 @@ class Measured:
         return _waited(self.reference_rounds)
 
     @property
+    def rounds_s(self) -> tuple[float, ...]:
+        return tuple(done.latency_s for done in self.rounds)
+
+    @property
     def reference_s(self) -> tuple[float, ...]:
         return tuple(done.latency_s for done in self.reference_rounds)
+
+    @property
+    def variance(self) -> VarianceEstimate:
+        """Of the log ratio of its pairs of rounds; of too few it says nothing."""
+        pairs = log_ratios(self.reference_s, self.rounds_s) if self.reference_rounds else []
+        return trimmed_variance(pairs) if len(pairs) >= LEAST_PAIRS else NO_PRIOR
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.session.blocks import measure_side_by_side
 from llm_bench_fixtures.session.budget import TimeBudget
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
@@ -34,6 +35,7 @@ class SideBySide:
         self._reference = reference
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
         self._of_reference: dict[str, Workload] = {}  # by case, what the reference's own test runs
+        self._variances: list[VarianceEstimate] = []  # of all comparisons with the reference so far
 
     def measure(
         self, case: str, model: ModelHandle, workload: Workload, others: Callable[[], Sequence[Variant]]
@@ -81,6 +83,8 @@ class SideBySide:
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
+            if isinstance(measured, Measured):
+                self._variances.append(measured.variance)
 
     def _pace(self, benchmarks: int) -> Pace:
         settings = self._setup.settings
@@ -92,6 +96,7 @@ class SideBySide:
             self.budget.patience_s,
             settings.probe,
             self._setup.busy_cores,
+            estimate_prior(self._variances),
         )
 
     def _entries(
