@@ -10,6 +10,7 @@ from run_factory import FALLBACK, full_run, make_block_record, make_record, make
 from llm_bench_fixtures.report.document import Table, Tone
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.short_table import legend, variants_table
+from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, SECOND_SIZES, common_unit, with_spread
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run
@@ -114,13 +115,16 @@ def test_who_was_measured_elsewhere_only_has_figures_with_a_mark() -> None:
     capital = make_workload("capital", prompt_tokens=6)
     records = [make_block_record(name, scenario="quantization", workload=capital) for name in ("fp32", "v0", "v1")]
     fp16 = make_block_record("fp16", 2.0, memory=MemoryFacts(9_000_000))
-    table = table_of(make_run([*records, fp16]))
+    run = make_run([*records, fp16])
+    table = table_of(run)
     cells = row(table, "fp16")
     assert cells["what ran"] == "float32; * one prompt of 64 tokens (“Precision”)"
     assert (cells["speed-up"], cells["peak, MB"], cells["weights, MB"]) == ("2.00×* (1.93–2.08)", "9.00*", "4.00")
     assert cells["latency, ms"].startswith("512* ± ")
     assert "fp16" not in tones(table, "speed-up")
     assert "*" not in "".join(row(table, "v0").values())
+    whole = row(summary_section(findings_of(run, registry())).table, "fp16")
+    assert (whole["speed-up"], whole["tokens/s"], whole["weights"]) == ("2.00×* (1.93–2.07)", "31.2*", "4.00 MB")
     assert "*: measured on other prompts or settings only, named at the variant" in list(legend(table))
 
 

@@ -83,9 +83,14 @@ def _prompt_lengths(records: Sequence[Record], by_digest: _ByDigest) -> list[_Ca
     """One prompt with the default cache, at each length that all variants with any of them ran; the shortest first."""
     facts = [_facts(record) for record in records if record.scenario == PROMPT_LENGTHS]
     lengths = sorted((one for one in facts if _is_plain(one)), key=lambda one: one.prompt_tokens)
-    cases = [by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)]
+    cases = shared_by_all([by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)])
+    return cases if cases and len(cases[0]) > 1 else []
+
+
+def shared_by_all(cases: Sequence[Mapping[str, Record]]) -> list[Mapping[str, Record]]:
+    """Those that every variant with any of them ran. cases: by variant, its record."""
     variants = {name for case in cases for name in case}
-    return [case for case in cases if case.keys() == variants] if len(variants) > 1 else []
+    return [case for case in cases if case.keys() == variants]
 
 
 def _is_plain(facts: WorkloadFacts) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.report.cells import latency_cell, metric_cell, speedup_cell, title_of
+from llm_bench_fixtures.report.cells import latency_cell, metric_cell, speedup_cell, times_cell, title_of
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
+from llm_bench_fixtures.results.speedup import Speedup
 
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
 
@@ -26,6 +29,26 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
             yield Section(
                 title_of(scenario), _table(findings, records, _columns_of(scenario, findings)), scenario=scenario.name
             )
+
+
+def means_sections(findings: Findings) -> Iterator[Section]:
+    """A row a variant, a column a scenario of which several cases were measured in blocks; nothing without any."""
+    means = list(scenario_means(findings.run))
+    named = {scenario.name: scenario for scenario in findings.run.scenarios}
+    titles = [title_of(named.get(one.scenario, Scenario(one.scenario))) for one in means]
+    header = ("variant", *(f"{title} ({one.cases})" for title, one in zip(titles, means, strict=True)))
+    variants = [one.id for one in findings.run.variants if any(one.id in mean.speedups for mean in means)]
+    rows = tuple((name, *(_mean_cell(mean.speedups.get(name)) for mean in means)) for name in variants)
+    note = (
+        f"Mean speed-ups over {findings.run.reference}, with 95 % intervals, over the cases that all variants of a "
+        "scenario ran. Their number stands in brackets."
+    )
+    if rows:
+        yield Section("Speed-ups by scenario", Table(header, rows, frozenset(range(1, len(header)))), note)
+
+
+def _mean_cell(found: Speedup | None) -> str:
+    return times_cell(found.ratio, found.low, found.high) if found else MISSING
 
 
 def scenario_of_texts(run: Run) -> str:

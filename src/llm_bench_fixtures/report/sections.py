@@ -15,7 +15,7 @@ from llm_bench_fixtures.report.choices import choice_footnotes
 from llm_bench_fixtures.report.document import Document, Section, Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.load import load_sections
-from llm_bench_fixtures.report.scenarios import not_asked_sentence, scenario_of_texts, scenario_sections
+from llm_bench_fixtures.report.scenarios import means_sections, not_asked_sentence, scenario_of_texts, scenario_sections
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
@@ -36,6 +36,7 @@ def build_document(findings: Findings) -> Document:
         summary=summary_section(findings),
         reference=tuple(_reference(findings)),
         sections=(
+            *means_sections(findings),
             *variant_sections(findings),
             *scenario_sections(findings),
             *load_sections(run),

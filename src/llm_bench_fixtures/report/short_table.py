@@ -152,11 +152,12 @@ def _records(findings: Findings) -> dict[str, Record]:
 
 def _marked(column: Column, findings: Findings) -> Column:
     """The column with a mark at each figure of another workload than the headline's, before the figure's interval."""
-    cells = {name: _mark(cell) if name in findings.elsewhere else cell for name, cell in column.cells.items()}
+    cells = {name: marked(cell) if name in findings.elsewhere else cell for name, cell in column.cells.items()}
     return replace(column, cells=cells)
 
 
-def _mark(cell: str) -> str:
+def marked(cell: str) -> str:
+    """The figure of another workload than the headline's."""
     figure, space, interval = cell.partition(" ")
     return cell if cell == MISSING else f"{figure}{ELSEWHERE}{space}{interval}"
 

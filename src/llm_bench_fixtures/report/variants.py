@@ -17,7 +17,7 @@ from llm_bench_fixtures.report.choices import choice_sections
 from llm_bench_fixtures.report.document import SUMMARY, Section, Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.quality import change_cell
-from llm_bench_fixtures.report.short_table import what_ran
+from llm_bench_fixtures.report.short_table import marked, what_ran
 from llm_bench_fixtures.results.formatting import MISSING, format_metric
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
@@ -32,13 +32,20 @@ def summary_section(findings: Findings) -> Section:
     columns = {**_summary_columns(findings), **_metric_columns(findings.added)}
     rows = []
     for variant in findings.run.variants:
-        record = findings.common.get(variant.id)
-        values = [cell(variant, record) if variant.label else MISSING for cell in columns.values()]
+        values = [_summary_value(cell, variant, findings) if variant.label else MISSING for cell in columns.values()]
         rows.append((variant.id, what_ran(findings, variant), *values))
     where = describe_headline(findings)
     note = f"{where[:1].upper()}{where[1:]}." if where else nothing_timed(findings.run)
     header = ("variant", "what ran", *columns)
     return Section("All variants", Table(header, tuple(rows), frozenset(range(2, len(header)))), note, SUMMARY)
+
+
+def _summary_value(cell: Cell, variant: VariantResult, findings: Findings) -> str:
+    """What is the record's, and not the variant's, has a mark where it isn't of the headline's workload."""
+    elsewhere = findings.elsewhere.get(variant.id)
+    value = cell(variant, elsewhere or findings.common.get(variant.id))
+    bare = Record("", "", "", variant.id, variant.status)
+    return marked(value) if elsewhere and value != cell(variant, bare) else value
 
 
 def _summary_columns(findings: Findings) -> dict[str, Cell]:
