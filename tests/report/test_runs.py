@@ -46,6 +46,14 @@ def test_there_is_a_row_for_each_variant_and_machine_the_machines_of_each_varian
     assert [found.tones[row, speedup] for row in (2, 3)] == [Tone.BETTER, Tone.WORSE]
 
 
+def test_figures_of_another_workload_than_the_headlines_are_not_compared_between_runs() -> None:
+    alone = make_record("fp16", workload=make_workload("other"))
+    run = make_run([make_record("fp32"), make_record("bf16"), alone])
+    found = beside(run, pair(hardware="server")).table
+    rows = {row[0]: row for row in found.rows}
+    assert rows["fp16"][found.header.index("speed-up")] == "–"
+
+
 def test_columns_have_one_unit_or_each_cell_its_own() -> None:
     same = beside(pair(hardware="a"), pair(hardware="b")).table
     assert "latency, ms" in same.header

@@ -25,7 +25,7 @@ def obstacles(first: Findings, other: Findings) -> dict[Aspect, str]:
     """Why these can't be compared between the two runs."""
     found: dict[Aspect, str] = {}
     workload, reference = _other_workload(first, other), _other_reference(first, other)
-    batch = _difference("other prompts in a batch", _batch(first), _batch(other))
+    batch = _difference("another batch", _batch(first), _batch(other))
     peak = _difference("another kind of peak", _peak(first), _peak(other))
     corpus = _difference("another corpus", first.run.provenance.corpus, other.run.provenance.corpus)
     questions = _difference("other questions", first.run.provenance.choices, other.run.provenance.choices)
@@ -73,7 +73,7 @@ def _batch(findings: Findings) -> str:
         return ""
     facts = some.workload
     tokens = f"{count(facts.prompt_tokens, 'token')} and {count(facts.new_tokens, 'new token')}"
-    return f"{count(facts.prompts, 'prompt')} of {tokens} in all"
+    return f"{count(facts.prompts, 'prompt')} of {tokens} in all, batch {facts.batch_size}"
 
 
 def _peak(findings: Findings) -> str:

@@ -7,7 +7,7 @@ run's: another workload, reference, corpus or kind of peak.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.picks import Pick, Reader
 from llm_bench_fixtures.errors import first_line
@@ -189,8 +189,9 @@ def _places(runs: Sequence[RunBeside]) -> Iterator[tuple[str, str]]:
 
 
 def _columns(run: RunBeside) -> dict[str, Column]:
-    """By name, those that are comparable and have a value."""
-    found = {column.name: column for column in figure_columns(run.findings) if column.has_values}
+    """By name, those that are comparable and have a value; without figures of another workload than the headline's."""
+    columns = figure_columns(replace(run.findings, elsewhere={}))
+    found = {column.name: column for column in columns if column.has_values}
     return {name: found[name] for name, of in COLUMNS.items() if name in found and of not in run.left_out}
 
 
