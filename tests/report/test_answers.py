@@ -645,6 +645,16 @@ def test_a_reference_that_was_not_measured_is_not_compared_with() -> None:
     assert answer(run).recommendations == ()
 
 
+def test_who_was_measured_elsewhere_only_is_not_compared() -> None:
+    """However fast it is there."""
+    elsewhere = make_block_record("v1", 9.0, workload=make_workload("other"), case="other")
+    run = make_run([*side_by_side(2.0).records, elsewhere])
+    assert for_reader(run, Reader.LATENCY).pick.variants == ("v0",)
+    assert answer(run).untold[-1] == (
+        "Not compared with the others, because not measured on one prompt of 64 tokens: v1."
+    )
+
+
 def test_a_reader_without_an_answer_is_told_why() -> None:
     """Bug: where no batches were measured, the most throughput was left out without a word."""
     run = side_by_side(2.0)

@@ -16,6 +16,7 @@ from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.answer_words import answer_sentence, pick_notes, pick_sentence
 from llm_bench_fixtures.report.beyond_limit import why_not_admitted
+from llm_bench_fixtures.report.cells import headline_prompts
 from llm_bench_fixtures.report.not_worth_it import Remark, not_worth_it, scope_of
 from llm_bench_fixtures.report.pick_words import figure_of
 from llm_bench_fixtures.report.quality import limit_words, near_lossless_sentence
@@ -48,7 +49,7 @@ class Answer:
     recommendations: tuple[Recommendation, ...]
     """For the lowest latency, the most throughput and the least memory, in this order, as far as the run can tell."""
     untold: tuple[str, ...]
-    """For whom there is no recommendation, and why; in sentences."""
+    """For whom there is no recommendation, and who is not compared, with the reasons; in sentences."""
     not_worth_it: tuple[Remark, ...]
     """Variants that don't pay on the workload of `scope`, each with the reason."""
     scope: str
@@ -114,12 +115,16 @@ def _is_told(pick: Pick, before: Sequence[Pick]) -> bool:
 
 
 def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
-    """Readers without a choice; none where the whole answer says why there is none."""
+    """Readers without a choice, and variants that are not compared; none where the whole answer says why there is
+    none."""
     if seen.reference is None or len(seen.common) < 2:
         return
     for pick in picks:
         if not pick.choices:
             yield f"For the {pick.reader} this run has no answer: {_why_untold(pick.reader, seen)}."
+    if seen.elsewhere:
+        names = ", ".join(seen.elsewhere)
+        yield f"Not compared with the others, because not measured on {headline_prompts(seen)}: {names}."
 
 
 def _why_untold(reader: Reader, seen: Evidence) -> str:
