@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from llm_bench_fixtures.answer.headline import shared_by_all
 from llm_bench_fixtures.answer.pooling import pooled
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import CONFIDENCE, Speedup, record_log_ratio, speedup_from
+from llm_bench_fixtures.results.speedup import record_log_ratio
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup, speedup_from
 
 
 @dataclass(frozen=True)

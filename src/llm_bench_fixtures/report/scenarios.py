@@ -13,7 +13,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
-from llm_bench_fixtures.results.speedup import Speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
 
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
 
