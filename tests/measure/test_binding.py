@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from llm_bench_fixtures.measure import binding
 from llm_bench_fixtures.measure.binding import (
-    FREE,
     TRIALS,
     Binding,
     binding_of,
@@ -48,9 +48,9 @@ def test_each_thread_has_a_core_within_and_all_of_them_afterwards(
 
 
 def test_where_all_are_free_none_is_bound(bound: list[dict[int, tuple[int, ...]]]) -> None:
-    with FREE.applied(5):
+    with Binding((7, 8)).applied(5):
         pass
-    assert bound == [{}, {}]
+    assert bound == []
 
 
 def test_a_thread_computes_that_runs_for_a_tenth_of_the_time() -> None:
@@ -65,26 +65,36 @@ class Trials:
 
     def __init__(self, *ratios: float) -> None:
         self.ratios: Iterator[float] = iter(ratios)
+        self.free_s = 0.1
         self.is_bound = False
         self.runs = 0
 
     def short_s(self, *_: object) -> float:
         self.runs += 1
-        return next(self.ratios) if self.is_bound else 1.0
+        return self.free_s * (next(self.ratios) if self.is_bound else 1.0)
 
     def tell(self, cores: dict[int, tuple[int, ...]]) -> None:
         self.is_bound = any(len(own) == 1 for own in cores.values())
 
 
 def settle(
-    ratios: list[float], threads: int, tiny: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+    ratios: list[float],
+    threads: int,
+    tiny: TransformersModel,
+    workload: Workload,
+    monkeypatch: pytest.MonkeyPatch,
+    free_s: float = 0.1,
 ) -> tuple[Binding, int]:
-    """What is found where the model computes in so many threads and there are two cores; and how often it ran."""
+    """What is found where the model computes in so many threads and there are two cores; and how often it ran.
+
+    free_s: how long a short generation takes free; its threads compute all that time.
+    """
     trials = Trials(*ratios)
+    trials.free_s = free_s
     monkeypatch.setattr(binding, "_short_s", trials.short_s)
     monkeypatch.setattr(binding, "bind_threads", trials.tell)
     monkeypatch.setattr(binding, "thread_seconds", iter([{}, dict.fromkeys(range(threads), 1.0)]).__next__)
-    monkeypatch.setattr(binding, "cores_to_bind", lambda threads: (0, 1) if 0 < threads <= 2 else ())
+    monkeypatch.setattr(binding, "cores_to_bind", lambda threads: (0, 1) if 0 < len(threads) <= 2 else ())
     found = settle_binding(tiny, workload)
     assert binding_of(tiny) == found
     return found, trials.runs
@@ -123,7 +133,7 @@ def test_threads_are_bound_where_that_changes_nothing(
 ) -> None:
     """2 % are nothing, and what the trials can't tell."""
     found, runs = settle(ratios, 2, tiny_fp32, workload, monkeypatch)
-    assert found == (Binding((0, 1), (0, 1)) if is_bound else FREE)
+    assert found == Binding((0, 1), (0, 1) if is_bound else ())
     assert runs == 1 + 2 * TRIALS
 
 
@@ -132,7 +142,15 @@ def test_threads_are_bound_where_that_changes_nothing(
 def test_of_a_model_that_has_no_core_for_each_thread_all_are_free(
     threads: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert settle([], threads, tiny_fp32, workload, monkeypatch) == (FREE, 1)
+    assert settle([], threads, tiny_fp32, workload, monkeypatch) == (Binding(tuple(range(threads))), 1)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_what_takes_long_is_not_tried(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dozen times 0.6 s, for each variant. Its threads are known all the same."""
+    assert settle([], 2, tiny_fp32, workload, monkeypatch, free_s=0.6) == (Binding((0, 1)), 1)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -142,12 +160,15 @@ def test_it_is_tried_once_for_each_number_of_threads(
     """Another workload may be computed in one thread, or in two others."""
     assert settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch)[1] == 1 + 2 * TRIALS
     assert settle([], 2, tiny_fp32, workload, monkeypatch) == (Binding((0, 1), (0, 1)), 1)
-    assert settle([2.0] * TRIALS, 1, tiny_fp32, workload, monkeypatch) == (FREE, 1 + 2 * TRIALS)
+    assert settle([2.0] * TRIALS, 1, tiny_fp32, workload, monkeypatch) == (Binding((0,)), 1 + 2 * TRIALS)
     assert settle([], 2, tiny_fp32, workload, monkeypatch)[0] == Binding((0, 1), (0, 1))
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.skipif(not cores_to_bind(1) or not thread_seconds(), reason="needs threads that can be seen and bound")
+@pytest.mark.skipif(
+    not cores_to_bind((threading.get_native_id(),)) or not thread_seconds(),
+    reason="needs threads that can be seen and bound",
+)
 def test_the_threads_of_a_model_are_found(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
     """Those that compute are of this process, and no more than torch's pool and its caller have."""
     import torch

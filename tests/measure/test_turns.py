@@ -23,10 +23,10 @@ def workload(prompts: Prompts) -> Workload:
     return Workload((prompts.exact(6),), new_tokens=2, batch_size=1)
 
 
-def tell(*readings: float | None) -> Callable[[], float | None]:
+def tell(*readings: float | None) -> Callable[..., float | None]:
     """Gives one reading after the other."""
     left = iter(readings)
-    return lambda: next(left)
+    return lambda *_: next(left)
 
 
 def whole(model: TransformersModel, workload: Workload, **how: Any) -> Round:
@@ -64,7 +64,7 @@ def test_the_time_of_others_is_not_in_the_round(tiny_fp32: TransformersModel, pr
 
 @pytest.mark.parametrize(
     ("readings", "waited_s"),
-    [((3.0, 3.25), 0.25), ((3.0, 2.5), 0.0), ((None, None), None)],
+    [((3.0, 3.0, 3.25), 0.25), ((3.0, 3.0, 2.5), 0.0), ((None,), None)],
     ids=["waited", "a thread that had waited has ended", "the system doesn't tell"],
 )
 def test_what_its_threads_waited_is_the_difference(
@@ -81,9 +81,17 @@ def test_what_its_threads_waited_is_the_difference(
 def test_in_slices_what_a_hypervisor_took_is_not_counted(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It took it from the others, too."""
-    monkeypatch.setattr(turns, "threads_waited_s", tell(3.0, 3.25))
-    assert take_turns(tiny_fp32, lambda: None, workload, slice_tokens=1).waited_s == 0.25
+    """It took it from the others, too; and in the pause between 3.25 and 9.0 others had their turn."""
+    monkeypatch.setattr(turns, "waited_s", pytest.fail)
+    monkeypatch.setattr(turns, "threads_waited_s", tell(3.0, 3.0, 3.25, 9.0, 9.5))
+    assert take_turns(tiny_fp32, lambda: None, workload, slice_tokens=1).waited_s == 0.75
+
+
+def test_in_slices_where_the_system_does_not_tell_nothing_is_known(
+    tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "threads_waited_s", lambda _: None)
+    assert take_turns(tiny_fp32, lambda: None, workload, slice_tokens=1).waited_s is None
 
 
 def test_of_a_server_only_the_clients_threads_could_be_told(
@@ -108,7 +116,7 @@ def test_probe_round_and_sleep_come_in_this_order(
     monkeypatch.setattr(turns, "run_round", noting("round", run_round))
     monkeypatch.setattr(turns, "fall_asleep", noting("asleep", lambda: None))
     assert whole(tiny_fp32, workload, probes=True).probe_s == (0.5, 0.25)
-    assert order == ["probe", "read", "round", "read", "asleep"]
+    assert order == ["probe", "read", "read", "round", "read", "asleep"]
 
 
 @pytest.mark.parametrize(("slice_tokens", "tokens"), [(0, 10), (3, 3)])
@@ -119,6 +127,8 @@ def test_what_warms_up_runs_bound_and_before_the_round(
     order: list[object] = []
 
     class Noted:
+        threads = ()
+
         @contextmanager
         def applied(self, draw: int) -> Iterator[None]:
             order.append(("bound", draw))

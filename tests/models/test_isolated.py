@@ -17,7 +17,7 @@ from typing import cast
 import psutil
 import pytest
 import torch
-from waiting import BACKSTOP_S, wait_until
+from waiting import BACKSTOP_S, has_ended, wait_until
 
 from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, WorkerDied, WorkerFailed
 from llm_bench_fixtures.measure.timing import run_round
@@ -137,24 +137,27 @@ def test_a_model_that_cannot_pause_gives_its_result_at_once(
 
 @pytest.mark.skipif(not can_suspend(), reason="a process might stay suspended here")
 def test_no_suspended_process_outlives_the_one_that_started_it(tmp_path: Path) -> None:
-    """Killed, it has no time to wake it; and one that ends without having closed it isn't kept by it."""
+    """Killed, it has no time to wake it; and one that ends without having closed it isn't kept by it. Children of a
+    suspended one, as compilers have them, run on, and end as they would."""
     for end in ("os.kill(os.getpid(), signal.SIGKILL)", "pass"):
         script = tmp_path / "starter.py"
         script.write_text(STARTER.format(end=end))
         done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=BACKSTOP_S, check=False)
-        pid = int(done.stdout)
-        wait_until(lambda pid=pid: not psutil.pid_exists(pid) or state_of(pid) == psutil.STATUS_ZOMBIE)
+        for pid in map(int, done.stdout.split()):
+            wait_until(lambda pid=pid: has_ended(pid))
 
 
 STARTER = """\
 import os
 import signal
+import subprocess
 
 from llm_bench_fixtures.processes.launch import start_function
 
 
 def held(channel):
-    channel.send(os.getpid())
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)  # until this process has ended
+    channel.send(f"{{os.getpid()}} {{child.pid}}")
     channel.wait()
 
 

@@ -123,12 +123,27 @@ def test_threads_are_bound_where_each_has_a_core(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5}, raising=False)
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
     monkeypatch.setattr(affinity, "are_alike", lambda _: alike)
-    assert cores_to_bind(threads) == cores
+    assert cores_to_bind(range(11, 11 + threads)) == cores
+
+
+def test_a_thread_that_somebody_has_bound_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenMP, by the environment; thread 13 has ended."""
+
+    def cores_of(thread: int) -> set[int]:
+        if thread == 13:
+            raise ProcessLookupError
+        return {1} if thread == 12 else {1, 2, 5}
+
+    monkeypatch.setattr(os, "sched_getaffinity", cores_of, raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
+    monkeypatch.setattr(affinity, "are_alike", lambda _: True)
+    assert cores_to_bind((11,)) == (1, 2, 5)
+    assert cores_to_bind((11, 12)) == cores_to_bind((11, 13)) == ()
 
 
 def test_where_threads_cannot_be_bound_there_are_no_cores_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity", raising=False)
-    assert cores_to_bind(1) == ()
+    assert cores_to_bind((1,)) == ()
 
 
 def test_a_thread_that_has_ended_leaves_the_others_to_be_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -360,6 +360,17 @@ def test_a_process_that_dies_in_a_pause_is_a_death_of_that_turn(holding: Scene) 
         next(turns)
 
 
+def test_a_pause_is_ended_by_nothing_else_than_being_told_to_go_on(holding: Scene) -> None:
+    """Bug: another call was taken for it and never answered."""
+    turns = holding.caller.in_turns(grow, 3)
+    assert next(turns) is None
+    holding.caller._is_paused = False
+    with pytest.raises(MalformedMessage):
+        holding.caller.call(see)
+    assert holding.caller.call(see) == [1, 2, 3, 0]
+    assert list(turns) == []
+
+
 def test_nothing_goes_on_that_has_not_paused(holding: Scene) -> None:
     """A message of another version's, say, is an error and ends nothing."""
     holding.caller._process.send(Pickled.of(GoOn()))

@@ -57,8 +57,14 @@ def test_the_threads_waiting_is_added_up(tmp_path: Path) -> None:
 def test_what_a_hypervisor_took_is_not_the_threads_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calm, "stolen_s", lambda: 100.0)
     tasks = write_tasks(tmp_path, one="7000000000 1500000000 12\n")
-    assert (threads_waited_s(tasks), waited_s(tasks)) == (1.5, 101.5)
-    assert threads_waited_s(tasks / "nowhere") is None
+    assert (threads_waited_s(tasks=tasks), waited_s(tasks)) == (1.5, 101.5)
+    assert threads_waited_s(tasks=tasks / "nowhere") is None
+
+
+def test_the_waiting_of_some_threads(tmp_path: Path) -> None:
+    """The third has ended meanwhile."""
+    tasks = write_tasks(tmp_path, **{"11": "0 1500000000 1", "12": "0 250000000 1"})
+    assert threads_waited_s((12, 13), tasks) == 0.25
 
 
 @pytest.mark.usefixtures("nothing_stolen")

@@ -366,3 +366,27 @@ def test_a_program_that_is_not_there_is_an_error_and_leaves_no_socket(tmp_path: 
     with pytest.raises(FileNotFoundError):
         start_words(tmp_path, program=str(tmp_path / "nothing"))
     assert psutil.Process().num_fds() == before
+
+
+def echo(channel: Channel[Any, Any]) -> None:
+    """Answer whatever is said."""
+    while True:
+        channel.send(channel.receive())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server that processes are forked from")
+def test_a_stopped_process_does_not_wake_the_server_it_was_forked_from() -> None:
+    """A hundred times. It may wake now and then for what other tests have started."""
+    from multiprocessing import forkserver
+
+    process = start_function("it", echo, (), on_cpu=True)
+    process.send(None)
+    process.receive()
+    server = psutil.Process(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
+    before = server.num_ctx_switches().voluntary
+    for _ in range(100):
+        process.suspend()
+        process.send(None)
+        process.receive()
+    assert server.num_ctx_switches().voluntary - before < 20
+    process.close()

@@ -37,8 +37,8 @@ def test_a_meter_stands_still_in_pauses() -> None:
     assert pauses_at == [2.0, 104.0]
 
 
-def test_what_stops_a_later_meter_is_on_no_clock() -> None:
-    """Reading the second meter takes 5 s, each time it stops and goes on."""
+def test_what_stops_an_earlier_meter_is_on_no_clock() -> None:
+    """Reading the first meter takes 5 s, each time it stops and goes on."""
     clock = Hand()
 
     def slow() -> float:
@@ -46,8 +46,8 @@ def test_what_stops_a_later_meter_is_on_no_clock() -> None:
         return 0.0
 
     pauses = Pauses(lambda: None, tokens=1)
-    held = pauses.hold(clock)
     pauses.hold(slow)
+    held = pauses.hold(clock)
     clock.now = 1.0
     pauses.after_token(left=1)
     assert held() == 1.0

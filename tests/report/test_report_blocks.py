@@ -13,7 +13,7 @@ METHOD = (
     "Speed-ups are measured in blocks: a round of each variant, the reference among them, in turns. A speed-up, "
     "with its 95 % interval, is the trimmed mean ratio of the rounds' latencies, in pairs of the same block."
 )
-WHOLE = "A turn is a whole round, as somebody can't pause: a server, or what computes on an accelerator."
+WHOLE = "No round paused: each turn was a whole round."
 ONE = (
     "The report makes 1 comparison of speed-ups at once, each with 95 % confidence, so that all hold with 95 % "
     "(Bonferroni)."

@@ -235,12 +235,12 @@ def test_a_round_that_fails_in_a_slice_counts_for_nothing_and_the_others_go_on(t
     ids=["short steps", "the least", "still the least", "long", "very long"],
 )
 def test_a_slice_is_so_many_tokens(step_s: float, tokens: int, table: Table) -> None:
-    """Each variant's follow from its own steps; those of the round before, or of all that was observed."""
+    """Each variant's follow from the steps of its round before; the first has the least."""
     table.add("fp32", step_s=SLICE_S / 8)
     table.add("bf16", step_s=step_s)
     table.run()
-    assert table.model("fp32").slice_tokens[1:] == [8, 8]
-    assert table.model("bf16").slice_tokens[1:] == [tokens, tokens]
+    assert table.model("fp32").slice_tokens == [LEAST_STEPS, 8, 8]
+    assert table.model("bf16").slice_tokens == [LEAST_STEPS, tokens, tokens]
 
 
 def test_in_the_warm_up_a_round_is_whole(table: Table) -> None:
@@ -248,6 +248,7 @@ def test_in_the_warm_up_a_round_is_whole(table: Table) -> None:
     table.add("bf16")
     table.run(replace(FAST, warmup_rounds=3))
     assert table.model("bf16").slice_tokens[:2] == [0, 0]
+    assert table.model("bf16").draws[:2] == [None, None]
     assert 0 not in table.model("bf16").slice_tokens[2:]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median, stdev
 from typing import TYPE_CHECKING
@@ -28,21 +28,26 @@ if TYPE_CHECKING:
 COMPUTING_SHARE = 0.1  # of the time: a thread that runs for less doesn't compute
 TRIALS = 6
 TRIAL_TOKENS = 10
+LONGEST_TRIAL_S = 0.5  # a dozen of longer ones would take too long; and such threads spread out by themselves
 AGREES = math.log(1.02)  # bound and free
 SURE = 2.0  # standard errors by which they have to differ by more
 
 
 @dataclass(frozen=True)
 class Binding:
-    """The threads that have a core each, and the cores they are spread over; none: all are free."""
+    """The threads that compute, none where that isn't known, and whether they have a core each."""
 
     threads: tuple[int, ...] = ()
     cores: tuple[int, ...] = ()
+    """That they are spread over; none: they are free."""
 
     @contextmanager
     def applied(self, draw: int) -> Iterator[None]:
         """Bind them within. draw: the number of the way in which they are spread over the cores."""
-        turn = draw % len(self.cores) if self.cores else 0
+        if not self.cores:
+            yield
+            return
+        turn = draw % len(self.cores)
         spread = (*self.cores[turn:], *self.cores[:turn])
         bind_threads({thread: (core,) for thread, core in zip(self.threads, spread, strict=False)})
         try:
@@ -51,39 +56,31 @@ class Binding:
             bind_threads(dict.fromkeys(self.threads, self.cores))
 
 
-FREE = Binding()
 _BINDINGS: KeptForModel[Binding] = KeptForModel()
 _AGREEING: KeptForModel[dict[int, bool]] = KeptForModel()  # by the number of threads
 
 
 def binding_of(model: Model) -> Binding:
     """What `settle_binding` has found last."""
-    return _BINDINGS.get(model) or FREE
+    return _BINDINGS.get(model) or Binding()
 
 
 def settle_binding(model: Model, workload: Workload) -> Binding:
     """Find the threads that compute the workload, and whether they may be bound; kept for `binding_of`.
 
-    They may where there is a core for each, and a short generation takes as long bound as free: TRIALS of both in turn
-    are compared, once for each number of threads.
+    They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
+    free: TRIALS of both in turn are compared, once for each number of threads, unless one takes over LONGEST_TRIAL_S.
     """
-    threads = _computing_threads(model, workload)
-    binding = Binding(threads, cores_to_bind(len(threads)))
+    before_s = thread_seconds()
+    took_s = _short_s(model, workload)
+    threads = computing(before_s, thread_seconds(), took_s)
+    bound = Binding(threads, cores_to_bind(threads))
     agreeing = _AGREEING.get_or_make(model, dict)
-    if not binding.cores:
-        binding = FREE
-    elif len(threads) not in agreeing:
-        agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, binding))
-    if not agreeing.get(len(binding.threads)):
-        binding = FREE
+    if bound.cores and took_s <= LONGEST_TRIAL_S and len(threads) not in agreeing:
+        agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound))
+    binding = bound if agreeing.get(len(threads)) else Binding(threads)
     _BINDINGS.put(model, binding)
     return binding
-
-
-def _computing_threads(model: Model, workload: Workload) -> tuple[int, ...]:
-    before = thread_seconds()
-    took_s = _short_s(model, workload)
-    return computing(before, thread_seconds(), took_s)
 
 
 def computing(before_s: Mapping[int, float], after_s: Mapping[int, float], took_s: float) -> tuple[int, ...]:
@@ -98,7 +95,7 @@ def _trial_ratios(model: Model, workload: Workload, binding: Binding) -> list[fl
     for trial in range(TRIALS):
         took_s = {}
         for bound in (True, False) if trial % 2 else (False, True):
-            with (binding if bound else FREE).applied(trial):
+            with binding.applied(trial) if bound else nullcontext():
                 took_s[bound] = _short_s(model, workload)
         ratios.append(math.log(took_s[True] / took_s[False]))
     return ratios

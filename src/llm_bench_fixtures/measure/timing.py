@@ -130,7 +130,7 @@ def run_round(
     outputs = []
     joules = _joules(model.device)
     if pauses:
-        clock, joules = pauses.hold(clock), pauses.hold(joules)
+        joules, clock = pauses.hold(joules), pauses.hold(clock)
     model.device.synchronize()
     before_j = joules()
     started = clock()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,24 +41,38 @@ def take_turns(
     sleep. probes: time the fixed probe before, which empties the caches anyway.
     """
     pauses = Pauses(pause, slice_tokens) if slice_tokens else None
-    with binding_of(model).applied(draw or 0) if draw is not None else nullcontext():
+    binding = binding_of(model)
+    with binding.applied(draw) if draw is not None else nullcontext():
         if warms:
             generate_some(model, workload, WARMING_TOKENS_OF_A_SLICE if pauses else WARMING_TOKENS)
         probe_s = run_probe(model) if probes else None
-        done = _watched_round(model, workload, pauses)
         if pauses:
-            return without_cold_steps(done)
-        fall_asleep()
+            done = without_cold_steps(_sliced_round(model, workload, pauses, binding.threads))
+        else:
+            done = _whole_round(model, workload)
+            fall_asleep()
     return replace(done, probe_s=probe_s)
 
 
-def _watched_round(model: Model, workload: Workload, pauses: Pauses | None) -> Round:
-    """A round, with how long its threads waited for a core. What a hypervisor takes falls on the others' slices, too,
-    so that it counts where the round is whole."""
-    meter = threads_waited_s if pauses else waited_s
-    before_s = meter()
+def _sliced_round(model: Model, workload: Workload, pauses: Pauses, threads: Collection[int]) -> Round:
+    """A round, with how long its computing threads waited for a core. What a hypervisor takes is not in it: it falls on
+    the others' slices, too."""
+    if threads_waited_s(threads) is None:
+        return run_round(model, workload, pauses=pauses)
+    meter = pauses.hold(lambda: threads_waited_s(threads) or 0.0)
+    return _watched_round(model, workload, meter, pauses)
+
+
+def _whole_round(model: Model, workload: Workload) -> Round:
+    """A round, with how long its threads waited for a core, and what a hypervisor took."""
+    if model.facts.is_remote or waited_s() is None:  # a server's threads can't be seen
+        return run_round(model, workload)
+    return _watched_round(model, workload, lambda: waited_s() or 0.0)
+
+
+def _watched_round(
+    model: Model, workload: Workload, waited_s: Callable[[], float], pauses: Pauses | None = None
+) -> Round:
+    before_s = waited_s()
     done = run_round(model, workload, pauses=pauses)
-    after_s = meter()
-    is_unknown = model.facts.is_remote  # here are the client's threads only
-    waited = None if is_unknown or before_s is None or after_s is None else max(after_s - before_s, 0.0)
-    return replace(done, waited_s=waited)
+    return replace(done, waited_s=max(waited_s() - before_s, 0.0))

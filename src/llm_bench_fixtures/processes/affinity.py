@@ -9,7 +9,7 @@ on two.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -85,10 +85,15 @@ def pin_thread(_: object, cores: tuple[int, ...]) -> tuple[int, ...]:
     return before
 
 
-def cores_to_bind(threads: int) -> tuple[int, ...]:
-    """The cores among which so many threads can have one each; none if there are fewer, or where they aren't alike."""
+def cores_to_bind(threads: Collection[int]) -> tuple[int, ...]:
+    """The cores among which each of the threads can have its own; none if there are fewer, where they aren't alike, or
+    where somebody else has bound a thread to some of them."""
     cores = tuple(sorted(os.sched_getaffinity(0))) if can_pin() else ()
-    return cores if 0 < threads <= len(cores) and are_alike(cores) else ()
+    if not 0 < len(threads) <= len(cores) or not are_alike(cores):
+        return ()
+    with suppress(OSError):  # one has ended
+        return cores if all(os.sched_getaffinity(thread) == set(cores) for thread in threads) else ()
+    return ()
 
 
 def bind_threads(cores: Mapping[int, Iterable[int]]) -> None:

@@ -136,6 +136,7 @@ class Caller:
         self.was_cut_short = False
         """Whether a test's time limit ended the process in a call: what is neither an error nor Ctrl-C."""
         self._is_paused = False
+        self._calls = 0
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function there. It, its arguments and its result have to be picklable. Raises as `result` does."""
@@ -148,13 +149,13 @@ class Caller:
         left unfinished goes on to its end before the next one.
         """
         answer = self._ask(Call(function, args, kwargs, pauses=True))
+        number = self._calls
         while isinstance(answer, Paused):
-            self._is_paused = True
             self._process.suspend()
             yield None
-            if not self._is_paused:  # another call has ended this one
+            if number != self._calls:  # another call has ended this one
                 return
-            answer = self._go_on(GoOn())
+            answer = self._sent(Pickled.of(GoOn()))
         self._process.suspend()
         yield self._returned(answer)
 
@@ -162,17 +163,16 @@ class Caller:
         """The answer to the call, once a call that was left in a pause is over."""
         pickled = Pickled.of(call)
         if self._is_paused:
-            self._go_on(GoOn(to_end=True))
+            self._sent(Pickled.of(GoOn(to_end=True)))
+        self._calls += 1
         return self._sent(pickled)
-
-    def _go_on(self, how: GoOn) -> Any:
-        self._is_paused = False
-        return self._sent(Pickled.of(how))
 
     def _sent(self, question: Pickled) -> Any:
         with self._ending_where_cut_short():
             self._process.send(question)
-            return self._answer()
+            answer = self._answer()
+            self._is_paused = isinstance(answer, Paused)
+        return answer
 
     def result(self) -> Any:
         """The next result. Raises what was raised there, or WorkerDied."""
@@ -220,7 +220,9 @@ class Caller:
                 self._progress.tell(answer.share)
                 continue
             with self._progress.activity(answer.phase, answer.text):
-                self._answer()  # its end
+                end = self._answer()
+            if not isinstance(end, Ended):
+                raise MalformedMessage(repr(end).encode())
         return answer
 
 
@@ -290,7 +292,10 @@ def _pausing(channel: Channel[Answer, Question]) -> Callable[[], None]:
         nonlocal is_to_end
         if not is_to_end:
             channel.send(Paused())
-            is_to_end = channel.receive() == GoOn(to_end=True)
+            answer = channel.receive()
+            if not isinstance(answer, GoOn):
+                raise MalformedMessage(repr(answer).encode())
+            is_to_end = answer.to_end
 
     return pause
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 TASKS = Path("/proc/self/task")
@@ -24,17 +25,20 @@ LONGEST_SERVER_FALL_S = 1.2  # vLLM's worker spins for 1 s after a request
 
 def waited_s(tasks: Path = TASKS) -> float | None:
     """As `threads_waited_s`, with what a hypervisor took of the machine."""
-    threads_s = threads_waited_s(tasks)
+    threads_s = threads_waited_s(tasks=tasks)
     return None if threads_s is None else threads_s + stolen_s()
 
 
-def threads_waited_s(tasks: Path = TASKS) -> float | None:
-    """Seconds that the process' threads have waited for a core so far, summed over those that live: none while a signal
-    has stopped them. None where the system doesn't tell."""
+def threads_waited_s(threads: Collection[int] = (), tasks: Path = TASKS) -> float | None:
+    """Seconds that these threads of the process have waited for a core so far, summed over those that live. None where
+    the system doesn't tell.
+
+    threads: their ids; none: all. Those that idle wait, too, where a signal stops the process and lets it go on.
+    """
     if not tasks.is_dir():
         return None
     total_ns = 0
-    for task in tasks.iterdir():
+    for task in [tasks / str(thread) for thread in threads] or tasks.iterdir():
         try:
             total_ns += int((task / "schedstat").read_text().split()[1])
         except (OSError, IndexError, ValueError):

@@ -259,14 +259,15 @@ class _Function:
         server = _server_pid()
         if server is not None and is_stopped(server):
             _wake(server)
-        if hasattr(os, "killpg"):
-            self.signal(signal.SIGKILL)
+        if self.pid and self.process.exitcode is None and hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
+                os.killpg(self.pid, signal.SIGKILL)
         self.process.kill()
 
     def signal(self, number: int) -> None:
         if self.pid and self.process.exitcode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it doesn't lead its group yet
-                os.killpg(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 @dataclass(frozen=True)
@@ -286,8 +287,8 @@ class _Program:
 
     def kill(self) -> None:
         """Its children too, also where it has ended itself."""
-        self.signal(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
+        self.process.send_signal(number)

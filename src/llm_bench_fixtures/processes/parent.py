@@ -17,6 +17,8 @@ import threading
 
 LAST_WORDS_S = 1.0  # for a program whose starter is gone to end by itself
 KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG, see prctl(2)
+NO_STOPS = 1  # SA_NOCLDSTOP, see sigaction(2)
+SIGNAL_SET_BYTES = 128  # of sigset_t
 
 
 def kill_with_parent() -> None:
@@ -38,6 +40,29 @@ def lead_group() -> None:
     if hasattr(os, "setpgid"):
         with contextlib.suppress(PermissionError):  # it leads a session already
             os.setpgid(0, 0)
+
+
+def hear_of_ends_only() -> None:
+    """Have SIGCHLD tell this process of children that end, and not of those that a signal stops or lets go on, where
+    Linux allows that: each would be woken twice for a slice of a round, on the cores that the round computes on."""
+    if sys.platform != "linux" or sys.maxsize < 2**32:
+        return
+    import ctypes
+
+    class Action(ctypes.Structure):  # struct sigaction of glibc and musl, see sigaction(2)
+        _fields_ = (
+            ("handler", ctypes.c_void_p),
+            ("mask", ctypes.c_ubyte * SIGNAL_SET_BYTES),
+            ("flags", ctypes.c_int),
+            ("restorer", ctypes.c_void_p),
+        )
+
+    action = Action()
+    with contextlib.suppress(OSError, AttributeError):
+        system = ctypes.CDLL(None)
+        if system.sigaction(signal.SIGCHLD, None, ctypes.byref(action)) == 0:
+            action.flags |= NO_STOPS
+            system.sigaction(signal.SIGCHLD, ctypes.byref(action), None)
 
 
 def end_with_parent() -> None:

@@ -19,7 +19,7 @@ class Pauses:
         self._held: list[_Held] = []
 
     def hold(self, meter: Meter) -> Meter:
-        """The meter, standing still in pauses. The first one that is held stops first and goes on last."""
+        """The meter, standing still in pauses. The one that is held last stops first and goes on last."""
         self._held.append(held := _Held(meter))
         return held
 
@@ -32,10 +32,10 @@ class Pauses:
         if self._since < self._tokens or left < self._tokens:
             return False
         self._since = 0
-        for held in self._held:
+        for held in reversed(self._held):
             held.stop()
         self._pause()
-        for held in reversed(self._held):
+        for held in self._held:
             held.go_on()
         return True
 

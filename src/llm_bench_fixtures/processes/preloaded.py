@@ -13,9 +13,10 @@ import os
 import warnings
 
 from llm_bench_fixtures.processes.launch import ENDS_WITH_US, IMPORTS
-from llm_bench_fixtures.processes.parent import kill_with_parent, lead_group
+from llm_bench_fixtures.processes.parent import hear_of_ends_only, kill_with_parent, lead_group
 
 lead_group()
+os.register_at_fork(after_in_parent=hear_of_ends_only)  # the server sets its handlers after this import
 if os.environ.get(ENDS_WITH_US):
     kill_with_parent()
 with warnings.catch_warnings():

@@ -37,7 +37,7 @@ class Process(Protocol):
         """Kill it, if it hasn't ended."""
 
     def signal(self, number: int) -> None:
-        """Send it and its children the signal, if it hasn't ended."""
+        """Send it the signal, not its children, if it hasn't ended."""
 
 
 def can_suspend() -> bool:
@@ -63,16 +63,16 @@ class WorkerProcess(Generic[S, R]):
             self._channel.send(message)
 
     def suspend(self) -> None:
-        """Have it and its children take no processor time until something is sent: a pool of threads spins after work,
-        on the cores of whoever works next. Does nothing where it might stay suspended for good."""
+        """Have it take no processor time until something is sent: a pool of threads spins after work, on the cores of
+        whoever works next. Does nothing where it might stay suspended for good, as its children might."""
         if can_suspend():
             self._is_suspended = True
             self._process.signal(signal.SIGSTOP)
 
     def _wake(self) -> None:
         if self._is_suspended:
-            self._is_suspended = False
             self._process.signal(signal.SIGCONT)
+            self._is_suspended = False
 
     def receive(self, until: float | None = None) -> R:
         """The next message. Raises WorkerDied, NoAnswer when it is `until` on time.monotonic, and what reading it

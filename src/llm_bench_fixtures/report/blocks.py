@@ -63,15 +63,15 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
 
 def _pauses(run: Run) -> Iterator[str]:
     """How often rounds paused, and what that does to their times."""
-    records = [record for record in run.measured() if record.reference_s]
-    if pauses := sum(record.pauses for record in records):
-        rounds = sum(len(record.rounds_s) for record in records)
-        yield (
-            f"{count(rounds, 'round')} paused {count(pauses, 'time')}, while others had their turn. The decode step "
-            "after a pause, whose caches are cold, counts as the mean of the steps up to the next pause."
-        )
-    else:
-        yield "A turn is a whole round, as somebody can't pause: a server, or what computes on an accelerator."
+    records = [record for record in run.measured() if record.pauses]
+    if not records:
+        yield "No round paused: each turn was a whole round."
+        return
+    rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
+    yield (
+        f"{count(rounds, 'round')} paused {count(pauses, 'time')}, while others had their turn. The decode step "
+        "after a pause, whose caches are cold, counts as the mean of the steps up to the next pause."
+    )
 
 
 def _disturbed(run: Run) -> Iterator[str]:

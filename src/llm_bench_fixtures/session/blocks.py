@@ -115,9 +115,8 @@ class _Blocks:
                     began_s = self.clock()
                     entry.observation = entry.model.call(observe, entry.workload)
                     entry.last_s = self.clock() - began_s
-                    entry.step_s = entry.last_s / (entry.workload.new_tokens * len(entry.workload.groups))
                 for _ in range(self.pace.warmup_rounds - entry.is_asked_for):
-                    list(self._turns(entry, slice_tokens=0))
+                    list(self._turns(entry, slice_tokens=0, is_bound=False))
                 if self._binds(entry):
                     entry.model.call(settle_binding, entry.workload)
 
@@ -140,7 +139,7 @@ class _Blocks:
                 if name not in going:
                     self.step(self.doing, name, self._left(len(names)))
                     were_calm[name] = self._await_calm()
-                    going[name] = self._turns(entry, self._slice_tokens(entry))
+                    going[name] = self._turns(entry, self._slice_tokens(entry), is_bound=self._binds(entry))
                 with self._resting(entry), self._failing(entry):
                     done = next(going[name])
                     if done is None:
@@ -283,14 +282,14 @@ class _Blocks:
         except Exception as error:  # whatever an engine raises
             entry.failure = error
 
-    def _turns(self, entry: Entry, slice_tokens: int) -> Iterator[Round | None]:
+    def _turns(self, entry: Entry, slice_tokens: int, *, is_bound: bool) -> Iterator[Round | None]:
         """The turns of one round: None after each but the last."""
         are_others = len(self.entries) > 1
         for done in entry.model.in_turns(
             take_turns,
             entry.workload,
             slice_tokens=slice_tokens,
-            draw=self.first_draw + self.blocks if self._binds(entry) else None,
+            draw=self.first_draw + self.blocks if is_bound else None,
             warms=are_others and entry.last_s < WARMED_BELOW_S and not self.pace.probes,
             probes=self.pace.probes,
         ):

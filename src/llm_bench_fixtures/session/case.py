@@ -49,7 +49,7 @@ class Entry:
     last_s: float = 0.0
     """How long its last round took."""
     step_s: float = 0.0
-    """How long a decode step of it took."""
+    """How long a decode step of it took; 0 before the first."""
     failure: Exception | None = None
 
 
