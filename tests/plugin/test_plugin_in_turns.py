@@ -319,7 +319,7 @@ COUNTS = """
 def pytest_collection_finish(session):
     from llm_bench_fixtures.plugin.stash import BENCHMARKS
 
-    print("benchmarks that share the time:", session.config.stash[BENCHMARKS])
+    print("benchmarks that share the time:", len(session.config.stash[BENCHMARKS]))
 """
 
 

@@ -9,7 +9,7 @@ from llm_bench_fixtures.session.budget import MOST_PATIENCE_S, TimeBudget
 
 def budget(benchmarks: int, each_s: float = 2.0) -> TimeBudget:
     made = TimeBudget(each_s)
-    made.expect(benchmarks)
+    made.expect([1.0] * benchmarks)
     return made
 
 
@@ -30,6 +30,22 @@ def test_what_a_case_overspends_is_taken_from_those_after_it() -> None:
     dealt = budget(10)
     dealt.spend(5, 12.0)
     assert dealt.share_s(5) == pytest.approx(8.0)
+
+
+def test_a_benchmark_of_twice_the_weight_gets_twice_the_time() -> None:
+    """Of 12 s for six, two of weight 2 get 3 s each and four 1.5 s."""
+    dealt = TimeBudget(2.0)
+    dealt.expect([1.0, 1.0, 2.0, 1.0, 2.0, 1.0])
+    assert dealt.share_s(2, weight=2.0) == pytest.approx(6.0)
+    assert dealt.share_s(4) == pytest.approx(6.0)
+    dealt.spend(2, 2.0, weight=2.0)
+    assert dealt.share_s(4) == pytest.approx(10.0)
+
+
+def test_all_of_one_weight_get_as_much_as_without() -> None:
+    dealt = TimeBudget(2.0)
+    dealt.expect([2.0] * 10)
+    assert dealt.share_s(3, weight=2.0) == pytest.approx(6.0)
 
 
 def test_none_gets_less_than_half_of_its_own_time() -> None:

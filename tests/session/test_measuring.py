@@ -97,11 +97,13 @@ class Bench:
     side_by_side: SideBySide
     progress: Progress
 
-    def ask(self, name: str, workload: Workload = WORKLOAD, *others: str, case: str = CASE) -> Measured:
+    def ask(
+        self, name: str, workload: Workload = WORKLOAD, *others: str, case: str = CASE, scenario: str = "precision"
+    ) -> Measured:
         """What the test of a variant gets, while those of others are still to come."""
         model = cast(ModelHandle, self.loader.models[name])
         return self.side_by_side.measure(
-            case, model, workload, lambda: [Variant(other, "torch", "does nothing") for other in others]
+            case, scenario, model, workload, lambda: [Variant(other, "torch", "does nothing") for other in others]
         )
 
     def ran(self) -> dict[str, int]:
@@ -217,7 +219,7 @@ def test_a_time_limit_costs_the_test_and_not_what_others_have_measured(monkeypat
     coin = SimpleNamespace(sample=lambda names, count: sorted(names), randrange=lambda most: 0)
     monkeypatch.setattr("random.Random", lambda: coin)
     bench = make(Fake("fp32"), Fake("bf16"), Fake("int8", limit=1))
-    bench.side_by_side.budget.expect(4)
+    bench.side_by_side.expect(["precision"] * 4)
     with pytest.raises(TimeLimit):
         bench.ask("fp32", WORKLOAD, "bf16", "int8")
     assert bench.side_by_side.budget.share_s(1) == pytest.approx(2.0, abs=0.1)  # two left, for the rounds took no time
@@ -250,7 +252,7 @@ def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pyt
     monkeypatch.setattr(blocks, "free_cores", lambda: 0)
     monkeypatch.setattr(budget, "MOST_PATIENCE_S", 0.05)
     bench = make(Fake("fp32"), max_time=0.004)
-    bench.side_by_side.budget.expect(100)
+    bench.side_by_side.expect(["precision"] * 100)
     for case in ("first", "second"):
         bench.ask("fp32", case=case)
     monkeypatch.setattr(budget, "MOST_PATIENCE_S", 1.0)
@@ -286,7 +288,7 @@ def test_how_far_pairs_scatter_is_expected_from_the_cases_before(monkeypatch: py
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three tests of 1 s each; the reference takes part in any case and adds none where nobody asks for it."""
     bench = make(Fake("fp32"), Fake("bf16"), Fake("int8"))
-    bench.side_by_side.budget.expect(4)
+    bench.side_by_side.expect(["precision"] * 4)
     paces: list[float] = []
     whole = blocks.measure_side_by_side
 

@@ -97,8 +97,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Count the benchmarks, which share the time, once all have been taken away that --lf or another plugin takes."""
-    session.config.stash[BENCHMARKS] = sum(map(is_benchmark, session.items))
+    """Note the benchmarks, which share the time, once all have been taken away that --lf or another plugin takes."""
+    session.config.stash[BENCHMARKS] = tuple(identify(item).scenario for item in session.items if is_benchmark(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

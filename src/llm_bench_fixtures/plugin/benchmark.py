@@ -120,7 +120,9 @@ class LlmBenchmark:
     def _measure(self, workload: Workload) -> Measured:
         """Measure the test's whole case, unless an earlier test had that done, and show pytest-benchmark its part."""
         others = partial(variants_to_come, self._item)
-        measured = self._session.measuring.measure(case_of(self._item), self._model, workload, others)
+        measured = self._session.measuring.measure(
+            case_of(self._item), identify(self._item).scenario, self._model, workload, others
+        )
         rounds_s = [done.latency_s for done in measured.rounds]
         report_times(self._benchmark, rounds_s, again=lambda: self._run_once(workload))
         return measured

@@ -39,7 +39,7 @@ SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
 SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # of the benchmarks that were collected
-BENCHMARKS: pytest.StashKey[int] = pytest.StashKey()  # how many benchmarks were collected
+BENCHMARKS: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # the scenario of each that was collected
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once all of it is measured and judged
 TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
@@ -124,7 +124,8 @@ def bench_session(config: pytest.Config) -> BenchSession:
         config.stash[SESSION] = _new_session(config)
         config.pluginmanager.register(HarmlessWarnings())
         config.stash[SESSION].results.scenarios = config.stash.get(SCENARIOS, ())
-        config.stash[SESSION].measuring.budget.expect(config.stash.get(BENCHMARKS, 0))
+        benchmarks: tuple[str, ...] = config.stash.get(BENCHMARKS, ())
+        config.stash[SESSION].measuring.expect(benchmarks)
     return config.stash[SESSION]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -21,7 +21,7 @@ from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, log_ratio
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, log_ratio
 from llm_bench_fixtures.statistics.spread import interval
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ class _Blocks:
         bound in those that are."""
         for name, entry in self.entries.items():
             self.doing = "warming up"
-            self.step(self.doing, name, None)
             self._await_calm()
+            self.step(self.doing, name, None)
             with self._resting(entry), self._failing(entry):
                 if entry.is_asked_for:
                     began_s = self.clock()
@@ -137,8 +137,8 @@ class _Blocks:
                 if self.blocks in entry.rounds or entry.failure:
                     continue
                 if name not in going:
-                    self.step(self.doing, name, self._left(len(names)))
                     were_calm[name] = self._await_calm()
+                    self.step(self.doing, name, self._left(len(names)))
                     going[name] = self._turns(entry, self._slice_tokens(entry), is_bound=self._binds(entry))
                 with self._resting(entry), self._failing(entry):
                     done = next(going[name])
@@ -188,14 +188,26 @@ class _Blocks:
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
         alive = [name for name, entry in self.entries.items() if entry.failure is None]
-        others = [name for name in alive if name != self.reference and self._wants_more(name)]
+        half_widths = self.pace.attention.half_widths(dict(self._ratios(alive)), self.pace.max_noise)
+        wanting = [name for name in alive if self._wants_more(name, half_widths.get(name, self.pace.max_noise))]
+        others = [name for name in wanting if name != self.reference]
         with_reference = [self.reference] if self.reference in alive else []
         if others:
             return [*with_reference, *others]
         is_alone = len(alive) == 1 and self.entries[alive[0]].is_asked_for
-        return with_reference if is_alone and with_reference and self._wants_more(self.reference) else []
+        return with_reference if is_alone and self.reference in wanting else []
 
-    def _wants_more(self, name: str) -> bool:
+    def _ratios(self, names: Sequence[str]) -> Iterator[tuple[str, LogRatio]]:
+        """Over the reference's rounds beside them, so far."""
+        for name in names:
+            measured = self.result(name)
+            if isinstance(measured, Measured) and measured.reference_rounds:
+                found = log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
+                if found is not None:
+                    yield name, found
+
+    def _wants_more(self, name: str, half_width: float) -> bool:
+        """half_width: how wide half its interval may be."""
         entry = self.entries[name]
         if self._is_settled_by_death(entry):
             return False
@@ -207,7 +219,7 @@ class _Blocks:
             return True
         if self.elapsed_s >= self.pace.share_s:
             return False
-        return not self._is_enough(name) or not self._is_narrow(name)
+        return not self._is_enough(name) or not self._is_narrow(name, half_width)
 
     def _is_enough(self, name: str) -> bool:
         """To believe an interval."""
@@ -232,15 +244,15 @@ class _Blocks:
         cores = self.pace.cores
         return cores > 0 and done.waited_s is not None and done.waited_s > SPOILED_SHARE * cores * done.latency_s
 
-    def _is_narrow(self, name: str) -> bool:
+    def _is_narrow(self, name: str, half_width: float) -> bool:
         measured = self.result(name)
         if isinstance(measured, Exception):
             return True
         if measured.reference_rounds and name != self.reference:
             ratio = log_ratio(measured.reference_s, measured.rounds_s, self.pace.expected_variance)
-            return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= self.pace.max_noise
+            return ratio is not None and ratio.margin_by_rounds(CONFIDENCE) <= half_width
         found = interval(measured.rounds_s)
-        return found is not None and found.relative_half_width <= self.pace.max_noise
+        return found is not None and found.relative_half_width <= half_width
 
     def _await_calm(self) -> bool:
         """Wait while other work leaves too few cores free, as long as there is patience for it; whether it ended."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.attention import Attention, weight_of
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.progress import Part, Phase
@@ -27,18 +28,35 @@ if TYPE_CHECKING:
 class SideBySide:
     """Measures cases, and keeps what other tests will ask for."""
 
-    def __init__(self, setup: Setup, loader: VariantLoader, reference: str) -> None:
-        """reference: the id of the variant that the others are compared with."""
+    def __init__(
+        self,
+        setup: Setup,
+        loader: VariantLoader,
+        reference: str,
+        kept: Callable[[], frozenset[str]] | None = None,
+    ) -> None:
+        """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
+        limits of a winner, as far as that is known; None: all."""
         self.budget = TimeBudget(setup.settings.max_time)
         self._setup = setup
         self._loader = loader
         self._reference = reference
+        self._kept = kept
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
         self._of_reference: dict[str, Workload] = {}  # by case, what the reference's own test runs
         self._variances: list[VarianceEstimate] = []  # of all comparisons with the reference so far
 
+    def expect(self, scenarios: Sequence[str]) -> None:
+        """Share the time among so many benchmarks more. scenarios: of each of them."""
+        self.budget.expect([weight_of(scenario) for scenario in scenarios])
+
     def measure(
-        self, case: str, model: ModelHandle, workload: Workload, others: Callable[[], Sequence[Variant]]
+        self,
+        case: str,
+        scenario: str,
+        model: ModelHandle,
+        workload: Workload,
+        others: Callable[[], Sequence[Variant]],
     ) -> Measured:
         """The figures of one variant of a case, which may have been measured already.
 
@@ -47,7 +65,8 @@ class SideBySide:
         """
         key = (case, model.variant.id, workload.digest)
         if not self._waiting[key]:
-            self._measure_case(case, model, workload, () if self._differs(case, model.variant) else others())
+            beside = () if self._differs(case, model.variant) else others()
+            self._measure_case(case, weight_of(scenario), model, workload, beside)
         found = self._waiting[key].pop(0)
         if isinstance(found, Exception):
             raise found
@@ -57,18 +76,21 @@ class SideBySide:
         """Whether the variant was measured along on a workload that its test hasn't asked for, as each may do."""
         return any(figures and place[:2] == (case, variant.id) for place, figures in self._waiting.items())
 
-    def _measure_case(self, case: str, model: ModelHandle, workload: Workload, others: Sequence[Variant]) -> None:
+    def _measure_case(
+        self, case: str, weight: float, model: ModelHandle, workload: Workload, others: Sequence[Variant]
+    ) -> None:
         entries = self._entries(case, model, workload, others)
         asked = sum(entry.is_asked_for for entry in entries.values())
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
         with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as step:
-            keep = functools.partial(self._keep, case, model.variant.id, entries)
-            keep(*measure_side_by_side(entries, self._reference, self._pace(asked), step, on_cut=keep))
+            keep = functools.partial(self._keep, case, weight, model.variant.id, entries)
+            keep(*measure_side_by_side(entries, self._reference, self._pace(asked, weight), step, on_cut=keep))
 
     def _keep(
         self,
         case: str,
+        weight: float,
         asking: str,
         entries: Mapping[str, Entry],
         found: Mapping[str, Measured | Exception],
@@ -79,24 +101,25 @@ class SideBySide:
         asking: the variant whose test it is. That one is over, also where it was cut short; what else isn't in `found`
         is measured again.
         """
-        self.budget.spend(len({asking, *found}), spent.rounds_s)
+        self.budget.spend(len({asking, *found}), spent.rounds_s, weight)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
                 self._variances.append(measured.variance)
 
-    def _pace(self, benchmarks: int) -> Pace:
+    def _pace(self, benchmarks: int, weight: float) -> Pace:
         settings = self._setup.settings
         return Pace(
             settings.rounds,
             settings.warmup_rounds,
             settings.max_noise,
-            self.budget.share_s(benchmarks),
+            self.budget.share_s(benchmarks, weight),
             self.budget.patience_s,
             settings.probe,
             self._setup.busy_cores,
             estimate_prior(self._variances),
+            Attention(decides=weight > 1, kept=self._kept() if self._kept else None),
         )
 
     def _entries(

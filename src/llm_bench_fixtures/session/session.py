@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.need import Need
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.progress import Progress
@@ -54,7 +55,7 @@ class BenchSession:
         self.results = RunBuilder(reference)
         tracebacks = Tracebacks(settings.report if keeps_report else None)
         self.loader = VariantLoader(self.setup, self.results, score, tracebacks.keep)
-        self.measuring = SideBySide(self.setup, self.loader, reference)
+        self.measuring = SideBySide(self.setup, self.loader, reference, self._kept)
         self.keeps_report = keeps_report
         self._ask_commit = commit
         self._started = datetime.now(UTC)
@@ -68,6 +69,10 @@ class BenchSession:
         """The results so far."""
         provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
         return self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)
+
+    def _kept(self) -> frozenset[str]:
+        """The variants that keep the limits of a winner, as far as they are scored."""
+        return Need(self.settings.quality_limit).kept_by(self.run())
 
     def save(self) -> None:
         """Write the results so far, so that they outlast a process that is killed. Raises UnwritableFile."""

@@ -1,0 +1,52 @@
+"""Where measuring time does most for the answer: on the workloads that decide, and on variants that may win there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llm_bench_fixtures.answer.headline import BATCHES, PROMPT_LENGTHS
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio
+
+DECIDES = 2.0  # times as much time as other tests
+CAN_NOT_WIN = 2.0  # of the half-width that is asked for
+MAY_WIN = 0.5  # of it, for each of several rivals where the answer is decided
+
+
+def weight_of(scenario: str) -> float:
+    """Of a test's share in the time of a run, next to tests of scenarios that don't decide."""
+    return DECIDES if scenario in (PROMPT_LENGTHS, BATCHES) else 1.0
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What a case's speed-ups are needed for."""
+
+    decides: bool = False
+    """Whether the answer goes by its scenario."""
+    kept: frozenset[str] | None = None
+    """The variants that keep the limits of a winner; None: all."""
+
+    def half_widths(self, ratios: Mapping[str, LogRatio], asked: float) -> dict[str, float]:
+        """How wide half the interval of each speed-up may be. asked: where nothing else is known.
+
+        ratios: by variant, those over the reference that are known, the reference's own among them.
+        """
+        kept = {name: ratio for name, ratio in ratios.items() if self.kept is None or name in self.kept}
+        rivals = contenders(ratios) | contenders(kept)
+        finest = MAY_WIN * asked if self.decides and len(rivals) > 1 else asked
+        return {name: finest if name in rivals else CAN_NOT_WIN * asked for name in ratios}
+
+
+def contenders(ratios: Mapping[str, LogRatio]) -> frozenset[str]:
+    """The variants that may be the fastest: those not shown to be slower than another.
+
+    Each interval is widened for as many as there are (Bonferroni).
+    """
+    confidence = 1 - (1 - CONFIDENCE) / max(len(ratios), 1)
+    margins = {name: ratio.margin(confidence) for name, ratio in ratios.items()}
+    least = max((ratio.centre - margins[name] for name, ratio in ratios.items()), default=0.0)
+    return frozenset(name for name, ratio in ratios.items() if ratio.centre + margins[name] >= least)
+
+
+EVENLY = Attention()
