@@ -120,7 +120,7 @@ def test_one_prompt_is_every_length_with_the_default_cache() -> None:
 
 
 def test_the_same_work_of_another_scenario_counts() -> None:
-    """fp16 was measured in the precision scenario only, whose prompt is one of the lengths."""
+    """fp16 was measured in the precision scenario only, whose prompt is one of two lengths."""
     records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64)]
     found = cases_of(*records, length("fp16", 64, scenario="precision"))
     assert found == {"fp32": ["64"], "v0": ["64"], "fp16": ["64"]}
@@ -129,6 +129,13 @@ def test_the_same_work_of_another_scenario_counts() -> None:
 def test_lengths_that_a_compared_variant_lacks_are_not_pooled() -> None:
     records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64, 256)]
     assert cases_of(*records, length("v1", 16), length("v1", 64))["v0"] == ["16", "64"]
+
+
+def test_who_ran_less_than_half_of_the_lengths_does_not_decide_for_the_others() -> None:
+    records = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64, 256)]
+    headline = headline_of(make_run([*records, length("v1", 16)]))
+    assert {name: len(cases) for name, cases in headline.cases.items()} == {"fp32": 3, "v0": 3}
+    assert {name: one.case for name, one in headline.elsewhere.items()} == {"v1": "16"}
 
 
 def test_what_was_taken_apart_is_not_pooled() -> None:
@@ -171,13 +178,20 @@ def batch(variant: str, size: int, prompts: str = "prompts", **where: str) -> Re
     return make_record(variant, case=str(size), workload=workload, **{"scenario": "batch", **where})
 
 
-def test_the_largest_batch_is_the_largest_that_most_variants_ran() -> None:
+def largest_batch_of(sizes: dict[str, tuple[int, ...]], *others: Record) -> dict[str, str]:
+    """By variant, the batch size of its record. sizes: by variant, those that it ran."""
+    records = [batch(name, size) for name, them in sizes.items() for size in them]
+    return {name: one.case for name, one in headline_of(make_run([*others, *records])).largest_batch.items()}
+
+
+def test_the_largest_batch_is_the_largest_that_half_of_the_variants_ran() -> None:
     """v1 ran out of memory at 8, and v2 at 4; other prompts are no rivals."""
     sizes = {"fp32": (1, 4, 8), "v0": (1, 4, 8), "v1": (1, 4), "v2": (1,)}
-    records = [batch(name, size) for name, them in sizes.items() for size in them]
-    others = [batch("fp32", 16, prompts="others"), batch("fp32", 16, scenario="padding")]
-    found = headline_of(make_run([*others, *records])).largest_batch
-    assert {name: one.case for name, one in found.items()} == dict.fromkeys(sizes, "1")
-    found = headline_of(make_run([one for one in records if one.variant != "v2"])).largest_batch
-    assert {name: one.case for name, one in found.items()} == {"fp32": "4", "v0": "4", "v1": "4"}
-    assert headline_of(make_run()).largest_batch == {}
+    others = batch("fp32", 16, prompts="others"), batch("fp32", 16, scenario="padding")
+    assert largest_batch_of(sizes, *others) == {"fp32": "8", "v0": "8"}
+    assert largest_batch_of(sizes | {"v0": (1, 4)}) == {"fp32": "4", "v0": "4", "v1": "4"}
+    assert largest_batch_of({}) == {}
+
+
+def test_where_no_batch_size_has_half_of_the_variants_it_is_the_one_that_most_ran() -> None:
+    assert largest_batch_of({"fp32": (1,), "v0": (1,), "v1": (2,), "v2": (4,), "v3": (8,)}) == {"fp32": "1", "v0": "1"}

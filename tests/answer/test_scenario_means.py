@@ -24,6 +24,11 @@ def test_it_is_the_geometric_mean_over_the_cases_that_all_variants_ran() -> None
     }
 
 
+def test_who_ran_less_than_half_of_the_cases_has_no_mean() -> None:
+    (found,) = scenario_means(make_run([*(case(name, 2.0) for name in "abc"), case("a", 3.0, "v1")]))
+    assert (found.cases, list(found.speedups)) == (3, ["v0"])
+
+
 def test_one_case_and_what_was_taken_apart_have_none() -> None:
     apart = [make_record("v0", scenario="cache", case=name, workload=make_workload(name)) for name in "ab"]
     assert list(scenario_means(make_run([case("a", 2.0, scenario="batch"), *apart]))) == []

@@ -651,7 +651,7 @@ def test_who_was_measured_elsewhere_only_is_not_compared() -> None:
     run = make_run([*side_by_side(2.0).records, elsewhere])
     assert for_reader(run, Reader.LATENCY).pick.variants == ("v0",)
     assert answer(run).untold[-1] == (
-        "Not compared with the others, because not measured on one prompt of 64 tokens: v1."
+        "Not compared with the others, because not measured on all the same prompts (one prompt of 64 tokens): v1."
     )
 
 

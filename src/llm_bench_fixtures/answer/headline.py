@@ -31,7 +31,7 @@ class Headline:
     cases: Mapping[str, tuple[Record, ...]]
     """One prompt: the same workloads for each variant of `common`, whose own record is among them."""
     largest_batch: Mapping[str, Record]
-    """One workload: the largest batch that most variants ran."""
+    """One workload: the largest batch that at least half of the variants ran."""
     elsewhere: Mapping[str, Record]
     """Other variants that were measured: each one's record of the workload that it shares with most others."""
 
@@ -80,17 +80,18 @@ def _reference_turns(reference: str, record: Record) -> Record:
 
 
 def _prompt_lengths(records: Sequence[Record], by_digest: _ByDigest) -> list[_Case]:
-    """One prompt with the default cache, at each length that all variants with any of them ran; the shortest first."""
+    """One prompt with the default cache, at each length that all compared variants ran; the shortest first."""
     facts = [_facts(record) for record in records if record.scenario == PROMPT_LENGTHS]
     lengths = sorted((one for one in facts if _is_plain(one)), key=lambda one: one.prompt_tokens)
-    cases = shared_by_all([by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)])
+    cases = shared_by_most([by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)])
     return cases if cases and len(cases[0]) > 1 else []
 
 
-def shared_by_all(cases: Sequence[Mapping[str, Record]]) -> list[Mapping[str, Record]]:
-    """Those that every variant with any of them ran. cases: by variant, its record."""
-    variants = {name for case in cases for name in case}
-    return [case for case in cases if case.keys() == variants]
+def shared_by_most(cases: Sequence[_Case]) -> list[_Case]:
+    """The cases of the variants that ran at least half of them, as far as all of these variants ran them."""
+    ran = Counter(name for case in cases for name in case)
+    compared = {name for name, times in ran.items() if 2 * times >= len(cases)}
+    return [{name: case[name] for name in case if name in compared} for case in cases if case.keys() >= compared]
 
 
 def _is_plain(facts: WorkloadFacts) -> bool:
@@ -104,11 +105,14 @@ def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
 
 
 def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
-    """The batch size that most variants ran, the largest of several; of the prompts that most of these records ran."""
+    """The largest batch that at least half of the variants with any batch ran; of the prompts that most of these
+    records ran."""
     facts = [_facts(record) for record in records if record.scenario == BATCHES]
     prompts = Counter(one.prompts_digest for one in facts).most_common(1)
-    sizes = sorted((one for one in facts if one.prompts_digest == prompts[0][0]), key=lambda one: -one.batch_size)
-    return max((by_digest[one.digest] for one in sizes), key=len, default={})
+    sizes = {one.batch_size: by_digest[one.digest] for one in facts if one.prompts_digest == prompts[0][0]}
+    variants = {name for case in sizes.values() for name in case}
+    most = [size for size, case in sizes.items() if 2 * len(case) >= len(variants)]
+    return sizes[max(most)] if most else max(sizes.values(), key=len, default={})
 
 
 def _most_shared(by_digest: _ByDigest) -> _Case:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from llm_bench_fixtures.answer.headline import shared_by_all
+from llm_bench_fixtures.answer.headline import shared_by_most
 from llm_bench_fixtures.answer.pooling import pooled
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import record_log_ratio
@@ -15,7 +15,7 @@ from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup, speedup_fro
 
 @dataclass(frozen=True)
 class ScenarioMean:
-    """The mean speed-ups over the cases of a scenario that all its variants ran in blocks."""
+    """The mean speed-ups over the cases of a scenario that most of its variants ran in blocks."""
 
     scenario: str
     cases: int
@@ -30,7 +30,7 @@ def scenario_means(run: Run) -> Iterator[ScenarioMean]:
         if record.variant != run.reference and record_log_ratio(record) is not None:
             scenarios[record.scenario][record.case][record.variant] = record
     for scenario, cases in scenarios.items():
-        shared = shared_by_all(list(cases.values()))
+        shared = shared_by_most(list(cases.values()))
         if len(shared) > 1:
             yield ScenarioMean(
                 scenario, len(shared), {name: _mean([one[name] for one in shared]) for name in shared[0]}

@@ -124,7 +124,8 @@ def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
             yield f"For the {pick.reader} this run has no answer: {_why_untold(pick.reader, seen)}."
     if seen.elsewhere:
         names = ", ".join(seen.elsewhere)
-        yield f"Not compared with the others, because not measured on {headline_prompts(seen)}: {names}."
+        prompts = headline_prompts(seen)
+        yield f"Not compared with the others, because not measured on all the same prompts ({prompts}): {names}."
 
 
 def _why_untold(reader: Reader, seen: Evidence) -> str:
