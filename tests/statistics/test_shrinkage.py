@@ -44,6 +44,12 @@ def test_too_few_tests_say_nothing_of_another(variances: list[VarianceEstimate])
     assert estimate_prior(variances) == NO_PRIOR
 
 
+def test_pairs_that_agree_but_for_rounding_say_nothing_of_others() -> None:
+    """Their logarithms would be far below all others and make these look as if they differed."""
+    usual = [VarianceEstimate(2.0, 7)] * 5
+    assert estimate_prior([*usual, VarianceEstimate(1e-30, 7)]) == estimate_prior(usual)
+
+
 def test_tests_that_scatter_alike_count_as_one_but_for_no_more_than_all_of_them() -> None:
     """log(2) - digamma(3.5) + log(3.5) is what each of the logarithms is expected to be short of the true one."""
     prior = estimate_prior([VarianceEstimate(2.0, 7)] * 5)

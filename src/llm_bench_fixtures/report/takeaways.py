@@ -74,7 +74,7 @@ def _decode_speedup(record: Record, reference: Record, confidence: float) -> Spe
     if not share_blocks(record, reference):
         return _decode_speedup_of_another_group(record.reference_s, own_s, reference.rounds_s, reference_s, confidence)
     both = min(len(own_s), len(reference_s))  # one may have been settled earlier
-    return speedup_of(reference_s[:both], own_s[:both], confidence, record.expected_variance)
+    return speedup_of(reference_s[:both], own_s[:both], confidence)
 
 
 def _decode_speedup_of_another_group(

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEAST_COMPARISONS = 3  # to tell how alike their variances are
+LEAST_VARIANCE = 1e-12  # that tells anything: pairs that agree to a millionth agree because their clock ticks so
 MOST_HALF_FREEDOM, LEAST_HALF_FREEDOM = 1e6, 1e-6  # bounds of half the prior's degrees of freedom
 
 
@@ -60,7 +61,7 @@ def estimate_prior(variances: Iterable[VarianceEstimate]) -> VarianceEstimate:
     The logarithm of a variance estimate with d degrees of freedom has the mean log(true) + digamma(d/2) - log(d/2) and
     the variance trigamma(d/2). What the logarithms vary by beyond that is the prior's own trigamma.
     """
-    known = [one for one in variances if one.variance]
+    known = [one for one in variances if one.variance >= LEAST_VARIANCE]
     if len(known) < LEAST_COMPARISONS:
         return NO_PRIOR
     from scipy.special import polygamma, psi
