@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -117,12 +118,13 @@ def hold_by_schedule(hold: Callable[[bool], None], seed: str, is_over: threading
 
 def run(seed: str, command: Sequence[str]) -> int:
     """The command's status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that nothing stays held
     with freezer() as group:
         enter = f'echo $$ > "{group.folder}/cgroup.procs" && exec "$@"'
         process = subprocess.Popen(["sh", "-c", enter, "sh", *command])
-        is_over, held = threading.Event(), []
+        is_over, held_s = threading.Event(), [0.0]
         holding = threading.Thread(
-            target=lambda: held.append(hold_by_schedule(lambda is_held: group.hold(is_held=is_held), seed, is_over))
+            target=lambda: held_s.append(hold_by_schedule(lambda is_held: group.hold(is_held=is_held), seed, is_over))
         )
         began_s = time.monotonic()
         holding.start()
@@ -132,7 +134,7 @@ def run(seed: str, command: Sequence[str]) -> int:
             is_over.set()
             holding.join()
             process.kill()
-    print(f"held for {held[0]:.1f} of {time.monotonic() - began_s:.1f} s", file=sys.stderr)
+    print(f"held for {held_s[-1]:.1f} of {time.monotonic() - began_s:.1f} s", file=sys.stderr)
     return status
 
 

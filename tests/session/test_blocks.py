@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from llm_bench_fixtures.answer.attention import Attention
 from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.measure.binding import settle_binding
 from llm_bench_fixtures.measure.observation import observe
@@ -39,7 +40,7 @@ WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
 FAST = Pace(rounds=3, warmup_rounds=1, max_noise=0.0, share_s=60.0)
 PATIENT = Pace(rounds=3, warmup_rounds=1, max_noise=0.01, share_s=0.0, patience_s=100.0)
 SPOILED_S = 50.0  # the threads of a round as long as this waited for half of it
-NOISY = (1.0, 4.0, 1.5, 3.5, 2.0, 3.0, 2.5)  # so that the fastest third scatters too
+NOISY = (1.0, 4.0, 1.5, 3.5, 2.0, 3.0, 2.5)  # so that the speed-up never gets sure
 
 
 class Table:
@@ -544,6 +545,26 @@ def test_what_other_cases_lead_to_expect_makes_an_interval_narrow_sooner(table: 
         table.add("bf16", 1.0, math.exp(0.05))
         table.run(replace(FAST, max_noise=0.034, share_s=1000.0, expected_variance=prior))
         assert counts(table)["bf16"] == rounds
+
+
+def test_what_can_not_win_is_settled_by_an_interval_of_twice_the_width(table: Table) -> None:
+    """The logarithms of bf16 alternate as above, around half the reference's speed."""
+    table.add("fp32", 1.0)
+    table.add("bf16", 2.0, 2 * math.exp(0.05))
+    table.add("int8", 0.5)
+    table.run(replace(FAST, max_noise=0.017, share_s=1000.0))
+    assert counts(table) == {"fp32": 8, "bf16": 8, "int8": ENOUGH_ROUNDS}
+
+
+@pytest.mark.parametrize(("decides", "rounds"), [(False, ENOUGH_ROUNDS), (True, 8)])
+def test_where_the_answer_is_decided_rivals_need_intervals_of_half_the_width(
+    table: Table, decides: bool, rounds: int
+) -> None:
+    table.add("fp32", 1.0)
+    for name in ("bf16", "int8"):
+        table.add(name, 0.5, 0.5 * math.exp(0.05))
+    table.run(replace(FAST, max_noise=0.068, share_s=1000.0, attention=Attention(decides=decides)))
+    assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": rounds}
 
 
 def test_common_weather_widens_no_speed_up(table: Table) -> None:
