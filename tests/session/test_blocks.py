@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from llm_bench_fixtures.answer.attention import Attention
+from llm_bench_fixtures.answer.allocation import Allocation
 from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.measure.binding import settle_binding
 from llm_bench_fixtures.measure.observation import observe
@@ -563,7 +563,7 @@ def test_where_the_answer_is_decided_rivals_need_intervals_of_half_the_width(
     table.add("fp32", 1.0)
     for name in ("bf16", "int8"):
         table.add(name, 0.5, 0.5 * math.exp(0.05))
-    table.run(replace(FAST, max_noise=0.068, share_s=1000.0, attention=Attention(decides=decides)))
+    table.run(replace(FAST, max_noise=0.068, share_s=1000.0, allocation=Allocation(decides=decides)))
     assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": rounds}
 
 

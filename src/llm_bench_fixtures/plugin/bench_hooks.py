@@ -97,7 +97,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note the benchmarks, which share the time, once all have been taken away that --lf or another plugin takes."""
+    """Note the benchmarks, which share the time, once all have been taken away that --lf or another plugin takes.
+
+    pytest calls it, too, where the scenarios were refused: then nothing will run.
+    """
+    if SCENARIOS not in session.config.stash:
+        return
     session.config.stash[BENCHMARKS] = tuple(identify(item).scenario for item in session.items if is_benchmark(item))
 
 

@@ -188,7 +188,7 @@ class _Blocks:
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
         alive = [name for name, entry in self.entries.items() if entry.failure is None]
-        half_widths = self.pace.attention.half_widths(dict(self._ratios(alive)), self.pace.max_noise)
+        half_widths = self.pace.allocation.half_widths(dict(self._ratios(alive)), self.pace.max_noise)
         wanting = [name for name in alive if self._wants_more(name, half_widths.get(name, self.pace.max_noise))]
         others = [name for name in wanting if name != self.reference]
         with_reference = [self.reference] if self.reference in alive else []

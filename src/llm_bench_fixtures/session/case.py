@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.answer.attention import EVENLY, Attention
+from llm_bench_fixtures.answer.allocation import EVENLY, Allocation
 from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS, log_ratios, trimmed_variance
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 
@@ -34,7 +34,7 @@ class Pace:
     """That a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
     expected_variance: VarianceEstimate = NO_PRIOR
     """Of the log ratio of a pair of rounds, as the cases before this one lead to expect it."""
-    attention: Attention = EVENLY
+    allocation: Allocation = EVENLY
     """Which speed-ups have to be surer than others."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.answer.attention import Attention, weight_of
+from llm_bench_fixtures.answer.allocation import Allocation, weight_of
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.progress import Part, Phase
@@ -119,7 +119,7 @@ class SideBySide:
             settings.probe,
             self._setup.busy_cores,
             estimate_prior(self._variances),
-            Attention(decides=weight > 1, kept=self._kept() if self._kept else None),
+            Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
         )
 
     def _entries(

@@ -19,7 +19,7 @@ def weight_of(scenario: str) -> float:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Allocation:
     """What a case's speed-ups are needed for."""
 
     decides: bool = False
@@ -49,4 +49,4 @@ def contenders(ratios: Mapping[str, LogRatio]) -> frozenset[str]:
     return frozenset(name for name, ratio in ratios.items() if ratio.centre + margins[name] >= least)
 
 
-EVENLY = Attention()
+EVENLY = Allocation()

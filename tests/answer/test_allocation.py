@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.answer.attention import Attention, contenders, weight_of
+from llm_bench_fixtures.answer.allocation import Allocation, contenders, weight_of
 from llm_bench_fixtures.statistics.ratio import LogRatio
 
 
@@ -30,18 +30,18 @@ def test_the_reference_is_one_until_another_is_shown_to_be_faster() -> None:
 
 
 def test_what_cannot_win_may_be_less_sure_and_what_decides_must_be_surer() -> None:
-    assert Attention(decides=True).half_widths(FOUR, 0.03) == {"fp32": 0.06, "v0": 0.015, "v1": 0.015, "v2": 0.06}
-    assert Attention().half_widths(FOUR, 0.03) == {"fp32": 0.06, "v0": 0.03, "v1": 0.03, "v2": 0.06}
+    assert Allocation(decides=True).half_widths(FOUR, 0.03) == {"fp32": 0.06, "v0": 0.015, "v1": 0.015, "v2": 0.06}
+    assert Allocation().half_widths(FOUR, 0.03) == {"fp32": 0.06, "v0": 0.03, "v1": 0.03, "v2": 0.06}
 
 
 def test_a_winner_that_is_alone_need_not_be_surer() -> None:
     alone = {"fp32": REFERENCE, "v0": ratio(0.5), "v1": ratio(0.2)}
-    assert Attention(decides=True).half_widths(alone, 0.03) == {"fp32": 0.06, "v0": 0.03, "v1": 0.06}
+    assert Allocation(decides=True).half_widths(alone, 0.03) == {"fp32": 0.06, "v0": 0.03, "v1": 0.06}
 
 
 def test_the_best_of_those_within_the_limits_may_win_too() -> None:
     """v0 is faster than all, and not recommended."""
-    kept = Attention(decides=True, kept=frozenset({"fp32", "v2", "v3"}))
+    kept = Allocation(decides=True, kept=frozenset({"fp32", "v2", "v3"}))
     found = kept.half_widths({**FOUR, "v3": ratio(0.3)}, 0.03)
     assert found == {"fp32": 0.06, "v0": 0.015, "v1": 0.015, "v2": 0.015, "v3": 0.06}
 
