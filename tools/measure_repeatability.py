@@ -1,24 +1,29 @@
 """How far apart two runs of the suite come out on this machine: quiet, and beside a busy neighbour or a hidden one.
 
     python tools/measure_repeatability.py collect FOLDER --runs N [--neighbour SEED [--hidden] [--alternate]]
-        [-- pytest arguments]
+        [--slow VARIANT:SHARE] [-- pytest arguments]
 Runs `pytest benchmarks/` N times, one run after the other, and keeps their results in FOLDER/quiet-1, FOLDER/quiet-2
 and so on; call it again to add more. With --neighbour a neighbour works beside each run (neighbour.py), by another
 schedule for each, and the results are in FOLDER/noisy-1 and so on; with --hidden it is one that no counter shows
 (hidden_neighbour.py), and they are in FOLDER/hidden-1. With --alternate N quiet runs and N noisy or hidden ones take
-turns. The runs share exported models: if --cache-dir does not exist, a run that times nothing fills it first.
+turns. With --slow a variant does so much more work before each of its tokens (suite_injection.py). The runs share
+exported models: if --cache-dir does not exist, a run that times nothing fills it first.
 
-    python tools/measure_repeatability.py figures FOLDER [FOLDER ...] [--by KIND] [--gate [--rules RULES]]
+    python tools/measure_repeatability.py figures FOLDER [FOLDER ...] [--may-win VARIANTS] [--by KIND]
+        [--gate [--rules RULES]] [--slower FOLDER ...]
 Prints the figures as Markdown, in a column for the quiet runs of a folder and one for its noisy ones, with targets. The
-speed-ups of runs that store none are the quotients of the median latencies. --by breaks the differences down: variant,
+speed-ups of runs that store none are the quotients of the median latencies. --may-win names the variants, separated by
+commas, that may be the fastest, so that they have targets of their own. --by breaks the differences down: variant,
 scenario or test; with "run" it tells for each run how far all speed-ups of each variant were off together. --gate
-judges every run by every other one as `llm-bench gate` does, and counts the false alarms.
+judges every run by every other one as `llm-bench gate` does, and counts the false alarms. --slower takes folders of
+runs with --slow: it judges them by the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import signal
 import subprocess
@@ -42,6 +47,7 @@ from repeatability_tables import (
     main_table,
     notes,
     read_series,
+    slower_lines,
 )
 
 from llm_bench_fixtures.gate.options import RULES
@@ -88,20 +94,27 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
         print(f"preparation: {wall_s:.0f} s", flush=True)
     first = {kind: next_number(folder, kind) for kind in KINDS}
     for planned in plan(given.runs, given.neighbour, first, alternate=given.alternate, hidden=given.hidden):
-        print(f"{planned.name}: {collect_run(folder / planned.name, planned, cache, arguments)}", flush=True)
+        print(
+            f"{planned.name}: {collect_run(folder / planned.name, planned, cache, arguments, given.slow)}", flush=True
+        )
 
 
-def collect_run(report: Path, planned: Planned, cache: Path, arguments: Sequence[str]) -> str:
-    """Run the suite, beside its neighbour if it has one; returns what it took in words."""
+def collect_run(report: Path, planned: Planned, cache: Path, arguments: Sequence[str], slow: str = "") -> str:
+    """Run the suite, beside its neighbour if it has one; returns what it took in words.
+
+    slow: VARIANT:SHARE, or empty.
+    """
     seed = planned.neighbour
     is_busy = planned.kind == NOISY
+    hidden_seed = seed if planned.kind == HIDDEN else ""
     with neighbour(seed) if is_busy else nullcontext() as beside:
-        wall_s = run_suite(report, cache, arguments, hidden_seed=seed if planned.kind == HIDDEN else "")
+        wall_s = run_suite(report, cache, arguments, hidden_seed, slow)
         cpu_s = beside.cpu_s() if beside else 0.0
     scheduled = scheduled_s(seed, wall_s) if is_busy else 0.0
     collected = {
         "wall_s": wall_s,
         "arguments": list(arguments),
+        "slower": slow,
         "neighbour": {"seed": seed, "cpu_s": cpu_s, "scheduled_s": scheduled} if seed else None,
     }
     (report / COLLECTED_FILE).write_text(json.dumps(collected, indent=1) + "\n", encoding="utf-8")
@@ -110,17 +123,24 @@ def collect_run(report: Path, planned: Planned, cache: Path, arguments: Sequence
     )
 
 
-def run_suite(report: Path, cache: Path, arguments: Sequence[str], hidden_seed: str = "") -> float:
-    """Wall seconds of a run, beside a hidden neighbour where there is a seed for one. Its output goes to a file beside
-    the report; if it fails, this program ends with it."""
+def run_suite(report: Path, cache: Path, arguments: Sequence[str], hidden_seed: str = "", slow: str = "") -> float:
+    """Wall seconds of a run, beside a hidden neighbour where there is a seed for one.
+
+    slow: as for `collect_run`. The output goes to a file beside the report.
+    If the run fails, this program ends with it.
+    """
     claim(report)
     options = [f"--llm-report={report.resolve()}", f"--llm-cache-dir={cache.resolve()}"]
     command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks"), *options, *arguments]
     if hidden_seed:
         command = [sys.executable, str(ROOT / "tools" / "hidden_neighbour.py"), hidden_seed, *command]
+    environment = dict(os.environ)
+    if slow:
+        environment |= {"LLM_BENCH_SLOW": slow, "PYTHONPATH": str(ROOT / "tools")}
+        command += ["-p", "suite_injection"]
     started = time.perf_counter()
     with (report / OUTPUT_FILE).open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=environment)
         try:
             process.wait()
         finally:
@@ -135,13 +155,15 @@ def show(given: argparse.Namespace) -> None:
     every = [series for folder in given.folders for series in read_series(folder)]
     if not every:
         sys.exit("there is no finished run in the folders")
-    print(*markdown_table(main_table(every)), sep="\n")
+    rules = Rules(RULES.read({RULES.name: given.rules}))
+    print(*markdown_table(main_table(every, given.may_win.split(",") if given.may_win else ())), sep="\n")
     print("", *(f"- {note}" for series in every for note in notes(series)), sep="\n")
     for series in every if given.by else []:
         print(f"\n{series.name}\n", *markdown_table(breakdown(series, given.by)), sep="\n")
     if given.gate:
-        rules = Rules(RULES.read({RULES.name: given.rules}))
         print("", *(f"- {line}" for series in every for line in gate_lines(series, rules)), sep="\n")
+    if slower := [series for folder in given.slower for series in read_series(folder)]:
+        print("", *(f"- {line}" for line in slower_lines(every, slower, rules)), sep="\n")
 
 
 def main() -> None:
@@ -154,9 +176,12 @@ def main() -> None:
     collecting.add_argument("--neighbour", default="", metavar="SEED")
     collecting.add_argument("--hidden", action="store_true")
     collecting.add_argument("--alternate", action="store_true")
+    collecting.add_argument("--slow", default="", metavar="VARIANT:SHARE")
     collecting.add_argument("--cache-dir", type=Path, help="of exported models; default: FOLDER/cache")
     showing = actions.add_parser("figures")
     showing.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    showing.add_argument("--may-win", default="", metavar="VARIANTS")
+    showing.add_argument("--slower", type=Path, nargs="+", default=[], metavar="FOLDER")
     showing.add_argument("--by", choices=BREAKDOWNS)
     showing.add_argument("--gate", action="store_true")
     showing.add_argument("--rules", default="", help="of the gate, as --llm-gate-rules takes them")

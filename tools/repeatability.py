@@ -7,9 +7,11 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from operator import attrgetter
 from typing import Any, cast
+
+from repeatability_answers import RunAnswer, answer_of
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import headline_of
@@ -81,13 +83,22 @@ class SuiteRun:
     is_recorded: bool
     """The speed-ups were measured and stored. They are quotients of median latencies otherwise."""
     wall_s: float
+    answer: RunAnswer | None = None
+    """None where only the part of the run is known that a gate judges."""
+    slower: str = ""
+    """The variant that was slowed down; empty where none was."""
+
+    @property
+    def slows_reference(self) -> bool:
+        return self.slower == self.run.reference
 
 
-def suite_run(name: str, run: JudgedRun, wall_s: float) -> SuiteRun:
-    """What follows from a run alone."""
+def suite_run(name: str, run: JudgedRun, wall_s: float, whole: Run | None = None) -> SuiteRun:
+    """What follows from a run alone. whole: the same run with all that was stored of it."""
     is_recorded = any(STORED[0] in record.metrics for record in run.measured())
     speeds = {speed.test: speed for speed in (recorded_speeds(run) if is_recorded else quotients(run))}
-    return SuiteRun(name, run, speeds, tuple(claims(run, speeds)), is_recorded, wall_s)
+    answer = answer_of(whole) if whole else None
+    return SuiteRun(name, run, speeds, tuple(claims(run, speeds)), is_recorded, wall_s, answer)
 
 
 def recorded_speeds(run: JudgedRun) -> Iterator[Speed]:
@@ -291,6 +302,12 @@ def regressed_metrics(decision: Decision) -> set[str]:
     if decision.comparison is None:
         return set()
     return {one.metric.name for one in decision.comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)}
+
+
+def found_slower(clean: Sequence[JudgedRun], slower: Sequence[JudgedRun], rules: Rules) -> Iterator[bool]:
+    """Whether the stored gate calls a speed-up regressed, by each clean run. slower: runs with a slowed variant."""
+    for base, head in product(clean, slower):
+        yield STORED[0] in regressed_metrics(decide_run(head, Baseline(base), rules, registry(), MISSING.read({})))
 
 
 SLOWER = (1.05, 1.1, 1.15, 1.2, 1.3)  # times as long

@@ -1,0 +1,105 @@
+"""What runs of the same suite answer, and how far they agree; computed from what measure_repeatability.py collected."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
+from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.picks import Reader, picks_of
+from llm_bench_fixtures.results.record import Record, Run
+
+AHEAD = math.log(1.1)  # a variant that is so far ahead of the second must win alone
+READERS = (Reader.LATENCY, Reader.THROUGHPUT)
+
+Headlines: TypeAlias = Mapping[tuple[Reader, str], float]
+"""By reader and variant, the logarithm of the speed-up that the answer goes by."""
+
+
+@dataclass(frozen=True)
+class RunAnswer:
+    """What one run answers."""
+
+    reference: str
+    headlines: Headlines
+    """Of the variants that ran something else than the reference."""
+    winners: Mapping[Reader, frozenset[str]]
+    """The best, and all that the run can't tell from it."""
+    kept: frozenset[str]
+    """The variants that the run shows to keep the default limits."""
+    identical: Mapping[Reader, tuple[bool, ...]]
+    """For each variant that ran the same as the reference, whether its speed-up is shown to be above 1."""
+
+
+def answer_of(run: Run) -> RunAnswer:
+    seen, need = evidence_of(run), Need()
+    records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.largest_batch}
+    return RunAnswer(
+        run.reference,
+        {(reader, name): value for reader, found in records.items() for name, value in _speedups(seen, found)},
+        {
+            pick.reader: frozenset((*pick.variants, *(one.variant for one in pick.undecided)))
+            for pick in picks_of(seen, need)
+        },
+        need.kept_by(run),
+        {reader: tuple(_identical_claims(seen, found)) for reader, found in records.items()},
+    )
+
+
+def _speedups(seen: Evidence, records: Mapping[str, Record]) -> Iterator[tuple[str, float]]:
+    for name, record in records.items():
+        found = None if seen.ran_the_reference(name) else seen.speedup(record)
+        if found is not None:
+            yield name, math.log(found.ratio)
+
+
+def _identical_claims(seen: Evidence, records: Mapping[str, Record]) -> Iterator[bool]:
+    """By the interval that is widened for all comparisons of the report."""
+    for name, record in records.items():
+        if seen.ran_the_reference(name) and name != seen.run.reference:
+            found = seen.speedup(record, seen.confidence)
+            yield found is not None and found.is_faster
+
+
+def headline_differences(answers: Sequence[RunAnswer], variants: Collection[str] | None = None) -> Iterator[float]:
+    """For every pair of runs, how far apart each headline speed-up is: absolute log ratios. variants: None for all."""
+    for one, other in combinations(answers, 2):
+        for place in one.headlines.keys() & other.headlines.keys():
+            if variants is None or place[1] in variants:
+                yield abs(one.headlines[place] - other.headlines[place])
+
+
+def shared_winners(answers: Sequence[RunAnswer]) -> Iterator[bool]:
+    """For every pair of runs and each reader of times, whether a winner of one, or what is tied to it, is one of the
+    other's, too."""
+    for one, other in combinations(answers, 2):
+        for reader in READERS:
+            yield bool(one.winners[reader] & other.winners[reader])
+
+
+def lone_winners(answers: Sequence[RunAnswer]) -> Iterator[bool]:
+    """For every run and reader with a variant that is 10 % ahead by the values pooled over the other runs, whether it
+    wins alone. Of the variants that the run shows to keep the limits; the reference is one of them."""
+    for index, answer in enumerate(answers):
+        others = [*answers[:index], *answers[index + 1 :]]
+        for reader in READERS:
+            values = {answer.reference: 0.0, **_pooled(others, reader, answer.kept)}
+            first, second = sorted(values, key=lambda name: -values[name])[:2] if len(values) > 1 else ("", "")
+            if first and values[first] - values[second] >= AHEAD:
+                yield answer.winners[reader] == {first}
+
+
+def _pooled(answers: Sequence[RunAnswer], reader: Reader, kept: Collection[str]) -> dict[str, float]:
+    """By variant, the mean logarithm of its headline speed-ups."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for answer in answers:
+        for (place, name), value in answer.headlines.items():
+            if place is reader and name in kept:
+                values[name].append(value)
+    return {name: statistics.fmean(found) for name, found in values.items()}
