@@ -1,13 +1,14 @@
-"""How far apart two runs of the suite come out on this machine: quiet, and beside a busy neighbour or a hidden one.
+"""How far apart two runs of the suite come out on this machine: quiet, and beside neighbours of several kinds.
 
-    python tools/measure_repeatability.py collect FOLDER --runs N [--neighbour SEED [--hidden] [--alternate]]
+    python tools/measure_repeatability.py collect FOLDER --runs N [--neighbour SEED [--kind KIND] [--alternate]]
         [--slow VARIANT:SHARE] [-- pytest arguments]
 Runs `pytest benchmarks/` N times, one run after the other, and keeps their results in FOLDER/quiet-1, FOLDER/quiet-2
-and so on; call it again to add more. With --neighbour a neighbour works beside each run (neighbour.py), by another
-schedule for each, and the results are in FOLDER/noisy-1 and so on; with --hidden it is one that no counter shows
-(hidden_neighbour.py), and they are in FOLDER/hidden-1. With --alternate N quiet runs and N noisy or hidden ones take
-turns. With --slow a variant does so much more work before each of its tokens (suite_injection.py). The runs share
-exported models: if --cache-dir does not exist, a run that times nothing fills it first.
+and so on; call it again to add more. With --neighbour a neighbour works beside each run, by another schedule for each:
+one that comes and goes (neighbour.py), with results in FOLDER/noisy-1 and so on; with --kind hidden one that no counter
+shows (hidden_neighbour.py), in FOLDER/hidden-1; with --kind uneven one that slows a core down (slow_core.py), in
+FOLDER/uneven-1. With --alternate N quiet runs and N of the other kind take turns. With --slow a variant does so much
+more work before each of its tokens (suite_injection.py). The runs share exported models: if --cache-dir does not exist,
+a run that times nothing fills it first.
 
     python tools/measure_repeatability.py figures FOLDER [FOLDER ...] [--may-win VARIANTS] [--by KIND]
         [--gate [--rules RULES]] [--slower FOLDER ...]
@@ -42,6 +43,7 @@ from repeatability_tables import (
     KINDS,
     NOISY,
     QUIET,
+    UNEVEN,
     breakdown,
     gate_lines,
     main_table,
@@ -49,6 +51,7 @@ from repeatability_tables import (
     read_series,
     slower_lines,
 )
+from slow_core import slow_core
 
 from llm_bench_fixtures.gate.options import RULES
 from llm_bench_fixtures.gate.rules import Rules
@@ -70,9 +73,8 @@ class Planned:
     """The seed of the neighbour's schedule; empty for a quiet run."""
 
 
-def plan(runs: int, seed: str, first: dict[str, int], *, alternate: bool, hidden: bool = False) -> list[Planned]:
-    """The runs in their order. first: the number of the first run of each kind."""
-    beside = HIDDEN if hidden else NOISY
+def plan(runs: int, seed: str, first: dict[str, int], *, alternate: bool, beside: str = NOISY) -> list[Planned]:
+    """The runs in their order. first: the number of the first run of each kind. beside: the kind of the neighbour."""
     kinds = (QUIET, beside) if alternate else (beside if seed else QUIET,)
     names = [(kind, f"{kind}-{first[kind] + number}") for number in range(runs) for kind in kinds]
     return [Planned(name, kind, "" if kind == QUIET else f"{seed}/{name}") for kind, name in names]
@@ -85,15 +87,15 @@ def next_number(folder: Path, kind: str) -> int:
 
 
 def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
-    if (given.alternate or given.hidden) and not given.neighbour:
-        sys.exit("--alternate and --hidden need --neighbour SEED")
+    if (given.alternate or given.kind != NOISY) and not given.neighbour:
+        sys.exit("--alternate and --kind need --neighbour SEED")
     folder, cache = given.folder, given.cache_dir or given.folder / "cache"
     if not cache.exists():
         wall_s = run_suite(folder / "preparation", cache, ["--benchmark-disable", *arguments])
         cache.mkdir(parents=True, exist_ok=True)  # where nothing was exported, there is none
         print(f"preparation: {wall_s:.0f} s", flush=True)
     first = {kind: next_number(folder, kind) for kind in KINDS}
-    for planned in plan(given.runs, given.neighbour, first, alternate=given.alternate, hidden=given.hidden):
+    for planned in plan(given.runs, given.neighbour, first, alternate=given.alternate, beside=given.kind):
         print(
             f"{planned.name}: {collect_run(folder / planned.name, planned, cache, arguments, given.slow)}", flush=True
         )
@@ -107,7 +109,8 @@ def collect_run(report: Path, planned: Planned, cache: Path, arguments: Sequence
     seed = planned.neighbour
     is_busy = planned.kind == NOISY
     hidden_seed = seed if planned.kind == HIDDEN else ""
-    with neighbour(seed) if is_busy else nullcontext() as beside:
+    uneven = slow_core(seed) if planned.kind == UNEVEN else nullcontext()
+    with uneven, neighbour(seed) if is_busy else nullcontext() as beside:
         wall_s = run_suite(report, cache, arguments, hidden_seed, slow)
         cpu_s = beside.cpu_s() if beside else 0.0
     scheduled = scheduled_s(seed, wall_s) if is_busy else 0.0
@@ -174,7 +177,7 @@ def main() -> None:
     collecting.add_argument("folder", type=Path)
     collecting.add_argument("--runs", type=int, required=True)
     collecting.add_argument("--neighbour", default="", metavar="SEED")
-    collecting.add_argument("--hidden", action="store_true")
+    collecting.add_argument("--kind", choices=KINDS[1:], default=NOISY)
     collecting.add_argument("--alternate", action="store_true")
     collecting.add_argument("--slow", default="", metavar="VARIANT:SHARE")
     collecting.add_argument("--cache-dir", type=Path, help="of exported models; default: FOLDER/cache")

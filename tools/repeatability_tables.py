@@ -19,7 +19,7 @@ from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
 
-QUIET, NOISY, HIDDEN = KINDS = "quiet", "noisy", "hidden"
+QUIET, NOISY, HIDDEN, UNEVEN = KINDS = "quiet", "noisy", "hidden", "uneven"
 COLLECTED_FILE = "collected.json"  # written when a run has finished; a folder without it is passed over
 ENOUGH_OTHERS = 6  # runs to pool
 NONE = "–"
@@ -47,6 +47,7 @@ TARGETS = {
     QUIET: Targets((0.02, 0.05), (0.04, 0.10), (0.01, 0.025), (0.01, 0.03), 0.02, 240.0, 0.9),
     NOISY: Targets((0.03, 0.08), (0.05, 0.12), (0.015, 0.04), (0.015, 0.05), 0.03, 300.0, 0.7),
     HIDDEN: Targets((0.03, 0.08), (0.05, 0.12), (0.015, 0.04), (0.02, 0.05), 0.03, 300.0, 0.7),
+    UNEVEN: Targets((0.03, 0.08), (0.05, 0.12), (0.015, 0.04), (0.02, 0.05), 0.03, 300.0, 0.7),
 }
 
 

@@ -52,7 +52,7 @@ def test_runs_beside_a_neighbour_have_a_schedule_each() -> None:
 
 
 def test_a_hidden_neighbour_has_runs_of_its_own() -> None:
-    planned = measure_repeatability.plan(1, "7", {QUIET: 1, NOISY: 3, HIDDEN: 2}, alternate=True, hidden=True)
+    planned = measure_repeatability.plan(1, "7", {QUIET: 1, NOISY: 3, HIDDEN: 2}, alternate=True, beside=HIDDEN)
     assert planned == [Planned("quiet-1", QUIET, ""), Planned("hidden-2", HIDDEN, "7/hidden-2")]
 
 
@@ -69,7 +69,7 @@ def test_runs_are_numbered_after_those_that_are_there(tmp_path: Path) -> None:
     assert measure_repeatability.next_number(tmp_path / "none", QUIET) == 1
 
 
-@pytest.mark.parametrize("switch", ["--alternate", "--hidden"])
+@pytest.mark.parametrize("switch", ["--alternate", "--kind=hidden"])
 def test_what_needs_a_neighbour_asks_for_one(switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["collect", str(tmp_path / "runs"), "--runs", "1", switch]
     monkeypatch.setattr(sys, "argv", ["measure_repeatability.py", *arguments])
