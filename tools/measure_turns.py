@@ -1,0 +1,50 @@
+"""How much of the time in which variants take turns is timed work.
+
+    python tools/measure_turns.py [pytest arguments]
+Runs the suite, and prints which share of the seconds from each case's first turn to its last was spent within timed
+rounds. The rest is what begins and ends turns: suspending processes, waking them, tokens that warm caches, and what the
+first decode step of each turn takes longer than the others. Waits for other work aren't counted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_bench_fixtures.session import blocks, measuring
+from llm_bench_fixtures.session.case import Entry, Spent
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Turns:
+    """Notes of each case how long it took, and how long its rounds did."""
+
+    def __init__(self) -> None:
+        self.cases: list[tuple[float, float]] = []
+
+    def measured(self, entries: Mapping[str, Entry], *how: Any, **more: Any) -> tuple[Any, Spent]:
+        found, spent = blocks.measure_side_by_side(entries, *how, **more)
+        if len(entries) > 1:
+            rounds = [done for entry in entries.values() for done in entry.rounds.values()]
+            self.cases.append((sum(done.latency_s for done in rounds), spent.rounds_s))
+        return found, spent
+
+
+def main() -> None:
+    noted = Turns()
+    measuring.measure_side_by_side = noted.measured  # type: ignore[assignment]
+    status = pytest.main([str(ROOT / "benchmarks"), *sys.argv[1:]])
+    if status:
+        sys.exit(status)
+    work_s, all_s = map(sum, zip(*noted.cases, strict=True))
+    share, least = work_s / all_s, min(work / whole for work, whole in noted.cases)
+    print(f"{work_s:.1f} of {all_s:.1f} s in {len(noted.cases)} cases: {share:.1%} timed work, at least {least:.1%}")
+
+
+if __name__ == "__main__":
+    main()
