@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_bench_fixtures.errors import BackendUnavailable, NoCandidateLoaded, last_line, reason_of
+from llm_bench_fixtures.errors import BackendUnavailable, NoCandidateLoaded, WorkerFailed, last_line, named, reason_of
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,8 @@ def test_a_limit_on_processes_is_named(error: Exception) -> None:
     hint = "(most often a limit on processes and threads: ulimit -u, or the container's)"
     assert reason_of(error).endswith(hint)
     assert last_line(error).endswith(hint)
+    assert named(error) == f"{type(error).__name__}: {error} {hint}"
+    assert named(WorkerFailed(last_line(error))).count(hint) == 1
     assert not reason_of(BlockingIOError(errno.EAGAIN, "write could not complete without blocking")).endswith(hint)
 
 

@@ -43,7 +43,7 @@ def _hint(error: BaseException) -> str:
 def named(error: BaseException) -> str:
     """An error's type and all that it says."""
     text = str(error).strip()
-    return text if isinstance(error, WorkerFailed) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, WorkerFailed) else f"{type(error).__name__}: {text}{_hint(error)}"
 
 
 class LlmBenchError(Exception):
