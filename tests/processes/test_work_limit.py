@@ -70,6 +70,19 @@ def test_a_first_look_that_comes_late_ends_nothing() -> None:
     assert limit.is_over()
 
 
+def test_a_first_look_that_tells_nothing_counts_no_work_from_before() -> None:
+    """Bug: where the first look failed, a process that had worked for long before was ended at the second."""
+    now, used_s = 0.0, 0.0
+    limit = WorkLimit(LIMIT_S, lambda: used_s, lambda: now)
+    now = limit.next_look
+    assert not limit.is_over()
+    now, used_s = limit.next_look, 500.0
+    assert not limit.is_over()
+    assert not limit.is_over()
+    now, used_s = now + LIMIT_S, used_s + LIMIT_S
+    assert limit.is_over()
+
+
 def test_an_answer_that_comes_at_once_costs_no_look() -> None:
     limit = WorkLimit(LIMIT_S, lambda: pytest.fail("it was looked at"), lambda: 0.0)
     assert limit.next_look == LIMIT_S / LOOKS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,8 @@ LOOKS = 10  # as many in a limit's time at most
 
 
 def cpu_s_of(pid: int) -> float:
-    """Processor seconds that a process and all its children have used, ended ones included; 0 if it has ended.
+    """Processor seconds that a process and all its children have used, ended ones included; 0 if it has ended, or can't
+    be asked.
 
     Less than before where a child has ended that nobody asks for its time.
     """
@@ -37,7 +39,7 @@ class WorkLimit:
     what never comes stands still; one that waits for a child that computes doesn't.
 
     The first look is after a tenth of the limit: finding the children takes 10 ms, longer than most answers. Processor
-    time used before it is not counted.
+    time used before the first look that tells of any is not counted.
     """
 
     def __init__(
@@ -50,14 +52,15 @@ class WorkLimit:
         began = clock()
         self._earliest = began + limit_s
         self._moved_s, self._moved_at = 0.0, began
-        self._most_s: float | None = None  # until the first look
+        self._most_s: float | None = None  # until the first look; infinite until one tells of processor time
         self.next_look = began + limit_s / LOOKS
 
     def is_over(self) -> bool:
         """Look at the process; where it may go on, `next_look` is the next time on the clock."""
         used_s, now = self._used_s(), self._clock()
-        if self._most_s is None:
-            self._moved_s, self._moved_at, self._most_s = used_s, now, used_s + self._limit_s
+        if self._most_s is None or (self._most_s == math.inf and used_s > 0):
+            self._moved_s, self._moved_at = used_s, now
+            self._most_s = used_s + self._limit_s if used_s > 0 else math.inf
             self.next_look = max(now, self._earliest)
             return False
         if used_s >= self._most_s:
