@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from llm_bench_fixtures.reading import refusal
+from llm_bench_fixtures.cli.cache import run
+from llm_bench_fixtures.errors import LlmBenchError
+from llm_bench_fixtures.history.storage import find_storage, select_run
+from llm_bench_fixtures.models.files import check_files
+from llm_bench_fixtures.models.folders import local_folder
+from llm_bench_fixtures.reading import listed, refusal
+from llm_bench_fixtures.workloads import read_corpus
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="has no such folders")
 
@@ -62,6 +71,44 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypat
         assert refusal(tmp_path / "file") == "gives nothing in 0.25 s: the disk that it is on doesn't answer"
     finally:
         is_over.set()
+
+
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on a disk that doesn't answer: its status is remembered, and what is in it isn't."""
+    folder, is_over = tmp_path / "silent", threading.Event()
+    (folder / ".benchmarks").mkdir(parents=True)
+    monkeypatch.setattr("llm_bench_fixtures.reading.WAIT_BUDGET_S", 0.25)
+    monkeypatch.setattr("llm_bench_fixtures.reading.os.scandir", lambda _: is_over.wait() and nullcontext(iter(())))
+    yield folder
+    is_over.set()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda folder: find_storage(str(folder), folder),
+        lambda folder: find_storage(None, folder),
+        lambda folder: select_run(None, str(folder)),
+        lambda folder: local_folder(str(folder)),
+        lambda folder: check_files(folder),
+        lambda folder: read_corpus(folder),
+        lambda folder: run(Namespace(cache_dir=folder, older_than=0, prune=False)),
+    ],
+    ids=["storage", "found storage", "report", "model", "files of a model", "corpus", "cache"],
+)
+def test_a_folder_that_does_not_answer_is_not_waited_for(ask: Callable[[Path], object], silent: Path) -> None:
+    """Bug: time was limited for each file, but a folder was listed first."""
+    with pytest.raises(LlmBenchError, match=r"gives nothing in 0.25 s: the disk that it is on doesn't answer"):
+        ask(silent)
+
+
+def test_a_listing_goes_on_while_it_gives_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk with many files takes longer than one that is gone is waited for."""
+    monkeypatch.setattr("llm_bench_fixtures.reading.WAIT_BUDGET_S", 1.0)
+    never = threading.Event()
+    paths = [Path(str(number)) for number in range(4)]
+    assert listed(path for path in paths if not never.wait(0.3)) == paths
 
 
 def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:

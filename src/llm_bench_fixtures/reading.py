@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 KERNELS = ("/proc", "/sys", "/dev")  # files there may block, or have no end, and look like any other
 IN_MEMORY = "/dev/shm"  # noqa: S108  # a disk in memory, with files like any other's
@@ -19,39 +21,60 @@ DISK_BLOCK_BYTES = 512  # of what a file's status counts, whatever the disk's ow
 
 
 def refusal(path: Path) -> str:
-    """Why a file isn't read, in words that follow its name. Empty where it may be, or isn't there."""
+    """Why a file or folder isn't read, in words that follow its name. Empty where it may be, or isn't there."""
     return next(refusals([path]), (path, ""))[1]
 
 
 def refusals(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     """Those of the files that aren't read, each with the reason.
 
-    A file's first byte is read, which fetches one that a file system keeps elsewhere. A thread does it, because a disk
-    that is gone can't be asked in any other way without waiting for it; it is left behind where it waits.
+    A file's first byte is read, and a folder's first name, which fetches one that a file system keeps elsewhere.
     """
-    todo = deque(paths)
-    found: deque[tuple[Path, str]] = deque()
+    todo = list(paths)
+    found, is_whole = _collected((path, _refusal(path)) for path in todo)
+    if not is_whole:
+        found.append((todo[len(found)], _no_answer()))
+    yield from ((path, why) for path, why in found if why)
+
+
+def listed(paths: Iterable[Path]) -> list[Path]:
+    """The paths, of what lists folders as it goes. Raises TimeoutError where that waits for a disk that is gone."""
+    found, is_whole = _collected(paths)
+    if not is_whole:
+        raise TimeoutError(f"its listing {_no_answer()}")
+    return found
+
+
+def _no_answer() -> str:
+    return f"gives nothing in {WAIT_BUDGET_S:.3g} s: the disk that it is on doesn't answer"
+
+
+def _collected(work: Iterable[T]) -> tuple[list[T], bool]:
+    """What the work gives, and whether that is all: not where it has given nothing for WAIT_BUDGET_S.
+
+    A thread does it, because a disk that is gone can't be asked in any other way without waiting for it; it is left
+    behind where it waits.
+    """
+    found: list[T] = []
     failed: list[BaseException] = []
 
-    def look() -> None:
+    def collect() -> None:
         try:
-            while todo:
-                found.append((todo[0], _refusal(todo[0])))
-                todo.popleft()
+            for one in work:
+                found.append(one)  # noqa: PERF402  # as it comes, since its number is watched
         except BaseException as error:
             failed.append(error)
 
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
-    while looking.is_alive():
-        left = len(todo)
-        looking.join(WAIT_BUDGET_S)
-        if looking.is_alive() and len(todo) == left:
-            found.append((todo[0], f"gives nothing in {WAIT_BUDGET_S:.3g} s: the disk that it is on doesn't answer"))
-            break
+    collecting = threading.Thread(target=collect, daemon=True)
+    collecting.start()
+    while collecting.is_alive():
+        before = len(found)
+        collecting.join(WAIT_BUDGET_S)
+        if collecting.is_alive() and len(found) == before:
+            return list(found), False
     if failed:
         raise failed[0]
-    yield from ((path, why) for path, why in found if why)
+    return found, True
 
 
 def _refusal(path: Path) -> str:
@@ -60,7 +83,11 @@ def _refusal(path: Path) -> str:
     except (OSError, ValueError):  # who opens it says why
         return ""
     if not stat.S_ISREG(status.st_mode):
-        return "" if stat.S_ISDIR(status.st_mode) else "is a pipe, a device or a socket"
+        if not stat.S_ISDIR(status.st_mode):
+            return "is a pipe, a device or a socket"
+        with suppress(OSError), os.scandir(path) as names:
+            next(names, None)  # or waits for ever
+        return ""
     place = os.path.realpath(path)
     tree = next((tree for tree in KERNELS if place.startswith(f"{tree}/")), "")
     if tree and not place.startswith(f"{IN_MEMORY}/"):

@@ -185,8 +185,9 @@ def read_corpus(path: Path | None) -> Corpus:
     """
     name = "embedded corpus" if path is None else path.name
     path = path or CORPUS_FOLDER
-    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     try:
+        check_readable([path])
+        files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
         check_readable(files)
     except InvalidSetting as error:
         raise InvalidSetting(f"--llm-corpus: {error}") from error

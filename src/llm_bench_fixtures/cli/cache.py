@@ -16,11 +16,12 @@ from pathlib import Path
 
 from llm_bench_fixtures.cli.arguments import checked
 from llm_bench_fixtures.cli.console import say
-from llm_bench_fixtures.errors import UnwritableFile
+from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.models.artifacts import default_root
 from llm_bench_fixtures.models.kept import Kept, discard, kept_in
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path
+from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.results.formatting import count, format_bytes
@@ -49,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     root, now = arguments.cache_dir or default_root(), time.time()
+    if why := refusal(root):
+        raise InvalidSetting(f"the cache {root} {why}")
     kept = [one for one in kept_in(root) if max(now - one.used, 0) >= arguments.older_than * DAY_S]  # a clock set back
     say(_listed(kept, root, now))
     if arguments.prune:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from llm_bench_fixtures.errors import (
@@ -20,6 +21,7 @@ from llm_bench_fixtures.errors import (
 )
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, headings, oldest_first
 from llm_bench_fixtures.options.parsers import parse_path
+from llm_bench_fixtures.reading import listed, refusal
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.text import encodable, first_few
 
@@ -58,6 +60,8 @@ def _given_storage(given: str) -> Path:
     if "://" in path:
         raise InvalidSetting(f"{given}: only runs in a folder can be read, given as a path or file://PATH")
     storage = parse_path(path)
+    if why := refusal(storage):
+        raise InvalidSetting(f"the folder of saved runs {given!r} {why}")
     try:
         is_folder = storage.is_dir()
     except OSError as error:  # a name that is too long
@@ -68,9 +72,15 @@ def _given_storage(given: str) -> Path:
 
 
 def run_files(storage: Path) -> list[Path]:
-    """The files that runs may be in, sorted by machine, then by number. No file is opened."""
-    found = (*storage.glob("*.json"), *storage.glob("*/*.json"))
-    return sorted((path for path in found if path.is_file()), key=_order)
+    """The files that runs may be in, sorted by machine, then by number. No file is opened.
+
+    Raises UnreadableResults where the disk doesn't answer.
+    """
+    found = chain(storage.glob("*.json"), storage.glob("*/*.json"))
+    try:
+        return sorted(listed(path for path in found if path.is_file()), key=_order)
+    except TimeoutError as error:
+        raise UnreadableResults(f"{storage}: {error}") from error
 
 
 def _order(path: Path) -> tuple[str, int, str]:
@@ -109,9 +119,12 @@ def list_runs(storage: Path, pass_over: PassOver) -> list[Heading]:
 
 
 def _given_file(text: str) -> Path | None:
-    """The file itself, or the results in the folder of a report; None where there is neither."""
+    """The file itself, or the results in the folder of a report; None where there is neither. Raises UnreadableResults
+    where its disk doesn't answer."""
     try:
         path = parse_path(text)
+        if why := refusal(path):
+            raise UnreadableResults(f"{path} {why}")
         return next((file for file in (path, path / RESULTS_FILE) if file.is_file()), None)
     except (OSError, InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import CandidateFailed, reason_of
 from llm_bench_fixtures.models.trust import read_config, read_json
-from llm_bench_fixtures.reading import refusals
+from llm_bench_fixtures.reading import listed, refusals
 from llm_bench_fixtures.text import printable, without_middle
 
 LONGEST_SHOWN = 200  # characters of a name in a message
@@ -30,7 +30,10 @@ NEVER_OPENED = ("special_tokens_map_file", "added_tokens_file", "tokenizer_confi
 
 def check_files(folder: Path) -> None:
     """Raise CandidateFailed for a folder with a file that reading may never end of, or that names files elsewhere."""
-    files = list(islice(_read_of(folder), MOST_FILES + 1))
+    try:
+        files = listed(islice(_read_of(folder), MOST_FILES + 1))
+    except TimeoutError as error:
+        raise CandidateFailed(str(error)) from error
     if len(files) > MOST_FILES:
         raise CandidateFailed(f"its folder holds more than {MOST_FILES:,} files; give the one with the model alone")
     refused = dict(refusals(sorted(files)))

@@ -11,6 +11,7 @@ from llm_bench_fixtures.models.files import safetensors_files
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.options.parsers import parse_path
+from llm_bench_fixtures.reading import refusal
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
@@ -41,11 +42,16 @@ def modeling_module(name: str) -> str:
 
 
 def local_folder(name: str) -> Path | None:
-    """The folder of that name; None where there is none. Raises CandidateFailed for the home of an unknown user."""
+    """The folder of that name; None where there is none.
+
+    Raises CandidateFailed for the home of an unknown user, and for what isn't read.
+    """
     try:
         folder = parse_path(name)
     except InvalidSetting as error:
         raise CandidateFailed(str(error)) from error
+    if why := refusal(folder):
+        raise CandidateFailed(why)
     return folder if folder.is_dir() else None
 
 
