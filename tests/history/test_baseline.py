@@ -85,6 +85,18 @@ def test_a_file_that_can_not_be_read_is_passed_over_by_name(tmp_path: Path) -> N
     assert str(broken) in reason
 
 
+def test_of_files_that_can_not_be_read_the_newest_is_told_first(tmp_path: Path) -> None:
+    """Bug: the oldest was called the newest."""
+    storage = stored(tmp_path, run(1, failed_tests=1))
+    (storage / "machine" / "0001_run.json").unlink()
+    for number in (2, 3):
+        (storage / "machine" / f"000{number}_broken.json").write_text("{", encoding="utf-8")
+    baseline = find_baseline(storage, "", LIKENESS, tmp_path)
+    assert all(f"000{number}_broken.json" in one for number, one in zip((3, 2), baseline.passed_over, strict=True))
+    assert "2 passed over, the newest: " in baseline.reason
+    assert "0003_broken.json" in baseline.reason
+
+
 def test_without_any_run_the_reason_is_told(tmp_path: Path) -> None:
     assert chosen(None) == "none: no run is saved"
     failed = chosen(stored(tmp_path, run(1, failed_tests=1)))

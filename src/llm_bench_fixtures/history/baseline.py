@@ -90,7 +90,7 @@ def find_baseline(
     runs = list_runs(storage, unreadable.append)
     if judged is not None:
         runs = [run for run in runs if run.started < started_of(judged.provenance)]
-    return choose_baseline(runs, likeness, origin, [one.reason for one in unreadable])
+    return choose_baseline(runs, likeness, origin, [one.reason for one in reversed(unreadable)])
 
 
 def choose_baseline(
