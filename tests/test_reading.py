@@ -19,6 +19,7 @@ from llm_bench_fixtures.models.files import check_files
 from llm_bench_fixtures.models.folders import local_folder
 from llm_bench_fixtures.reading import listed, refusal
 from llm_bench_fixtures.workloads import read_corpus
+from llm_bench_fixtures.writing import check_folder, check_writable
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="has no such folders")
 
@@ -94,8 +95,10 @@ def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         lambda folder: check_files(folder),
         lambda folder: read_corpus(folder),
         lambda folder: run(Namespace(cache_dir=folder, older_than=0, prune=False)),
+        lambda folder: check_folder(folder),
+        lambda folder: check_writable(folder / "report.md"),
     ],
-    ids=["storage", "found storage", "report", "model", "files of a model", "corpus", "cache"],
+    ids=["storage", "found storage", "report", "model", "files of a model", "corpus", "cache", "output", "new file"],
 )
 def test_a_folder_that_does_not_answer_is_not_waited_for(ask: Callable[[Path], object], silent: Path) -> None:
     """Bug: time was limited for each file, but a folder was listed first."""

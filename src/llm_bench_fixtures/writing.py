@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from llm_bench_fixtures.errors import LlmBenchError, NoRoom, UnwritableFile
+from llm_bench_fixtures.reading import refusal
 
 LEAST_FREE_BYTES = 20_000_000  # more than a report takes
 OPEN_ALREADY = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")  # names of files that somebody else has open
@@ -148,6 +149,7 @@ def _check_may_be_replaced(path: Path, found: os.stat_result | None) -> None:
 def check_writable(path: Path) -> None:
     """Raise UnwritableFile where no file of that path can be written, as far as that is known without writing it."""
     try:
+        _check_answers(path.parent)
         if _is_stream(path):
             if not os.access(path, os.W_OK):
                 raise _error(errno.EACCES)
@@ -164,6 +166,7 @@ def check_writable(path: Path) -> None:
 def check_folder(folder: Path) -> None:
     """Raise UnwritableFile unless files can be made in the folder, or in the nearest one above it that exists."""
     try:
+        _check_answers(folder)
         there = next(one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one))
         if not there.is_dir():
             raise OSError(errno.ENOTDIR, f"{there} is no folder")
@@ -175,6 +178,12 @@ def check_folder(folder: Path) -> None:
             raise OSError(errno.ENOSPC, f"{there} has {free / 1e6:.0f} MB left, {least}")
     except OSError as error:
         raise unwritable(folder, error) from error
+
+
+def _check_answers(folder: Path) -> None:
+    """Raises OSError for a folder on a disk that doesn't answer."""
+    if why := refusal(folder):
+        raise OSError(errno.EIO, f"{folder} {why}")
 
 
 def full_folder(error: BaseException, folders: Sequence[Path]) -> Path | None:

@@ -97,12 +97,15 @@ def _find_baseline(config: pytest.Config) -> Baseline:
 
 
 def _storage(config: pytest.Config) -> Path | None:
-    """The folder of the saved runs; None where none was ever saved. Raises InvalidSetting where it is no folder."""
+    """The folder of the saved runs; None where none was ever saved. Raises InvalidSetting where it can't be read."""
     from llm_bench_fixtures.plugin.storage import storage_folder
+    from llm_bench_fixtures.reading import refusal
 
     if "://" in storage_option(config).removeprefix("file://"):
         raise InvalidSetting("--benchmark-storage: the gate reads runs that are kept in a folder")
     folder = storage_folder(config)
+    if why := refusal(folder):
+        raise InvalidSetting(f"--benchmark-storage: {folder} {why}")
     return folder if folder.is_dir() else None
 
 
