@@ -17,6 +17,7 @@ from typing import cast
 import psutil
 import pytest
 import torch
+from small_models import write_model
 from waiting import BACKSTOP_S, has_ended, wait_until
 
 from llm_bench_fixtures.errors import CandidateFailed, IncompleteWeights, WorkerDied, WorkerFailed
@@ -24,6 +25,7 @@ from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.tokenizing import TokenizerApart
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.processes.worker import can_suspend
@@ -91,6 +93,18 @@ def test_logits_and_generate_are_as_at_hand(
     torch.testing.assert_close(isolated.logits(ids, mask), tiny_fp32.logits(ids, mask))
     texts = [model.generate(ids, mask, 4, CacheKind.DYNAMIC) for model in (isolated, tiny_fp32)]
     assert torch.equal(*texts)
+
+
+def test_a_strangers_tokenizer_is_in_a_process_that_ends_with_the_models(
+    make_request: MakeRequest, tmp_path: Path
+) -> None:
+    """Bug: a suite of one's own that decoded with it did so in pytest's process, which some decoders end."""
+    model = IsolatedModel(make_request("fp32", source=ModelSource("stranger", write_model(tmp_path))))
+    assert tuple(model.tokenizer("two two")["input_ids"]) == model.prompts.encode("two two")
+    process = cast("TokenizerApart", model.tokenizer)._process
+    assert process is not None
+    model.close()
+    assert not process.resident_bytes
 
 
 def test_this_process_waits_without_working(isolated: IsolatedModel) -> None:

@@ -53,6 +53,24 @@ def test_it_works_as_the_tokenizer_does(apart: TokenizerApart) -> None:
         apart.decode([-1])
 
 
+def test_what_a_tokenizer_has_besides_is_there(apart: TokenizerApart) -> None:
+    """As a suite of one's own may use it, such as the one of the guide to metrics."""
+    known = OWN.load_tokenizer()
+    asked = apart("Once upon", return_tensors="pt")["input_ids"]
+    assert asked.tolist() == known("Once upon", return_tensors="pt")["input_ids"].tolist()
+    assert apart.decode(asked[0, -1]) == known.decode(asked[0, -1])
+    assert (apart.vocab_size, apart.is_fast) == (known.vocab_size, True)
+    assert apart.convert_ids_to_tokens([5, 6]) == known.convert_ids_to_tokens([5, 6])
+    assert not hasattr(apart, "nothing_of_the_kind")
+    with pytest.raises(TokenizerFailed, match="Cannot use chat template functions"):
+        apart.apply_chat_template([{"role": "user", "content": "two"}])
+
+
+def test_texts_without_end_are_cut_in_lists_too(apart: TokenizerApart) -> None:
+    ids = apart("x")["input_ids"]
+    assert [len(text) <= LONGEST for text in apart.batch_decode([ids, ids])] == [True, True]
+
+
 def test_a_text_without_end_is_cut_where_it_was_made(apart: TokenizerApart) -> None:
     assert LONGEST - 2 < len(apart.decode(apart("x")["input_ids"])) <= LONGEST
 

@@ -22,6 +22,7 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.processes.calls import Answer, Caller, Question, answer_calls
 from llm_bench_fixtures.processes.channels import Channel
@@ -117,16 +118,23 @@ class IsolatedModel(ModelHandle):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The source's, where that is what runs: a large one takes a second to hand over. Else the model's own."""
-        return self.source.load_tokenizer() if self.facts.runs_source else super().tokenizer
+        """The source's, where that is what runs; a stranger's is in a process of its own. Else the model's own."""
+        return tokenizer_of(self.source, in_process=False) if self.facts.runs_source else super().tokenizer
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and the tokenizer's."""
         self._caller.close()
+        self._close_tokenizer()
 
     def kill(self) -> None:
-        """End the process in the middle of what it does."""
+        """End the process in the middle of what it does, and the tokenizer's."""
         self._caller.kill()
+        self._close_tokenizer()
+
+    def _close_tokenizer(self) -> None:
+        tokenizer = vars(self).pop("tokenizer", None)
+        if isinstance(tokenizer, TokenizerApart):
+            tokenizer.close()
 
 
 def _serve(channel: Channel[Answer, Question], assignment: Assignment) -> None:

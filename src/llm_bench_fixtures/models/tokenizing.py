@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, NoAnswer, TokenizerFailed, WorkerDied, reason_of
@@ -32,12 +33,11 @@ Request: TypeAlias = "Callable[[Tokenizer], Any]"
 
 @dataclass(frozen=True)
 class Traits:
-    """What is to be known of a tokenizer besides its work."""
+    """What every user of a tokenizer asks for."""
 
     pad_token_id: int
     bos_token_id: int | None
     eos_token_id: int | None
-    has_chat_template: bool
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,59 @@ class Encode:
 class Decode:
     """The text of ids, as long as a text may be."""
 
-    ids: Sequence[int]
-    skip_special_tokens: bool
+    ids: Any
+    how: Mapping[str, Any]
 
     def __call__(self, tokenizer: Tokenizer) -> str:
-        return without_middle(tokenizer.decode(self.ids, skip_special_tokens=self.skip_special_tokens))
+        return without_middle(tokenizer.decode(self.ids, **self.how))
+
+
+class Nature(Enum):
+    """What a tokenizer has under a name."""
+
+    NOTHING = auto()
+    METHOD = auto()
+    VALUE = auto()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the tokenizer has under a name, with the value where it is one."""
+
+    name: str
+
+    def __call__(self, tokenizer: Tokenizer) -> tuple[Nature, Any]:
+        try:
+            value = getattr(tokenizer, self.name)
+        except AttributeError:
+            return Nature.NOTHING, None
+        return (Nature.METHOD, None) if callable(value) else (Nature.VALUE, _bounded(value))
+
+
+@dataclass(frozen=True)
+class CallMethod:
+    """What a method returns, each text in it as long as one may be."""
+
+    name: str
+    given: tuple[Any, ...]
+    how: Mapping[str, Any]
+
+    def __call__(self, tokenizer: Tokenizer) -> Any:
+        result = getattr(tokenizer, self.name)(*self.given, **self.how)
+        if isinstance(result, list):
+            return [_bounded(one) for one in result]
+        return _bounded(result)
+
+
+def _bounded(value: Any) -> Any:
+    return without_middle(value) if isinstance(value, str) else value
 
 
 class TokenizerApart:
-    """A source's tokenizer, behind the same interface. Whatever it is asked raises TokenizerFailed."""
+    """A source's tokenizer, behind the same interface. Whatever it is asked raises TokenizerFailed.
+
+    What a tokenizer of transformers has besides is asked for in the process, too.
+    """
 
     def __init__(self, source: ModelSource) -> None:
         self._source = source
@@ -71,14 +115,24 @@ class TokenizerApart:
         traits: Traits = self._ask(_traits_of)
         self.pad_token_id = traits.pad_token_id
         self.bos_token_id, self.eos_token_id = traits.bos_token_id, traits.eos_token_id
-        self.chat_template = traits.has_chat_template
 
     def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
         ids: dict[str, Any] = self._ask(Encode(text, how))
         return ids
 
-    def decode(self, ids: Sequence[int], /, *, skip_special_tokens: bool = False) -> str:
-        return str(self._ask(Decode(tuple(ids), skip_special_tokens)))
+    def decode(self, ids: Sequence[int], /, **how: Any) -> str:
+        return str(self._ask(Decode(ids, how)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        nature, value = self._ask(Look(name))
+        if nature is Nature.NOTHING:
+            raise AttributeError(f"the tokenizer of {self._source.name} has no {name}")
+        return self._method(name) if nature is Nature.METHOD else value
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        return lambda *given, **how: self._ask(CallMethod(name, given, how))
 
     def close(self) -> None:
         """End the process."""
@@ -123,12 +177,7 @@ def tokenizer_of(source: ModelSource, *, in_process: bool) -> Tokenizer:
 
 
 def _traits_of(tokenizer: Tokenizer) -> Traits:
-    return Traits(
-        tokenizer.pad_token_id,
-        tokenizer.bos_token_id,
-        tokenizer.eos_token_id,
-        bool(getattr(tokenizer, "chat_template", None)),
-    )
+    return Traits(tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
 
 
 def _serve(channel: Channel[Returned | Raised, Request], source: ModelSource, budget_bytes: int) -> None:
