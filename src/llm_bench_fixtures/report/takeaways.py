@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.report.beyond_limit import MUCH
+from llm_bench_fixtures.report.blocks import disturbance
 from llm_bench_fixtures.report.cells import describe_prompts
 from llm_bench_fixtures.report.load import load_sentences
 from llm_bench_fixtures.report.quality import quality_in_short
@@ -44,12 +45,13 @@ def takeaways(seen: Evidence) -> tuple[str, ...]:
 
 
 def _fast_tokens(seen: Evidence) -> Iterator[str]:
-    """The variant with the fastest tokens, where they are shown to be far faster than the reference's beside it; with
-    its quality."""
+    """The variant with the fastest tokens, where they are shown to be far faster than the reference's beside it, in
+    rounds of which most were undisturbed; with its quality."""
     reference = seen.reference
     if reference is None:
         return
-    pairs = ((record, _decode_speedup(record, reference, seen.confidence)) for record in seen.others)
+    calm = (record for record in seen.others if not disturbance(record))
+    pairs = ((record, _decode_speedup(record, reference, seen.confidence)) for record in calm)
     far = [(found.ratio, record) for record, found in pairs if found is not None and found.low >= MUCH]
     ratio, best = max(far, key=lambda one: one[0], default=(0.0, None))
     if best is not None:
