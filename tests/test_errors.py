@@ -8,7 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_bench_fixtures.errors import BackendUnavailable, NoCandidateLoaded, WorkerFailed, last_line, named, reason_of
+from llm_bench_fixtures.errors import (
+    BackendUnavailable,
+    NoCandidateLoaded,
+    WorkerDied,
+    WorkerFailed,
+    last_line,
+    named,
+    reason_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +34,12 @@ def test_a_reason_is_one_line_with_the_type_where_the_text_alone_says_too_little
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("can't start new thread"), BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
+    "error",
+    [
+        RuntimeError("can't start new thread"),
+        BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)),
+        RuntimeError(f'no pool: ThreadPoolBuildError {{ kind: IOError("{os.strerror(errno.EAGAIN)}") }}'),
+    ],
 )
 def test_a_limit_on_processes_is_named(error: Exception) -> None:
     """Bug: where the system lets no further process start, a row had Python's own words alone."""
@@ -34,7 +47,8 @@ def test_a_limit_on_processes_is_named(error: Exception) -> None:
     assert reason_of(error).endswith(hint)
     assert last_line(error).endswith(hint)
     assert named(error) == f"{type(error).__name__}: {error} {hint}"
-    assert named(WorkerFailed(last_line(error))).count(hint) == 1
+    for quoting in (WorkerFailed(last_line(error)), WorkerDied("it", last_line(error))):
+        assert (named(quoting).count(hint), reason_of(quoting).count(hint)) == (1, 1)
     assert not reason_of(BlockingIOError(errno.EAGAIN, "write could not complete without blocking")).endswith(hint)
 
 

@@ -34,9 +34,14 @@ def last_line(error: BaseException) -> str:
 
 
 def _hint(error: BaseException) -> str:
-    """What Python's own words for a limit of the system leave out."""
+    """What the words of Python and of libraries in Rust for a limit of the system leave out. An error of this package
+    that quotes them has it already."""
+    if isinstance(error, LlmBenchError):
+        return ""
     again = errno.EAGAIN
-    is_limit = error.args == (again, os.strerror(again)) or str(error) == "can't start new thread"
+    text = str(error)
+    of_python = error.args == (again, os.strerror(again)) or text == "can't start new thread"
+    is_limit = of_python or ("ThreadPoolBuildError" in text and os.strerror(again) in text)  # of libraries in Rust
     return " (most often a limit on processes and threads: ulimit -u, or the container's)" if is_limit else ""
 
 

@@ -151,6 +151,22 @@ def test_a_function_that_raises_says_so_with_its_last_words() -> None:
     process.close()
 
 
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+def panic(_: Channel[Any, Any]) -> None:
+    raise Panic("no pool of threads")
+
+
+def test_a_panic_says_so_too() -> None:
+    """Bug: "ended with status 1" was all that was told of a tokenizer that could start no thread."""
+    process = start_function("it", panic, (), on_cpu=True)
+    with pytest.raises(WorkerDied, match=r"^it failed: Panic: no pool of threads$"):
+        process.receive()
+    process.close()
+
+
 STOPPED_SERVER = """
 import os, signal
 from multiprocessing import forkserver

@@ -198,7 +198,9 @@ def _call(
         os.environ.clear()
         os.environ.update(environment)
         function(channel, *arguments)
-    except Exception as error:
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a panic of Rust is no Exception
         channel.close(last_line(error))
         sys.exit(1)
 
