@@ -2,8 +2,8 @@
 
     python tools/measure_turns.py [pytest arguments]
 Runs the suite, and prints which share of the seconds from each case's first turn to its last was spent within timed
-rounds. The rest is what begins and ends turns: suspending processes, waking them, tokens that warm caches, and what the
-first decode step of each turn takes longer than the others. Waits for other work aren't counted.
+rounds, the first decode step of each turn with its cold caches among it. The rest is what begins and ends turns:
+suspending processes, waking them, tokens that warm caches. Waits for other work aren't counted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from llm_bench_fixtures.measure import turns
+from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Entry, Spent
 
@@ -35,8 +37,15 @@ class Turns:
         return found, spent
 
 
+def raw_turns(*what: Any, **how: Any) -> Any:
+    """`take_turns` in a variant's process, with the cold steps as the clock counted them."""
+    turns.without_cold_steps = lambda done: done  # type: ignore[assignment]
+    return turns.take_turns(*what, **how)
+
+
 def main() -> None:
-    noted = Turns()
+    noted, in_turns = Turns(), IsolatedModel.in_turns
+    IsolatedModel.in_turns = lambda self, _, *what, **how: in_turns(self, raw_turns, *what, **how)  # type: ignore[method-assign]
     measuring.measure_side_by_side = noted.measured  # type: ignore[assignment]
     status = pytest.main([str(ROOT / "benchmarks"), *sys.argv[1:]])
     if status:
