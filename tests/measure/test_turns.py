@@ -31,7 +31,13 @@ def tell(*readings: float | None) -> Callable[..., float | None]:
 
 def whole(model: TransformersModel, workload: Workload, **how: Any) -> Round:
     """A round, which is in one piece."""
-    return take_turns(model, pytest.fail, workload, **how)
+    (done,) = take_turns(model, pytest.fail, workload, **how)
+    return done
+
+
+def sliced(model: TransformersModel, workload: Workload, **how: Any) -> Round:
+    (done,) = take_turns(model, lambda: None, workload, **how)
+    return done
 
 
 def test_a_turn_is_a_whole_round(tiny_fp32: TransformersModel, workload: Workload) -> None:
@@ -47,7 +53,7 @@ def test_a_round_in_slices_pauses_after_so_many_tokens_and_gives_the_same_tokens
     """Two batches of 8 tokens, in slices of three: the last one has the four that are left."""
     workload = Workload(prompts.varied(2), new_tokens=8, batch_size=1)
     pauses: list[None] = []
-    done = take_turns(tiny_fp32, lambda: pauses.append(None), workload, slice_tokens=3)
+    (done,) = take_turns(tiny_fp32, lambda: pauses.append(None), workload, slice_tokens=3)
     assert [batch.paused_after for batch in done.batches] == [(2, 5), (0, 3)]
     assert done.pauses == len(pauses) == 4
     assert done.continuations == run_round(tiny_fp32, workload).continuations
@@ -84,14 +90,14 @@ def test_in_slices_what_a_hypervisor_took_is_not_counted(
     """It took it from the others, too; and in the pause between 3.25 and 9.0 others had their turn."""
     monkeypatch.setattr(turns, "waited_s", pytest.fail)
     monkeypatch.setattr(turns, "threads_waited_s", tell(3.0, 3.0, 3.25, 9.0, 9.5))
-    assert take_turns(tiny_fp32, lambda: None, workload, slice_tokens=1).waited_s == 0.75
+    assert sliced(tiny_fp32, workload, slice_tokens=1).waited_s == 0.75
 
 
 def test_in_slices_where_the_system_does_not_tell_nothing_is_known(
     tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "threads_waited_s", lambda _: None)
-    assert take_turns(tiny_fp32, lambda: None, workload, slice_tokens=1).waited_s is None
+    assert sliced(tiny_fp32, workload, slice_tokens=1).waited_s is None
 
 
 def test_of_a_server_only_the_clients_threads_could_be_told(
@@ -119,9 +125,21 @@ def test_probe_round_and_sleep_come_in_this_order(
     assert order == ["probe", "read", "read", "round", "read", "asleep"]
 
 
-@pytest.mark.parametrize(("slice_tokens", "tokens"), [(0, 10), (3, 3)])
+def test_rounds_in_a_row_share_what_warms_them_and_their_slices(
+    tiny_fp32: TransformersModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rounds of 8 tokens in slices of five: the second one begins in the middle of a slice."""
+    warmed: list[int] = []
+    monkeypatch.setattr(turns, "generate_some", lambda _, __, tokens: warmed.append(tokens))
+    workload = Workload((prompts.exact(6),), new_tokens=8, batch_size=1)
+    done = take_turns(tiny_fp32, lambda: None, workload, rounds=2, slice_tokens=3, warms=True)
+    assert [one.batches[0].paused_after for one in done] == [(2,), (0, 3)]
+    assert warmed == [10]
+
+
+@pytest.mark.parametrize("slice_tokens", [0, 3])
 def test_what_warms_up_runs_bound_and_before_the_round(
-    slice_tokens: int, tokens: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+    slice_tokens: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then others suspend the process, so that nothing has to fall asleep, or all of the round is over."""
     order: list[object] = []
@@ -143,6 +161,6 @@ def test_what_warms_up_runs_bound_and_before_the_round(
     monkeypatch.setattr(turns, "fall_asleep", lambda: order.append("asleep"))
     take_turns(tiny_fp32, lambda: None, workload, slice_tokens=slice_tokens, draw=3, warms=True)
     asleep = [] if slice_tokens else ["asleep"]
-    assert order == [("bound", 3), ("warmed", tokens), "round", *asleep, "free"]
+    assert order == [("bound", 3), ("warmed", 10), "round", *asleep, "free"]
     take_turns(tiny_fp32, lambda: None, workload)
     assert order[4 + len(asleep) :] == ["round", "asleep"]

@@ -32,8 +32,8 @@ def test_how_often_rounds_paused() -> None:
     """A record has ten rounds; one that was taken apart is a turn of its own."""
     records = [make_block_record(spread=0.0, pauses=30), make_block_record("bf16", 2.0, pauses=20), make_record("nf4")]
     assert footnotes(*records)[1] == (
-        "20 rounds paused 50 times, while others had their turn. The decode step after a pause, whose caches are cold, "
-        "counts as the mean of the steps up to the next pause."
+        "20 rounds paused 50 times, while others had their turn. The first decode steps after a pause, "
+        "which are slower, count as the mean of those after them, up to the next pause."
     )
 
 

@@ -24,8 +24,8 @@ from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session import blocks
 from llm_bench_fixtures.session.blocks import (
     ENOUGH_ROUNDS,
-    LEAST_STEPS,
     SLICE_S,
+    WARM_STEPS,
     Step,
     measure_side_by_side,
 )
@@ -144,7 +144,8 @@ class FakeModel:
         self.rounds += 1
         self.table.spun_until_s = max(self.table.spun_until_s, self.table.clock() + self.spins_s)
         waited_s = seconds / 2 if seconds >= SPOILED_S else seconds / 100
-        yield Round(seconds, (BatchTimes((0.1, 0.1 + self.step_s), seconds),), (), waited_s=waited_s)
+        done = Round(seconds, (BatchTimes((0.1, 0.1 + self.step_s), seconds),), (), waited_s=waited_s)
+        yield (done,) * how["rounds"]
 
 
 @pytest.fixture
@@ -232,16 +233,26 @@ def test_a_round_that_fails_in_a_slice_counts_for_nothing_and_the_others_go_on(t
 
 @pytest.mark.parametrize(
     ("step_s", "tokens"),
-    [(SLICE_S / 5, 5), (SLICE_S / 2, LEAST_STEPS), (0.019, LEAST_STEPS), (0.02, 1), (2.0, 1)],
-    ids=["short steps", "the least", "still the least", "long", "very long"],
+    [(0.003, 10), (0.011, 3), (0.02, 3), (0.14, 3), (0.15, 1), (2.0, 1)],
+    ids=["short steps", "a cold one and two", "the least", "still the least", "long", "very long"],
 )
 def test_a_slice_is_so_many_tokens(step_s: float, tokens: int, table: Table) -> None:
-    """Each variant's follow from the steps of its round before; the first has the least."""
+    """Each variant's follow from the steps of its round before: 30 ms, at least two steps besides the cold ones."""
     table.add("fp32", step_s=SLICE_S / 8)
     table.add("bf16", step_s=step_s)
     table.run()
-    assert table.model("fp32").slice_tokens == [LEAST_STEPS, 8, 8]
-    assert table.model("bf16").slice_tokens == [LEAST_STEPS, tokens, tokens]
+    assert table.model("fp32").slice_tokens == [WARM_STEPS, 8, 8]
+    assert table.model("bf16").slice_tokens == [WARM_STEPS, tokens, tokens]
+
+
+@pytest.mark.parametrize(("rounds", "round_s", "in_a_row"), [(3, 0.1, 3), (4, 0.1, 2), (5, 0.1, 1), (3, 0.2, 1)])
+def test_short_rounds_are_run_several_in_a_row(rounds: int, round_s: float, in_a_row: int, table: Table) -> None:
+    """As many as divide the number of rounds that are asked for, at most three."""
+    table.add("fp32", 0.1)
+    table.add("bf16", round_s)
+    table.run(replace(FAST, rounds=rounds, warmup_rounds=2))
+    assert table.turns.count("bf16") == 1 + rounds / in_a_row
+    assert counts(table) == {"fp32": rounds, "bf16": rounds}
 
 
 def test_in_the_warm_up_a_round_is_whole(table: Table) -> None:
@@ -475,14 +486,6 @@ def test_where_nothing_ran_there_was_nothing_to_disturb(table: Table) -> None:
     assert table.run().spent.found_calm
 
 
-def test_rounds_whose_own_threads_wait_for_each_other_are_not_spoiled(table: Table) -> None:
-    """Bug: with more threads than cores each was run again, as long as there was time."""
-    table.add("fp32", SPOILED_S)
-    table.add("bf16", SPOILED_S)
-    table.run(replace(FAST, max_noise=0.01, share_s=5000.0, cores=0))
-    assert counts(table) == {"fp32": ENOUGH_ROUNDS, "bf16": ENOUGH_ROUNDS}
-
-
 def test_without_a_limit_of_noise_there_are_just_the_least_rounds(table: Table) -> None:
     table.add("fp32", *NOISY)
     table.add("bf16")
@@ -581,8 +584,9 @@ def busy(table: Table, monkeypatch: pytest.MonkeyPatch, cores: Sequence[int]) ->
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        table.clock.advance(seconds)
+        if seconds >= blocks.LOOK_EVERY_S:  # else it looks once more whether the last process has stopped
+            waits.append(seconds)
+            table.clock.advance(seconds)
 
     monkeypatch.setattr(blocks, "free_cores", lambda: next(looks))
     monkeypatch.setattr(blocks.time, "sleep", sleep)
@@ -591,7 +595,7 @@ def busy(table: Table, monkeypatch: pytest.MonkeyPatch, cores: Sequence[int]) ->
 
 def test_a_turn_waits_while_other_work_keeps_too_many_cores_busy(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round needs two cores. What was waited is no time of the rounds."""
-    waits = busy(table, monkeypatch, [0, 1, 1, 2])
+    waits = busy(table, monkeypatch, [*[0] * blocks.LOOKS, 0, 1, 1, 2])
     table.add("fp32", 1.0)
     outcome = table.run(replace(FAST, patience_s=10.0, cores=2))
     assert len(waits) == 3
@@ -621,25 +625,6 @@ def test_a_case_tells_whether_other_work_left_it_alone(
     table.add("fp32", 1.0)
     table.add("bf16", 1.0)
     assert table.run(replace(FAST, patience_s=0.1)).spent.found_calm == found_calm
-
-
-def test_a_case_whose_turns_are_all_spoiled_was_not_left_alone(table: Table) -> None:
-    table.add("fp32", SPOILED_S)
-    table.add("bf16", SPOILED_S)
-    assert not table.run(PATIENT).spent.found_calm
-
-
-def test_what_was_waited_before_the_first_block_is_not_lost_again(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bug: spoiled rounds were run again for as long as the patience, though all of it had been waited. Of 200 s for
-    the share, blocks of 51 s leave room for three and begin a fourth."""
-    busy(table, monkeypatch, [0] * 100_000)
-    table.add("fp32", 1.0)
-    table.add("bf16", SPOILED_S)
-    outcome = table.run(replace(PATIENT, share_s=200.0))
-    assert outcome.spent.waited_s == pytest.approx(100.0, abs=2 * blocks.LOOK_EVERY_S)
-    assert counts(table) == {"fp32": 4, "bf16": 4}
 
 
 def test_without_patience_nothing_waits(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -681,16 +666,6 @@ def test_a_servers_rest_leaves_the_share_to_the_rounds(table: Table, monkeypatch
     outcome = table.run(replace(FAST, max_noise=0.01, share_s=31.0, cores=2))
     assert counts(table) == {"fp32": 9, "endpoint": 9}
     assert outcome.spent.rounds_s == pytest.approx(31.5)
-
-
-def test_a_servers_rest_leaves_the_patience_to_spoiled_rounds(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three blocks take 99 s of 100, without 3 s of rests, so that the spoiled one is run once more."""
-    spinning(table, monkeypatch, cores=1)
-    table.add("fp32", 1.0)
-    table.add("endpoint", 94.0, 1.0, 1.0, 1.0, is_beside=True, spins_s=1.0)
-    outcome = table.run(PATIENT)
-    assert counts(table) == {"fp32": 4, "endpoint": 4}
-    assert outcome.spent.waited_s == pytest.approx(94.0)
 
 
 def test_a_server_that_never_rests_is_not_waited_for_long(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -742,46 +717,67 @@ def test_what_was_busy_before_a_servers_turn_is_not_waited_for(table: Table, mon
     assert waits == []
 
 
-def test_a_spoiled_round_is_run_once_more(table: Table) -> None:
-    """The variant's second round is: a block more, and its time is none of the rounds'."""
-    table.add("fp32", 1.0)
-    table.add("bf16", 1.0, 60.0, 1.0, 1.0)
-    outcome = table.run(PATIENT)
-    assert counts(table) == {"fp32": 4, "bf16": 4}
-    assert outcome.spent == Spent(7.0, 60.0, True)
+def crowd(table: Table, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Have other work take all cores in the blocks of these numbers."""
+    busy(table, monkeypatch, [])
+
+    def free() -> int:
+        return 0 if min(table.model(name).rounds for name in table.entries) in numbers else 64
+
+    monkeypatch.setattr(blocks, "free_cores", free)
 
 
-def test_where_just_the_least_rounds_are_asked_for_a_spoiled_one_counts(table: Table) -> None:
-    table.add("fp32", 1.0)
-    table.add("bf16", 1.0, 60.0, 1.0, 1.0)
-    table.run(replace(PATIENT, max_noise=0.0))
-    assert counts(table) == {"fp32": 3, "bf16": 3}
+def test_a_crowded_block_is_run_once_more_and_left_out_for_all(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd(table, monkeypatch, 1)
+    table.add("fp32", 1.0, 2.0, 3.0, 4.0)
+    table.add("bf16", 0.1, 0.2, 0.3, 0.4)
+    outcome = table.run(replace(FAST, max_noise=10.0, share_s=7.0))
+    assert outcome["bf16"].reference_s == (1.0, 3.0, 4.0)
+    assert outcome["bf16"].rounds_s == (0.1, 0.3, 0.4)
+    assert outcome["fp32"].rounds_s == (1.0, 3.0, 4.0)
 
 
-def test_a_spoiled_round_of_the_reference_spoils_the_block_of_each_variant(table: Table) -> None:
-    table.add("fp32", 1.0, 60.0, 1.0, 1.0)
+def test_where_just_the_least_rounds_are_asked_for_a_crowded_block_counts(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd(table, monkeypatch, 1)
+    table.add("fp32", 1.0, 2.0, 3.0)
+    table.add("bf16")
+    assert table.run()["bf16"].reference_s == (1.0, 2.0, 3.0)
+
+
+def test_where_too_few_blocks_are_left_the_least_crowded_ones_count(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 9 s the first four blocks take 10, so that no fifth is run. The first and the third of them are crowded."""
+    crowd(table, monkeypatch, 0, 2)
+    table.add("fp32", 1.0, 1.5, 2.0, 1.5)
     table.add("bf16", 1.0)
-    table.add("int8", 1.0)
-    table.run(PATIENT)
-    assert counts(table) == {"fp32": 4, "bf16": 4, "int8": 4}
+    outcome = table.run(replace(FAST, max_noise=10.0, share_s=9.0))
+    assert outcome["bf16"].reference_s == (1.0, 1.5, 1.5)
+    assert counts(table) == {"fp32": 4, "bf16": 4}
 
 
-def test_what_is_spoiled_is_run_once_more_while_there_is_patience(table: Table) -> None:
-    """Of 100 s the first two spoiled rounds take 120, so that the third counts like any other."""
-    table.add("fp32", 1.0)
-    table.add("bf16", 60.0)
-    table.run(PATIENT)
-    assert counts(table) == {"fp32": 3, "bf16": 3}
+def test_patience_lasts_for_waits_and_for_blocks_in_place_of_crowded_ones(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is waited before the first block, and blocks of 2 s have their share of 10 s after it."""
+    crowd(table, monkeypatch, *range(100))
+    table.add("fp32")
+    table.add("bf16")
+    outcome = table.run(replace(PATIENT, share_s=10.0, patience_s=10.0))
+    assert counts(table) == {"fp32": 5, "bf16": 5}
+    assert outcome.spent.waited_s == pytest.approx(10.0, abs=2 * blocks.LOOK_EVERY_S)
+    assert not outcome.spent.found_calm
 
 
-def test_what_is_spoiled_beyond_the_patience_is_of_the_share(table: Table) -> None:
-    """Bug: a case whose rounds were all spoiled had no end, as none of them took anything of its share. Of 200 s for
-    the share and 100 s of patience, blocks of 61 s and more leave room for four and begin a fifth at most."""
-    table.add("fp32", 1.0)
-    table.add("bf16", *(60.0 * scale for scale in NOISY))
-    outcome = table.run(replace(PATIENT, share_s=200.0))
-    assert counts(table)["bf16"] <= 5
-    assert outcome.spent.waited_s == 100.0
+def test_threads_that_wait_for_each_other_crowd_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: with more threads than cores each round was run again, as long as there was time."""
+    crowd(table, monkeypatch, *range(100))
+    table.add("fp32")
+    table.add("bf16")
+    table.run(replace(FAST, max_noise=0.01, share_s=5000.0, cores=0))
+    assert counts(table) == {"fp32": ENOUGH_ROUNDS, "bf16": ENOUGH_ROUNDS}
 
 
 def test_it_is_told_what_goes_on(table: Table) -> None:

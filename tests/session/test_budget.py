@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.session.budget import MOST_PATIENCE_S, TimeBudget
+from llm_bench_fixtures.session.budget import TimeBudget
 
 
 def budget(benchmarks: int, each_s: float = 2.0) -> TimeBudget:
@@ -65,25 +65,27 @@ def test_more_benchmarks_than_were_expected_still_get_time() -> None:
 
 def test_no_time_at_all_is_no_time_for_any() -> None:
     assert budget(10, each_s=0.0).share_s(3) == 0
-    assert budget(10, each_s=0.0).patience_s == 0
+    assert budget(10, each_s=0.0).patience_s(10) == 0
 
 
 def test_a_share_of_the_rounds_time_may_be_waited() -> None:
-    """Ten benchmarks of 1 s may lose twice their 10 s together."""
+    """Ten benchmarks of 1 s may lose 0.3 times their 10 s together; a case of all of them may lose all of it."""
     dealt = budget(10, each_s=1.0)
-    assert dealt.patience_s == pytest.approx(20.0)
-    dealt.wait(4.0, found_calm=True)
-    assert dealt.patience_s == pytest.approx(16.0)
+    assert dealt.patience_s(10) == pytest.approx(3.0)
+    dealt.wait(1.0, found_calm=True)
+    assert dealt.patience_s(10) == pytest.approx(2.0)
 
 
-def test_one_case_does_not_use_up_the_patience_of_a_long_run() -> None:
-    assert budget(1000).patience_s == MOST_PATIENCE_S
+def test_a_case_may_lose_three_times_its_share_of_what_is_left() -> None:
+    """Of 30 s for a hundred benchmarks, two have 0.6 s as their share; with twice the weight of others, 1.2 s."""
+    dealt = budget(100, each_s=1.0)
+    assert dealt.patience_s(2) == pytest.approx(1.8)
+    assert dealt.patience_s(2, weight=2.0) == pytest.approx(3.6)
 
 
 def test_patience_in_vain_halves_what_is_left_of_it() -> None:
-    """Of 200 s the cases lose 30, 30 and 27.5: (200 - 30) / 2 is 85, (85 - 30) / 2 is 27.5, and nothing is left."""
-    dealt, lost = budget(100, each_s=1.0), []
-    while dealt.patience_s:
-        lost.append(dealt.patience_s)
-        dealt.wait(dealt.patience_s, found_calm=False)
-    assert lost == pytest.approx([30.0, 30.0, 27.5])
+    """Of 30 s a case of ten among a hundred loses 9 s: half of 21 is left for the other ninety, of which it has 3.5."""
+    dealt = budget(100, each_s=1.0)
+    dealt.wait(dealt.patience_s(10), found_calm=False)
+    dealt.spend(10, 10.0)
+    assert dealt.patience_s(10) == pytest.approx(3.5)

@@ -1,4 +1,4 @@
-"""A round among those of other processes, which wait meanwhile: whole, or in slices of a few tokens, in turns."""
+"""Rounds among those of other processes, which wait meanwhile: whole, or in slices of a few tokens, in turns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Workload
 
 WARMING_TOKENS = 10  # some 20 ms of a small model; with 2 a round still took 2 to 6 % longer than in a loop
-WARMING_TOKENS_OF_A_SLICE = 3  # after the prefill of one: later slices begin with colder caches anyway
 
 
 def take_turns(
@@ -27,31 +26,36 @@ def take_turns(
     pause: Callable[[], None],
     workload: Workload,
     *,
+    rounds: int = 1,
     slice_tokens: int = 0,
     draw: int | None = None,
     warms: bool = False,
     probes: bool = False,
-) -> Round:
-    """Run a round, with the threads bound as `settle_binding` has found.
+) -> tuple[Round, ...]:
+    """Run rounds, with the threads bound as `settle_binding` has found.
 
     pause: returns when the others' turns are over. slice_tokens: pause after so many, and count what the steps after a
-    pause would take without it (`without_cold_steps`); 0: run the whole round, and return once no other thread of this
+    pause would take without it (`without_cold_steps`); 0: run whole rounds, and return once no other thread of this
     process runs any more. draw: the number of the way in which the threads are bound; None: they are free. warms:
     generate some tokens beforehand, untimed: the others' turns have emptied the caches, and this process' threads
-    sleep. probes: time the fixed probe before, which empties the caches anyway.
+    sleep. probes: time the fixed probe before each round, which empties the caches anyway.
     """
     pauses = Pauses(pause, slice_tokens) if slice_tokens else None
     binding = binding_of(model)
+    done: list[Round] = []
     with binding.applied(draw) if draw is not None else nullcontext():
         if warms:
-            generate_some(model, workload, WARMING_TOKENS_OF_A_SLICE if pauses else WARMING_TOKENS)
-        probe_s = run_probe(model) if probes else None
-        if pauses:
-            done = without_cold_steps(_sliced_round(model, workload, pauses, binding.threads))
-        else:
-            done = _whole_round(model, workload)
+            generate_some(model, workload, WARMING_TOKENS)
+        for _ in range(rounds):
+            probe_s = run_probe(model) if probes else None
+            if pauses:
+                one = without_cold_steps(_sliced_round(model, workload, pauses, binding.threads))
+            else:
+                one = _whole_round(model, workload)
+            done.append(replace(one, probe_s=probe_s))
+        if not pauses:
             fall_asleep()
-    return replace(done, probe_s=probe_s)
+    return tuple(done)
 
 
 def _sliced_round(model: Model, workload: Workload, pauses: Pauses, threads: Collection[int]) -> Round:

@@ -23,13 +23,14 @@ class Pauses:
         self._held.append(held := _Held(meter))
         return held
 
-    def after_token(self, left: int) -> bool:
+    def after_token(self, left: int, *, may_pause: bool = True) -> bool:
         """Pause, if so many tokens have come since the last pause; whether it paused.
 
         left: how many are still to come: what follows the last pause is no shorter than what follows the others.
+        may_pause: whether this is a place to pause at; if not, a pause that is due comes after the next token.
         """
         self._since += 1
-        if self._since < self._tokens or left < self._tokens:
+        if not may_pause or self._since < self._tokens or left < self._tokens:
             return False
         self._since = 0
         for held in reversed(self._held):

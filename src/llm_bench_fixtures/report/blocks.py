@@ -69,8 +69,8 @@ def _pauses(run: Run) -> Iterator[str]:
         return
     rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
     yield (
-        f"{count(rounds, 'round')} paused {count(pauses, 'time')}, while others had their turn. The decode step "
-        "after a pause, whose caches are cold, counts as the mean of the steps up to the next pause."
+        f"{count(rounds, 'round')} paused {count(pauses, 'time')}, while others had their turn. The first decode steps "
+        "after a pause, which are slower, count as the mean of those after them, up to the next pause."
     )
 
 

@@ -6,6 +6,7 @@ too, where each of them can pause. Else, next to a server or on an accelerator, 
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from llm_bench_fixtures.measure.binding import settle_binding
 from llm_bench_fixtures.measure.observation import observe
+from llm_bench_fixtures.measure.timing import COLD_S
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
@@ -28,20 +30,23 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
 
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
+# Shorter ones are run several in a row, so that what warms the first warms all.
 WARMED_BELOW_S = 0.15
-# A slice is so long, shorter than what disturbs machines, but has at least so many steps, as the first one is cold. A
-# step that is longer than the last of these is a slice of its own.
-SLICE_S = 0.008
-LEAST_STEPS = 3
-LONG_STEP_S = 0.02
+MOST_IN_A_ROW = 3
+# A slice is so long, much shorter than what disturbs machines, but has at least so many steps besides the cold ones,
+# which count as these do. A step that is longer than the last of these is a slice of its own: being cold adds 2 ms.
+SLICE_S = 0.03
+WARM_STEPS = 2
+LONG_STEP_S = 0.15
 # Before an interval that happens to be narrow is believed: so many blocks of so many seconds, or of any so many rounds.
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
-# Of a round's latency: one on whose cores threads waited longer, on average, says little, and another is run
-# while there is patience. With both cores taken, single rounds of 35 ms took 7 s.
-SPOILED_SHARE = 0.2
-LOOK_EVERY_S = 0.005
+# Of the looks during a block: one that finds other work more often is crowded, and says little. With both cores taken,
+# single rounds of 35 ms took 7 s.
+CROWDED_SHARE = 0.1
+LOOK_EVERY_S = 0.001
+LOOKS = 3  # before a turn: the process whose turn is over may need a moment to stop
 MOST_REST_S = 20.0  # that a case waits for its servers: what still runs then may be other work
 
 Rounds: TypeAlias = "dict[int, Round]"
@@ -86,16 +91,20 @@ class _Blocks:
     clock: Callable[[], float]
     first_draw: int = field(init=False)
     """The number of the way in which threads are bound in the first block."""
+    in_a_row: int = 1
+    """How many rounds each variant has in a block."""
     blocks: int = 0
     waited_s: float = 0.0
     waited_before_s: float = 0.0
     """Of it, before the first block."""
+    spoiled_s: float = 0.0
+    """Of crowded blocks, without waits and rests."""
     rested_s: float = 0.0
     """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
     began_s: float | None = None
     """The first block; none before it."""
-    were_calm: list[bool] = field(default_factory=list)
-    """Whether each turn so far had the cores that it needs, and no round of it was spoiled."""
+    crowded: list[float] = field(default_factory=list)
+    """Of each block, in which share of the looks other work ran."""
     turns_left: int = 0
     """Of the block that is run."""
     doing: str = ""
@@ -121,43 +130,51 @@ class _Blocks:
                     entry.model.call(settle_binding, entry.workload)
 
     def run(self) -> None:
+        self.in_a_row = self._rounds_in_a_row()
         self.began_s, self.waited_before_s, self.rested_s = self.clock(), self.waited_s, 0.0
         while names := self._open():
+            began_s, waited_s, rested_s = self.clock(), self.waited_s, self.rested_s
             self._run_block(names)
+            if self.crowded[-1] > CROWDED_SHARE:
+                waits_s = self.waited_s - waited_s
+                self.spoiled_s += self.clock() - began_s - waits_s - (self.rested_s - rested_s)
             self.blocks += 1
 
     def _run_block(self, names: list[str]) -> None:
-        """A round of each, in slices: whose turn is next is drawn anew each time round."""
+        """The same number of rounds of each, in slices: whose turn is next is drawn anew each time round."""
         self.turns_left, self.doing = len(names), self._round
-        going: dict[str, Iterator[Round | None]] = {}
-        were_calm: dict[str, bool] = {}
+        going: dict[str, Iterator[tuple[Round, ...] | None]] = {}
+        first = self.blocks * self.in_a_row
+        looks: list[bool] = []
         while self.turns_left:
             for name in self.coin.sample(names, len(names)):
                 entry = self.entries[name]
-                if self.blocks in entry.rounds or entry.failure:
+                if first in entry.rounds or entry.failure:
                     continue
+                looks.append(self._await_calm())
                 if name not in going:
-                    were_calm[name] = self._await_calm()
                     self.step(self.doing, name, self._left(len(names)))
                     going[name] = self._turns(entry, self._slice_tokens(entry), is_bound=self._binds(entry))
                 with self._resting(entry), self._failing(entry):
                     done = next(going[name])
                     if done is None:
                         continue
-                    entry.rounds[self.blocks] = done
-                    is_spoiled = self._is_spoiled(done)
-                    self._lose(done.latency_s * is_spoiled)
-                    self.were_calm.append(were_calm[name] and not is_spoiled)
+                    entry.rounds.update(enumerate(done, first))
                 self.turns_left -= 1
+        self.crowded.append(1 - fmean(looks) if looks else 0.0)
 
     @property
     def spent(self) -> Spent:
-        return Spent(self.elapsed_s, self.waited_s, any(self.were_calm) or not self.were_calm)
+        """What is lost beyond the patience is of the case's share."""
+        spoiled_s = min(self.spoiled_s, max(self.pace.patience_s - self.waited_s, 0.0))
+        rounds_s = self.elapsed_s - (self.waited_s - self.waited_before_s) - spoiled_s
+        found_calm = any(share <= CROWDED_SHARE for share in self.crowded) or not self.crowded
+        return Spent(rounds_s if self.began_s is not None else 0.0, self.waited_s + spoiled_s, found_calm)
 
     @property
     def _round(self) -> str:
         """The number of the first in the block; and how many there are at least, until those are done."""
-        number = self.blocks + 1
+        number = self.blocks * self.in_a_row + 1
         return f"round {number}/{self.pace.rounds}" if number <= self.pace.rounds else f"round {number}"
 
     def _left(self, turns: int) -> Left | None:
@@ -169,21 +186,15 @@ class _Blocks:
         if not self.blocks:
             return None
         done = self.blocks + 1 - self.turns_left / turns
-        least_s = max((self.pace.rounds - done) * self.elapsed_s / done, 0.0)
+        least_s = max((self.pace.rounds / self.in_a_row - done) * self.elapsed_s / done, 0.0)
         if not self.pace.max_noise:
             return Left(least_s)
         return Left(max(least_s, self.pace.share_s - self.elapsed_s), is_most=True)
 
-    def _lose(self, seconds: float) -> None:
-        """Count as lost to other work what there is patience for; the rest is of the case's share."""
-        self.waited_s += min(seconds, max(self.pace.patience_s - self.waited_s, 0.0))
-
     @property
     def elapsed_s(self) -> float:
-        """Since the first block began, without what was lost to other work and to the rest of servers."""
-        if self.began_s is None:
-            return 0.0
-        return self.clock() - self.began_s - (self.waited_s - self.waited_before_s) - self.rested_s
+        """Since the first block began, waits for other work included, without the rest of servers."""
+        return 0.0 if self.began_s is None else self.clock() - self.began_s - self.rested_s
 
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
@@ -215,7 +226,7 @@ class _Blocks:
             return True
         if not self.pace.max_noise:
             return False
-        if self._unspoiled(name) < self.pace.rounds and self._is_patient:
+        if len(self._calm(entry.rounds)) < self.pace.rounds and self._is_patient:
             return True
         if self.elapsed_s >= self.pace.share_s:
             return False
@@ -229,20 +240,17 @@ class _Blocks:
 
     @property
     def _is_patient(self) -> bool:
-        """Whether spoiled rounds are still run once more."""
-        return self.elapsed_s + self.waited_s < self.pace.share_s + max(self.pace.patience_s, self.waited_before_s)
+        """Whether another block is run in a crowded one's place."""
+        return self.elapsed_s + self.waited_before_s < self.pace.share_s + self.pace.patience_s
 
-    def _unspoiled(self, name: str) -> int:
-        """How many of the variant's rounds are worth something: neither it nor the reference's beside it is spoiled."""
-        measured = self.result(name)
-        if isinstance(measured, Exception):
-            return len(self.entries[name].rounds)
-        base = measured.reference_rounds or measured.rounds
-        return sum(not any(map(self._is_spoiled, both)) for both in zip(measured.rounds, base, strict=True))
+    def _calm(self, rounds: Rounds) -> Rounds:
+        """Those of blocks that weren't crowded."""
+        return {number: done for number, done in rounds.items() if self._crowding(number) <= CROWDED_SHARE}
 
-    def _is_spoiled(self, done: Round) -> bool:
-        cores = self.pace.cores
-        return cores > 0 and done.waited_s is not None and done.waited_s > SPOILED_SHARE * cores * done.latency_s
+    def _crowding(self, number: int) -> float:
+        """In which share of the looks of that round's block other work ran; none of a block that is still going on."""
+        block = number // self.in_a_row
+        return self.crowded[block] if block < len(self.crowded) else 0.0
 
     def _is_narrow(self, name: str, half_width: float) -> bool:
         measured = self.result(name)
@@ -256,6 +264,10 @@ class _Blocks:
 
     def _await_calm(self) -> bool:
         """Wait while other work leaves too few cores free, as long as there is patience for it; whether it ended."""
+        for _ in range(LOOKS):
+            if _are_free(self.pace.cores):
+                return True
+            time.sleep(LOOK_EVERY_S / 4)
         left_s = self.pace.patience_s - self.waited_s
         began_s = self.clock()
         try:
@@ -294,38 +306,48 @@ class _Blocks:
         except Exception as error:  # whatever an engine raises
             entry.failure = error
 
-    def _turns(self, entry: Entry, slice_tokens: int, *, is_bound: bool) -> Iterator[Round | None]:
-        """The turns of one round: None after each but the last."""
+    def _rounds_in_a_row(self) -> int:
+        """Those of a block: several where all of them are short, as the last ones of the warm-up show."""
+        lasting_s = [entry.last_s for entry in self.entries.values() if not entry.failure]
+        if self._is_whole or not all(0 < last_s < WARMED_BELOW_S for last_s in lasting_s):
+            return 1
+        return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.pace.rounds % number == 0)
+
+    def _turns(self, entry: Entry, slice_tokens: int, *, is_bound: bool) -> Iterator[tuple[Round, ...] | None]:
+        """The turns of a block: None after each but the last."""
         are_others = len(self.entries) > 1
         for done in entry.model.in_turns(
             take_turns,
             entry.workload,
+            rounds=self.in_a_row,
             slice_tokens=slice_tokens,
             draw=self.first_draw + self.blocks if is_bound else None,
             warms=are_others and entry.last_s < WARMED_BELOW_S and not self.pace.probes,
             probes=self.pace.probes,
         ):
             if done is not None:
-                entry.last_s = done.latency_s
-                entry.step_s = fmean(done.decode_steps_s or (done.latency_s,))
+                entry.last_s = done[-1].latency_s
+                entry.step_s = fmean(done[-1].decode_steps_s or (done[-1].latency_s,))
             yield done
 
     def _binds(self, entry: Entry) -> bool:
         """Whether its threads are bound where that changes nothing: next to others, on this machine's CPU."""
         return len(self.entries) > 1 and entry.model.can_pause
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether a turn is a whole round: where somebody can't pause, nobody else takes turns, or each round has a
+        probe before it."""
+        can_pause = all(each.model.can_pause for each in self.entries.values())
+        return len(self.entries) == 1 or self.pace.probes or not can_pause
+
     def _slice_tokens(self, entry: Entry) -> int:
-        """Of a turn; 0: the whole round, where somebody can't pause, nobody else takes turns, or each round has a
-        probe beside it."""
-        if (
-            len(self.entries) == 1
-            or self.pace.probes
-            or not all(each.model.can_pause for each in self.entries.values())
-        ):
+        """Of a turn; 0: the whole round."""
+        if self._is_whole:
             return 0
-        if entry.step_s >= LONG_STEP_S:
-            return 1
-        return max(round(SLICE_S / entry.step_s), LEAST_STEPS) if entry.step_s else LEAST_STEPS
+        if not entry.step_s or entry.step_s >= LONG_STEP_S:
+            return 1 if entry.step_s else WARM_STEPS
+        return max(round(SLICE_S / entry.step_s), math.ceil(COLD_S / entry.step_s) + WARM_STEPS)
 
     def complete(self) -> dict[str, Measured]:
         """What has its least rounds, of those that a test asks for."""
@@ -348,9 +370,14 @@ class _Blocks:
         )
 
     def _counted(self, entry: Entry) -> Rounds:
-        """The variant's rounds; where they are paired, those in which the reference had its own."""
+        """The variant's rounds, where they are paired those in which the reference had its own: of the blocks that
+        weren't crowded, or of the least crowded ones, if fewer than the least rounds are left."""
         base = self._base_of(entry)
-        return entry.rounds if base is None else _shared(entry.rounds, base)
+        rounds = entry.rounds if base is None else _shared(entry.rounds, base)
+        if len(calm := self._calm(rounds)) >= self.pace.rounds:
+            return calm
+        least = sorted(rounds, key=self._crowding)[: self.pace.rounds]
+        return {number: rounds[number] for number in sorted(least)}
 
     def _base_of(self, entry: Entry) -> Rounds | None:
         """The reference's rounds that the variant's are paired with: of one that has died, if they are enough. None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-PATIENCE = 2.0  # seconds that may be lost to other work for each second that benchmarks are given
-MOST_PATIENCE_S = 30.0  # of one case
+PATIENCE = 0.3  # seconds that may be lost to other work for each second that benchmarks are given
+MOST_PATIENCE = 3.0  # times its share of what is left, that a case may lose
 KEPT_IN_VAIN = 0.5  # of the patience that is left, where a case found no calm at all: other work may never end
 
 
@@ -29,10 +29,10 @@ class TimeBudget:
         each_s = weight * self._left_s / self._left if self._left else self._per_benchmark_s
         return benchmarks * max(each_s, self._per_benchmark_s / 2)
 
-    @property
-    def patience_s(self) -> float:
-        """Seconds that a case may lose to other work, besides its share."""
-        return min(self._patience_s, MOST_PATIENCE_S)
+    def patience_s(self, benchmarks: int, weight: float = 1.0) -> float:
+        """Seconds that so many of one weight, measured together now, may lose to other work besides their share."""
+        share = MOST_PATIENCE * benchmarks * weight / self._left if self._left else 1.0
+        return self._patience_s * min(share, 1.0)
 
     def wait(self, seconds: float, *, found_calm: bool) -> None:
         """Note that a case has lost so much, and whether other work left any of its turns alone."""

@@ -115,7 +115,7 @@ class SideBySide:
             settings.warmup_rounds,
             settings.max_noise,
             self.budget.share_s(benchmarks, weight),
-            self.budget.patience_s,
+            self.budget.patience_s(benchmarks, weight),
             settings.probe,
             self._setup.busy_cores,
             estimate_prior(self._variances),
