@@ -86,7 +86,7 @@ def test_with_a_probe_both_changes_are_shown() -> None:
     )
     text = " ".join(text_of(judged(base, head)).split())
     assert "1.00 s → 3.00 s, +100.0 % (raw +200.0 %)" in text
-    assert "The probe, always the same work, took +50.0 % against the baseline" in text
+    assert "The probe, always the same work, differed by +50.0 % from the baseline" in text
 
 
 def test_what_differs_about_the_runs_is_told() -> None:

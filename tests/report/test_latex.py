@@ -31,6 +31,7 @@ def render(run: Run) -> str:
         ("--llm-rounds ---", r"-{}-llm-rounds -{}-{}-"),  # no dashes
         ("``a'' ,,b,,", r"\textasciigrave{}\textasciigrave{}a\textquotesingle{}\textquotesingle{} ,{},b,{},"),
         ("漢 😀 é", "[U+6F22] [U+1F600] é"),
+        ("“Cache”", r"\textquotedblleft{}Cache\textquotedblright{}"),
         ("12 μs … 3 µs", r"12 \textmu{}s \ldots{} 3 \textmu{}s"),
     ],
 )

@@ -23,14 +23,15 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0000123, "12.3 µs"), (0.0123, "12.3 ms"), (1.5, "1.50 s"), (90, "90.0 s"), (1234, "1,234 s")],
+    [(0.0000123, "12.3 µs"), (0.0123, "12.3 ms"), (1.5, "1.50 s"), (90, "90.0 s"), (1234, "1,234 s"), (0, "0 s")],
 )
 def test_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(12, "12 B"), (1500, "1.50 kB"), (18_400_000, "18.4 MB"), (2.5e9, "2.50 GB")]
+    ("count", "text"),
+    [(12, "12 B"), (1500, "1.50 kB"), (18_400_000, "18.4 MB"), (2.5e9, "2.50 GB"), (999_600, "1.00 MB")],
 )
 def test_bytes_are_in_powers_of_1000(count: float, text: str) -> None:
     assert format_bytes(count) == text
@@ -41,6 +42,16 @@ def test_bytes_are_in_powers_of_1000(count: float, text: str) -> None:
 )
 def test_three_digits(value: float, text: str) -> None:
     assert three_digits(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.9996, "1.00"), (9.996, "10.0"), (99.96, "100"), (99.94, "99.9")])
+def test_what_is_rounded_up_has_no_digit_more_than_its_neighbour(value: float, text: str) -> None:
+    assert three_digits(value) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.9996, "1.00 s"), (0.9994, "999 ms"), (0.0009996, "1.00 ms")])
+def test_seconds_that_are_rounded_up_to_a_whole_unit_are_in_that_unit(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
         header = ("variant", *(BY_NAME[name].column for name in SHOWN))
         rows = tuple((variant.id, *(_cell(variant, name) for name in SHOWN)) for variant in asked)
         flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
-        note = f"Of {run.provenance.choices}.{flips}"
+        note = f"{f'Of {run.provenance.choices}.' if run.provenance.choices else ''}{flips}".strip()
         yield Section("Multiple choice", Table(header, rows, frozenset(range(1, len(header)))), note)
 
 

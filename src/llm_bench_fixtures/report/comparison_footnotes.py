@@ -44,8 +44,8 @@ def footnotes(comparison: Comparison) -> Iterator[str]:
         )
     if comparison.slowdown is not None:
         yield (
-            f"The probe, always the same work, took {format_change(comparison.slowdown)} against the baseline; timings "
-            "are judged without that."
+            f"The probe, always the same work, differed by {format_change(comparison.slowdown)} from the baseline's. "
+            "Timings are judged without that."
         )
 
 

@@ -27,6 +27,8 @@ _SPECIAL = str.maketrans(
         '"': r"\textquotedbl{}",
         **{character: f"\\{character}" for character in "{}$&#_%"},
         "`": r"\textasciigrave{}",
+        "“": r"\textquotedblleft{}",
+        "”": r"\textquotedblright{}",
         "'": r"\textquotesingle{}",
         "±": r"$\pm$",
         "−": "$-$",

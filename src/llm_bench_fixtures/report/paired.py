@@ -100,7 +100,8 @@ def measured_how(result: PairedResult) -> str:
     tests = count(len({measurand.test for measurand in result.findings}), "test")
     pairs = count(result.pairs, "pair")
     threads = count(result.threads, "thread")
-    where = f"on core {', '.join(map(str, result.cores))}" if result.cores else "not bound to a core"
+    cores = ", ".join(map(str, result.cores))
+    where = f"on {'core' if len(result.cores) == 1 else 'cores'} {cores}" if cores else "not bound to a core"
     at_once = f", {result.at_once} at a time" if result.at_once > 1 else ""
     return f"{tests} in {pairs} of processes{at_once}, {threads} {where}, {duration_text(result.elapsed_s)}"
 

@@ -174,7 +174,7 @@ def noise_footnote(findings: Findings) -> str:
     """How far apart identical work came out."""
     floor = findings.noise
     measured = f"measured on {floor.pairs} pairs of identical work in this run (95th percentile)"
-    few = f"assumed: this run holds only {floor.pairs} pairs of identical work"
+    few = f"assumed, because this run has {count(floor.pairs, 'pair') if floor.pairs else 'no pairs'} of identical work"
     how = measured if floor.pairs >= ENOUGH_PAIRS else few
     apart = " that was taken apart, as different cases are" if in_blocks_at_all(findings.run) else ""
     return f"Noise of the median latency{apart}: {floor.percent:.0f} %, {how}. Smaller differences mean nothing."

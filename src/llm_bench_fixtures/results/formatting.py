@@ -59,9 +59,11 @@ def format_value(value: float | None, unit: Unit) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    if seconds < 1e-3:
+    if seconds == 0:
+        return "0 s"
+    if seconds < 0.9995e-3:  # what is more is rounded to 1,000 µs
         return f"{three_digits(seconds * 1e6)} µs"
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{three_digits(seconds * 1e3)} ms"
     return f"{three_digits(seconds)} s"
 
@@ -97,15 +99,15 @@ def with_spread(value: float, spread: float) -> str:
 
 def _scaled(count: float, sizes: Mapping[str, float], smallest: str) -> str:
     for name, size in sizes.items():
-        if count >= size:
+        if count >= 0.9995 * size:  # which is rounded to 1
             return f"{three_digits(count / size)} {name}"
     return f"{count:.0f} {smallest}"
 
 
 def three_digits(value: float) -> str:
     """At least three significant digits, and all of those before the point."""
-    size = abs(value)
-    decimals = 3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0
+    limits = ((3, 1), (2, 10), (1, 100))
+    decimals = next((decimals for decimals, limit in limits if round(abs(value), decimals) < limit), 0)
     return f"{value:,.{decimals}f}"
 
 
