@@ -277,6 +277,20 @@ MUTANTS = (
         "tests/session/test_budget.py",
     ),
     Mutant(
+        "crowded-blocks-count",
+        "session/blocks.py",
+        "self._crowding(number) <= CROWDED_SHARE}",
+        "self._crowding(number) <= 1.0}",
+        "tests/session/test_blocks.py",
+    ),
+    Mutant(
+        "cold-steps-count",
+        "measure/timing.py",
+        "steps_s[first : first + cold] = [fmean(warm)] * cold",
+        "steps_s[first : first + cold] = slice_s[:cold]",
+        "tests/measure/test_timing.py",
+    ),
+    Mutant(
         "blocks-are-not-shared",
         "session/blocks.py",
         "for number, done in rounds.items() if number in base}",

@@ -37,6 +37,11 @@ def test_how_often_rounds_paused() -> None:
     )
 
 
+def test_how_many_rounds_were_left_out() -> None:
+    records = [make_block_record(spread=0.0, crowded_rounds=1), make_block_record("bf16", 2.0, crowded_rounds=2)]
+    assert footnotes(*records)[2] == "3 further rounds left out: other programs ran in their blocks."
+
+
 def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     """Of the ten of bf16: the reference's own are counted with it."""
     bf16 = make_block_record("bf16", 2.0, waited_s=(0.5,) * 4 + (0.0,) * 6)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 WORKLOAD = Workload(((1, 2, 3),), new_tokens=1, batch_size=1)
 FAST = Pace(rounds=3, warmup_rounds=1, max_noise=0.0, share_s=60.0)
 PATIENT = Pace(rounds=3, warmup_rounds=1, max_noise=0.01, share_s=0.0, patience_s=100.0)
-SPOILED_S = 50.0  # the threads of a round as long as this waited for half of it
 NOISY = (1.0, 4.0, 1.5, 3.5, 2.0, 3.0, 2.5)  # so that the speed-up never gets sure
 
 
@@ -143,8 +142,7 @@ class FakeModel:
                 yield None
         self.rounds += 1
         self.table.spun_until_s = max(self.table.spun_until_s, self.table.clock() + self.spins_s)
-        waited_s = seconds / 2 if seconds >= SPOILED_S else seconds / 100
-        done = Round(seconds, (BatchTimes((0.1, 0.1 + self.step_s), seconds),), (), waited_s=waited_s)
+        done = Round(seconds, (BatchTimes((0.1, 0.1 + self.step_s), seconds),), (), waited_s=seconds / 100)
         yield (done,) * how["rounds"]
 
 
@@ -245,7 +243,7 @@ def test_a_slice_is_so_many_tokens(step_s: float, tokens: int, table: Table) -> 
     assert table.model("bf16").slice_tokens == [WARM_STEPS, tokens, tokens]
 
 
-@pytest.mark.parametrize(("rounds", "round_s", "in_a_row"), [(3, 0.1, 3), (4, 0.1, 2), (5, 0.1, 1), (3, 0.2, 1)])
+@pytest.mark.parametrize(("rounds", "round_s", "in_a_row"), [(3, 0.1, 3), (4, 0.1, 2), (5, 0.1, 1), (3, 0.4, 1)])
 def test_short_rounds_are_run_several_in_a_row(rounds: int, round_s: float, in_a_row: int, table: Table) -> None:
     """As many as divide the number of rounds that are asked for, at most three."""
     table.add("fp32", 0.1)
@@ -735,6 +733,7 @@ def test_a_crowded_block_is_run_once_more_and_left_out_for_all(table: Table, mon
     assert outcome["bf16"].reference_s == (1.0, 3.0, 4.0)
     assert outcome["bf16"].rounds_s == (0.1, 0.3, 0.4)
     assert outcome["fp32"].rounds_s == (1.0, 3.0, 4.0)
+    assert outcome["bf16"].crowded_rounds == outcome["fp32"].crowded_rounds == 1
 
 
 def test_where_just_the_least_rounds_are_asked_for_a_crowded_block_counts(

@@ -169,6 +169,7 @@ class LlmBenchmark:
             tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
             batch_rows=tuple(map(len, workload.groups)),
             pauses=sum(done.pauses for done in timed),
+            crowded_rounds=measured.crowded_rounds,
             energy_j=() if self._model.facts.is_remote else _known(done.energy_j for done in timed),
             probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
             waited_s=_rounded(measured.waited_s),

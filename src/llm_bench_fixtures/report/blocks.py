@@ -48,6 +48,7 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
             "same block."
         )
         yield from _pauses(run)
+        yield from _crowded(run)
         yield from _disturbed(run)
     elif len({record.variant for record in run.measured()}) > 1:
         yield "The variants were taken apart: a speed-up is a ratio of medians from different minutes."
@@ -72,6 +73,12 @@ def _pauses(run: Run) -> Iterator[str]:
         f"{count(rounds, 'round')} paused {count(pauses, 'time')}, while others had their turn. The first decode steps "
         "after a pause, which are slower, count as the mean of those after them, up to the next pause."
     )
+
+
+def _crowded(run: Run) -> Iterator[str]:
+    """How many rounds were left out; nothing where none was."""
+    if left_out := sum(record.crowded_rounds for record in run.measured()):
+        yield f"{count(left_out, 'further round')} left out: other programs ran in their blocks."
 
 
 def _disturbed(run: Run) -> Iterator[str]:

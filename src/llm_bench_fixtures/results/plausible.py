@@ -119,7 +119,7 @@ def _raw_fits(record: Record) -> bool:
     lengths = {len(one) for one in (record.batches_s, record.tokens_s)}
     whole = all(len(one) == batches for one in chain(record.batches_s, record.tokens_s))
     took_time = all(tokens and min(tokens) > 0 for tokens in chain.from_iterable(record.tokens_s))
-    has_rows = min(record.batch_rows, default=1) > 0 and record.pauses >= 0
+    has_rows = min(record.batch_rows, default=1) > 0 and record.pauses >= 0 and record.crowded_rounds >= 0
     return whole and lengths <= {0, rounds} and len(record.energy_j) <= rounds and took_time and has_rows
 
 

@@ -139,6 +139,8 @@ class Record(TimedRecord):
     """Prompts in each batch."""
     pauses: int = 0
     """How often its rounds paused, in which others had their turn: 0 where each was a turn."""
+    crowded_rounds: int = 0
+    """How many more rounds were run, and are left out because other programs ran in their blocks."""
     energy_j: tuple[float, ...] = ()
     """For each round, the joules of the whole machine; empty where it has no counter."""
     work: Work | None = None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Shorter ones are run several in a row, so that what warms the first warms all.
 WARMED_BELOW_S = 0.15
 MOST_IN_A_ROW = 3
+OBSERVED_LONGER = 2.0  # times as long as a timed one, that a round may take whose memory is watched
 # A slice is so long, much shorter than what disturbs machines, but has at least so many steps besides the cold ones,
 # which count as these do. A step that is longer than the last of these is a slice of its own: being cold adds 2 ms.
 SLICE_S = 0.03
@@ -97,7 +98,7 @@ class _Blocks:
     waited_s: float = 0.0
     waited_before_s: float = 0.0
     """Of it, before the first block."""
-    spoiled_s: float = 0.0
+    crowded_s: float = 0.0
     """Of crowded blocks, without waits and rests."""
     rested_s: float = 0.0
     """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
@@ -137,7 +138,7 @@ class _Blocks:
             self._run_block(names)
             if self.crowded[-1] > CROWDED_SHARE:
                 waits_s = self.waited_s - waited_s
-                self.spoiled_s += self.clock() - began_s - waits_s - (self.rested_s - rested_s)
+                self.crowded_s += self.clock() - began_s - waits_s - (self.rested_s - rested_s)
             self.blocks += 1
 
     def _run_block(self, names: list[str]) -> None:
@@ -166,10 +167,10 @@ class _Blocks:
     @property
     def spent(self) -> Spent:
         """What is lost beyond the patience is of the case's share."""
-        spoiled_s = min(self.spoiled_s, max(self.pace.patience_s - self.waited_s, 0.0))
-        rounds_s = self.elapsed_s - (self.waited_s - self.waited_before_s) - spoiled_s
+        crowded_s = min(self.crowded_s, max(self.pace.patience_s - self.waited_s, 0.0))
+        rounds_s = self.elapsed_s - (self.waited_s - self.waited_before_s) - crowded_s
         found_calm = any(share <= CROWDED_SHARE for share in self.crowded) or not self.crowded
-        return Spent(rounds_s if self.began_s is not None else 0.0, self.waited_s + spoiled_s, found_calm)
+        return Spent(rounds_s if self.began_s is not None else 0.0, self.waited_s + crowded_s, found_calm)
 
     @property
     def _round(self) -> str:
@@ -309,7 +310,7 @@ class _Blocks:
     def _rounds_in_a_row(self) -> int:
         """Those of a block: several where all of them are short, as the last ones of the warm-up show."""
         lasting_s = [entry.last_s for entry in self.entries.values() if not entry.failure]
-        if self._is_whole or not all(0 < last_s < WARMED_BELOW_S for last_s in lasting_s):
+        if self._is_whole or not all(0 < last_s < OBSERVED_LONGER * WARMED_BELOW_S for last_s in lasting_s):
             return 1
         return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.pace.rounds % number == 0)
 
@@ -354,26 +355,27 @@ class _Blocks:
         return {
             name: measured
             for name, entry in self.entries.items()
-            if entry.is_asked_for and self._has_least(self._counted(entry))
-            if not isinstance(measured := self.result(name), Exception)
+            if entry.is_asked_for
+            if isinstance(measured := self.result(name), Measured) and len(measured.rounds) >= self.pace.rounds
         }
 
     def result(self, name: str) -> Measured | Exception:
         entry = self.entries[name]
         if entry.failure is not None:
             return entry.failure
-        counted, base = self._counted(entry), self._base_of(entry) or {}
+        base = self._base_of(entry)
+        rounds = entry.rounds if base is None else _shared(entry.rounds, base)
+        counted = self._counted(rounds)
         return Measured(
             entry.observation,
             tuple(counted.values()),
-            tuple(base[number] for number in counted if number in base),
+            tuple(base[number] for number in counted) if base else (),
+            len(rounds) - len(counted),
         )
 
-    def _counted(self, entry: Entry) -> Rounds:
-        """The variant's rounds, where they are paired those in which the reference had its own: of the blocks that
-        weren't crowded, or of the least crowded ones, if fewer than the least rounds are left."""
-        base = self._base_of(entry)
-        rounds = entry.rounds if base is None else _shared(entry.rounds, base)
+    def _counted(self, rounds: Rounds) -> Rounds:
+        """Those of the blocks that weren't crowded, or of the least crowded ones, if fewer than the least rounds are
+        left."""
         if len(calm := self._calm(rounds)) >= self.pace.rounds:
             return calm
         least = sorted(rounds, key=self._crowding)[: self.pace.rounds]

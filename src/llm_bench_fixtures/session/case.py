@@ -64,6 +64,8 @@ class Measured:
     rounds: tuple[Round, ...]
     reference_rounds: tuple[Round, ...] = ()
     """Of the same blocks; empty where there was no reference among them."""
+    crowded_rounds: int = 0
+    """How many more there were, in blocks that are left out because other programs ran in them."""
 
     @property
     def waited_s(self) -> tuple[float, ...]:
@@ -96,7 +98,7 @@ class Spent:
     rounds_s: float
     """From the first block on, without what is told below."""
     waited_s: float
-    """For other work to end, or lost with rounds that it spoiled."""
+    """For other work to end, or lost with blocks that it crowded."""
     found_calm: bool
     """Whether other work left any turn alone; also where there was none to disturb."""
 
