@@ -69,23 +69,24 @@ def test_no_time_at_all_is_no_time_for_any() -> None:
 
 
 def test_a_share_of_the_rounds_time_may_be_waited() -> None:
-    """Ten benchmarks of 1 s may lose 0.3 times their 10 s together; a case of all of them may lose all of it."""
+    """Ten benchmarks of 1 s may lose their 10 s together once more; a case of all of them may lose all of it."""
     dealt = budget(10, each_s=1.0)
-    assert dealt.patience_s(10) == pytest.approx(3.0)
+    assert dealt.patience_s(10) == pytest.approx(10.0)
     dealt.wait(1.0, found_calm=True)
-    assert dealt.patience_s(10) == pytest.approx(2.0)
+    assert dealt.patience_s(10) == pytest.approx(9.0)
 
 
-def test_a_case_may_lose_three_times_its_share_of_what_is_left() -> None:
-    """Of 30 s for a hundred benchmarks, two have 0.6 s as their share; with twice the weight of others, 1.2 s."""
+def test_a_case_may_lose_twice_its_share_of_what_is_left() -> None:
+    """Of 100 s for a hundred benchmarks, three have 3 s as their share; with twice the weight of others, 6 s."""
     dealt = budget(100, each_s=1.0)
-    assert dealt.patience_s(2) == pytest.approx(1.8)
-    assert dealt.patience_s(2, weight=2.0) == pytest.approx(3.6)
+    assert dealt.patience_s(3) == pytest.approx(6.0)
+    assert dealt.patience_s(3, weight=2.0) == pytest.approx(12.0)
 
 
 def test_patience_in_vain_halves_what_is_left_of_it() -> None:
-    """Of 30 s a case of ten among a hundred loses 9 s: half of 21 is left for the other ninety, of which it has 3.5."""
+    """Of 100 s a case of ten among a hundred loses 20 s: half of 80 is left for the other ninety. The next ten may lose
+    twice their share of it, 80/9 s."""
     dealt = budget(100, each_s=1.0)
     dealt.wait(dealt.patience_s(10), found_calm=False)
     dealt.spend(10, 10.0)
-    assert dealt.patience_s(10) == pytest.approx(3.5)
+    assert dealt.patience_s(10) == pytest.approx(80 / 9)

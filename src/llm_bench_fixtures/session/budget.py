@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-PATIENCE = 0.3  # seconds that may be lost to other work for each second that benchmarks are given
-MOST_PATIENCE = 3.0  # times its share of what is left, that a case may lose
+PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
+MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 KEPT_IN_VAIN = 0.5  # of the patience that is left, where a case found no calm at all: other work may never end
 
 
