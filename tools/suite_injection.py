@@ -43,7 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: setattr(IsolatedModel, "in_turns", in_turns))
 
 
-def slower_turns(model: Model, pause: Callable[[], None], share: float, workload: Workload, **how: Any) -> tuple[Round, ...]:
+def slower_turns(
+    model: Model, pause: Callable[[], None], share: float, workload: Workload, **how: Any
+) -> tuple[Round, ...]:
     """`take_turns`, each token after its share of the work."""
     if workload.digest not in _PRODUCTS:
         _PRODUCTS[workload.digest] = products_for(model, workload, share)
