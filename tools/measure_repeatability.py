@@ -90,6 +90,8 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     if (given.alternate or given.kind != NOISY) and not given.neighbour:
         sys.exit("--alternate and --kind need --neighbour SEED")
     folder, cache = given.folder, given.cache_dir or given.folder / "cache"
+    if any(json.loads(path.read_text()).get("slower", "") != given.slow for path in folder.glob(f"*/{COLLECTED_FILE}")):
+        sys.exit(f"{folder} holds runs with another --slow: name another folder")
     if not cache.exists():
         wall_s = run_suite(folder / "preparation", cache, ["--benchmark-disable", *arguments])
         cache.mkdir(parents=True, exist_ok=True)  # where nothing was exported, there is none

@@ -50,6 +50,8 @@ def main() -> None:
     status = pytest.main([str(ROOT / "benchmarks"), *sys.argv[1:]])
     if status:
         sys.exit(status)
+    if not noted.cases:
+        sys.exit("no case had two variants, so that none took turns")
     work_s, all_s = map(sum, zip(*noted.cases, strict=True))
     share, least = work_s / all_s, min(work / whole for work, whole in noted.cases)
     print(f"{work_s:.1f} of {all_s:.1f} s in {len(noted.cases)} cases: {share:.1%} timed work, at least {least:.1%}")

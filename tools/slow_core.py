@@ -21,15 +21,17 @@ from hidden_neighbour import regimes
 TAKEN_S, EVERY_S = 0.001, 0.005
 
 
-def slow_down(seed: str, cores: tuple[int, ...]) -> None:
-    """By the seed's schedule, which has no end."""
+def slow_down(seed: str, cores: tuple[int, ...], parent: int) -> None:
+    """By the seed's schedule, as long as the parent lives."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     chance = random.Random(seed)  # noqa: S311  # a schedule, not a secret
     began_s = time.monotonic()
     for regime in regimes(seed):
+        if os.getppid() != parent:
+            return
         os.sched_setaffinity(0, {chance.choice(cores)})
         time.sleep(max(began_s + regime.start_s - time.monotonic(), 0.0))
-        while (now_s := time.monotonic()) < began_s + regime.end_s:
+        while (now_s := time.monotonic()) < began_s + regime.end_s and os.getppid() == parent:
             while time.monotonic() < now_s + TAKEN_S:
                 pass
             time.sleep(max(now_s + EVERY_S - time.monotonic(), 0.0))
@@ -43,7 +45,9 @@ def slow_core(seed: str) -> Iterator[None]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     except PermissionError:
         sys.exit("slowing a core down takes a real-time priority: run as root, or raise the limit (ulimit -r)")
-    process = multiprocessing.Process(target=slow_down, args=(seed, tuple(os.sched_getaffinity(0))), daemon=True)
+    process = multiprocessing.Process(
+        target=slow_down, args=(seed, tuple(os.sched_getaffinity(0)), os.getpid()), daemon=True
+    )
     process.start()
     try:
         yield

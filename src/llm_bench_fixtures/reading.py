@@ -32,7 +32,7 @@ def refusals(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     """
     todo = list(paths)
     found, is_whole = _collected((path, _refusal(path)) for path in todo)
-    if not is_whole:
+    if not is_whole and len(found) < len(todo):  # the last may have come since
         found.append((todo[len(found)], _no_answer()))
     yield from ((path, why) for path, why in found if why)
 

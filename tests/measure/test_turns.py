@@ -128,7 +128,7 @@ def test_probe_round_and_sleep_come_in_this_order(
 def test_rounds_in_a_row_share_what_warms_them_and_their_slices(
     tiny_fp32: TransformersModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rounds of 8 tokens in slices of five: the second one begins in the middle of a slice."""
+    """Two rounds of 8 tokens in slices of three: the second one begins in the middle of a slice."""
     warmed: list[int] = []
     monkeypatch.setattr(turns, "generate_some", lambda _, __, tokens: warmed.append(tokens))
     workload = Workload((prompts.exact(6),), new_tokens=8, batch_size=1)

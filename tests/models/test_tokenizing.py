@@ -66,6 +66,13 @@ def test_what_a_tokenizer_has_besides_is_there(apart: TokenizerApart) -> None:
         apart.apply_chat_template([{"role": "user", "content": "two"}])
 
 
+def test_it_has_a_length_and_cannot_be_changed(apart: TokenizerApart) -> None:
+    """What is set would only be set here, and the process would go on as before."""
+    assert len(apart) == apart.vocab_size
+    with pytest.raises(AttributeError, match="in another process: padding_side can't be set"):
+        apart.padding_side = "left"
+
+
 def test_texts_without_end_are_cut_in_lists_too(apart: TokenizerApart) -> None:
     ids = apart("x")["input_ids"]
     assert [len(text) <= LONGEST for text in apart.batch_decode([ids, ids])] == [True, True]

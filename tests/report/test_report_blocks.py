@@ -10,7 +10,7 @@ from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record
 
 METHOD = (
-    "Speed-ups are measured in blocks: a round of each variant, the reference among them, in turns. A speed-up, "
+    "Speed-ups are measured in blocks: rounds of each variant, the reference among them, in turns. A speed-up, "
     "with its 95 % interval, is the trimmed mean ratio of the rounds' latencies, in pairs of the same block."
 )
 WHOLE = "No round paused: each turn was a whole round."
@@ -39,7 +39,7 @@ def test_how_often_rounds_paused() -> None:
 
 def test_how_many_rounds_were_left_out() -> None:
     records = [make_block_record(spread=0.0, crowded_rounds=1), make_block_record("bf16", 2.0, crowded_rounds=2)]
-    assert footnotes(*records)[2] == "3 further rounds left out: other programs ran in their blocks."
+    assert footnotes(*records)[2] == "3 further rounds left out, because other programs ran in their blocks."
 
 
 def test_how_many_pairs_of_rounds_were_disturbed() -> None:

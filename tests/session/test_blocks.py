@@ -243,7 +243,7 @@ def test_a_slice_is_so_many_tokens(step_s: float, tokens: int, table: Table) -> 
     assert table.model("bf16").slice_tokens == [WARM_STEPS, tokens, tokens]
 
 
-@pytest.mark.parametrize(("rounds", "round_s", "in_a_row"), [(3, 0.1, 3), (4, 0.1, 2), (5, 0.1, 1), (3, 0.4, 1)])
+@pytest.mark.parametrize(("rounds", "round_s", "in_a_row"), [(3, 0.1, 3), (4, 0.1, 2), (5, 0.1, 1), (3, 0.2, 1)])
 def test_short_rounds_are_run_several_in_a_row(rounds: int, round_s: float, in_a_row: int, table: Table) -> None:
     """As many as divide the number of rounds that are asked for, at most three."""
     table.add("fp32", 0.1)
@@ -748,13 +748,23 @@ def test_where_just_the_least_rounds_are_asked_for_a_crowded_block_counts(
 def test_where_too_few_blocks_are_left_the_least_crowded_ones_count(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 9 s the first four blocks take 10, so that no fifth is run. The first and the third of them are crowded."""
+    """Of 9 s the first four blocks take 10, so that no fifth is run. The first and the third of them are crowded alike,
+    so that both count where one is needed."""
     crowd(table, monkeypatch, 0, 2)
     table.add("fp32", 1.0, 1.5, 2.0, 1.5)
     table.add("bf16", 1.0)
     outcome = table.run(replace(FAST, max_noise=10.0, share_s=9.0))
-    assert outcome["bf16"].reference_s == (1.0, 1.5, 1.5)
-    assert counts(table) == {"fp32": 4, "bf16": 4}
+    assert outcome["bf16"].reference_s == (1.0, 1.5, 2.0, 1.5)
+    assert outcome["bf16"].crowded_rounds == 0
+
+
+def test_crowded_rounds_are_not_enough_to_believe_an_interval(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal rounds would be believed once there are six; three of these are crowded."""
+    crowd(table, monkeypatch, 0, 1, 2)
+    table.add("fp32")
+    table.add("bf16")
+    table.run(replace(FAST, max_noise=0.01, share_s=1000.0))
+    assert counts(table) == {"fp32": ENOUGH_ROUNDS + 3, "bf16": ENOUGH_ROUNDS + 3}
 
 
 def test_patience_lasts_for_waits_and_for_blocks_in_place_of_crowded_ones(
@@ -773,6 +783,7 @@ def test_patience_lasts_for_waits_and_for_blocks_in_place_of_crowded_ones(
 def test_threads_that_wait_for_each_other_crowd_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: with more threads than cores each round was run again, as long as there was time."""
     crowd(table, monkeypatch, *range(100))
+    monkeypatch.setattr(blocks, "free_cores", lambda: -3)
     table.add("fp32")
     table.add("bf16")
     table.run(replace(FAST, max_noise=0.01, share_s=5000.0, cores=0))

@@ -159,8 +159,10 @@ def run_round(
 
 @dataclass
 class _PausingTick:
-    """Notes the time of each token of a batch, and pauses after some: not after the last, as the next batch's prefill
-    would then begin with cold caches."""
+    """Notes the time of each token of a batch, and pauses after some.
+
+    Not after the last one of several, as the next batch's prefill would then begin with cold caches.
+    """
 
     tick: Callable[[], None]
     pauses: Pauses
@@ -174,7 +176,7 @@ class _PausingTick:
     def __call__(self) -> None:
         self.tick()
         self.left -= 1
-        if self.pauses.after_token(self.left, may_pause=self.tokens + 1 < self.new_tokens):
+        if self.pauses.after_token(self.left, may_pause=self.tokens + 1 < self.new_tokens or self.new_tokens == 1):
             self.paused_after.append(self.tokens)
         self.tokens += 1
 

@@ -50,6 +50,7 @@ def take_turns(
             probe_s = run_probe(model) if probes else None
             if pauses:
                 one = without_cold_steps(_sliced_round(model, workload, pauses, binding.threads))
+                pauses.release()
             else:
                 one = _whole_round(model, workload)
             done.append(replace(one, probe_s=probe_s))

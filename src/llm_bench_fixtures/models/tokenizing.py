@@ -103,6 +103,9 @@ def _bounded(value: Any) -> Any:
     return without_middle(value) if isinstance(value, str) else value
 
 
+OWN = ("pad_token_id", "bos_token_id", "eos_token_id")
+
+
 class TokenizerApart:
     """A source's tokenizer, behind the same interface. Whatever it is asked raises TokenizerFailed.
 
@@ -130,6 +133,15 @@ class TokenizerApart:
         if nature is Nature.NOTHING:
             raise AttributeError(f"the tokenizer of {self._source.name} has no {name}")
         return self._method(name) if nature is Nature.METHOD else value
+
+    def __len__(self) -> int:
+        return int(self._ask(CallMethod("__len__", (), {})))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Raises AttributeError for what isn't its own: the tokenizer itself, in another process, would not change."""
+        if not name.startswith("_") and name not in OWN:
+            raise AttributeError(f"the tokenizer of {self._source.name} is in another process: {name} can't be set")
+        super().__setattr__(name, value)
 
     def _method(self, name: str) -> Callable[..., Any]:
         return lambda *given, **how: self._ask(CallMethod(name, given, how))

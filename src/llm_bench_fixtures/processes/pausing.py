@@ -23,6 +23,10 @@ class Pauses:
         self._held.append(held := _Held(meter))
         return held
 
+    def release(self) -> None:
+        """Hold no meter any more: the round that read them is over, and the next one has its own."""
+        self._held.clear()
+
     def after_token(self, left: int, *, may_pause: bool = True) -> bool:
         """Pause, if so many tokens have come since the last pause; whether it paused.
 

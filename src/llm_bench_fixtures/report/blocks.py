@@ -43,7 +43,7 @@ def speedup_footnotes(seen: Evidence) -> Iterator[str]:
     run = seen.run
     if in_blocks_at_all(run):
         yield (
-            "Speed-ups are measured in blocks: a round of each variant, the reference among them, in turns. "
+            "Speed-ups are measured in blocks: rounds of each variant, the reference among them, in turns. "
             "A speed-up, with its 95 % interval, is the trimmed mean ratio of the rounds' latencies, in pairs of the "
             "same block."
         )
@@ -78,7 +78,7 @@ def _pauses(run: Run) -> Iterator[str]:
 def _crowded(run: Run) -> Iterator[str]:
     """How many rounds were left out; nothing where none was."""
     if left_out := sum(record.crowded_rounds for record in run.measured()):
-        yield f"{count(left_out, 'further round')} left out: other programs ran in their blocks."
+        yield f"{count(left_out, 'further round')} left out, because other programs ran in their blocks."
 
 
 def _disturbed(run: Run) -> Iterator[str]:

@@ -87,7 +87,7 @@ def common_unit(values: Iterable[float], sizes: Mapping[str, float]) -> tuple[st
     If the smallest value is below every unit, the smallest unit. sizes: by name, the largest first.
     """
     least = min(values, default=0.0)
-    return next((unit for unit in sizes.items() if unit[1] <= least), list(sizes.items())[-1])
+    return next((unit for unit in sizes.items() if 0.9995 * unit[1] <= least), list(sizes.items())[-1])
 
 
 def with_spread(value: float, spread: float) -> str:

@@ -1,4 +1,4 @@
-"""Measuring the variants of a case side by side: in blocks of one round of each, in slices of a few tokens in turns.
+"""Measuring the variants of a case side by side: in blocks of rounds of each, in slices of a few tokens in turns.
 
 Between two variants that take turns, all that comes and goes on a shared machine falls on both alike: within a round,
 too, where each of them can pause. Else, next to a server or on an accelerator, a turn is a whole round.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Shorter ones are run several in a row, so that what warms the first warms all.
 WARMED_BELOW_S = 0.15
 MOST_IN_A_ROW = 3
-OBSERVED_LONGER = 2.0  # times as long as a timed one, that a round may take whose memory is watched
+OBSERVED_LONGER = 2.0  # times as long as another: a round whose memory is watched, more or less
 # A slice is so long, much shorter than what disturbs machines, but has at least so many steps besides the cold ones,
 # which count as these do. A step that is longer than the last of these is a slice of its own: being cold adds 2 ms.
 SLICE_S = 0.03
@@ -43,15 +43,15 @@ LONG_STEP_S = 0.15
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
-# Of the looks during a block: one that finds other work more often is crowded, and says little. With both cores taken,
-# single rounds of 35 ms took 7 s.
+# A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
+# taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
 LOOK_EVERY_S = 0.001
 LOOKS = 3  # before a turn: the process whose turn is over may need a moment to stop
 MOST_REST_S = 20.0  # that a case waits for its servers: what still runs then may be other work
 
 Rounds: TypeAlias = "dict[int, Round]"
-"""By the number of the block."""
+"""By number: those of a block follow each other, and have the same numbers for all variants."""
 
 Step = Callable[[str, str, Left | None], None]
 """Takes what goes on, whose turn it is, and how long it still goes on where that can be told."""
@@ -97,9 +97,7 @@ class _Blocks:
     blocks: int = 0
     waited_s: float = 0.0
     waited_before_s: float = 0.0
-    """Of it, before the first block."""
-    crowded_s: float = 0.0
-    """Of crowded blocks, without waits and rests."""
+    """What was waited before the first block."""
     rested_s: float = 0.0
     """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
     began_s: float | None = None
@@ -124,7 +122,8 @@ class _Blocks:
                 if entry.is_asked_for:
                     began_s = self.clock()
                     entry.observation = entry.model.call(observe, entry.workload)
-                    entry.last_s = self.clock() - began_s
+                    entry.last_s = (self.clock() - began_s) / OBSERVED_LONGER
+                    entry.step_s = entry.last_s / (len(entry.workload.groups) * entry.workload.new_tokens)
                 for _ in range(self.pace.warmup_rounds - entry.is_asked_for):
                     list(self._turns(entry, slice_tokens=0, is_bound=False))
                 if self._binds(entry):
@@ -134,11 +133,7 @@ class _Blocks:
         self.in_a_row = self._rounds_in_a_row()
         self.began_s, self.waited_before_s, self.rested_s = self.clock(), self.waited_s, 0.0
         while names := self._open():
-            began_s, waited_s, rested_s = self.clock(), self.waited_s, self.rested_s
             self._run_block(names)
-            if self.crowded[-1] > CROWDED_SHARE:
-                waits_s = self.waited_s - waited_s
-                self.crowded_s += self.clock() - began_s - waits_s - (self.rested_s - rested_s)
             self.blocks += 1
 
     def _run_block(self, names: list[str]) -> None:
@@ -147,12 +142,13 @@ class _Blocks:
         going: dict[str, Iterator[tuple[Round, ...] | None]] = {}
         first = self.blocks * self.in_a_row
         looks: list[bool] = []
+        is_next_to_server = any(entry.model.facts.is_beside for entry in self.entries.values())  # whose work it may be
         while self.turns_left:
             for name in self.coin.sample(names, len(names)):
                 entry = self.entries[name]
                 if first in entry.rounds or entry.failure:
                     continue
-                looks.append(self._await_calm())
+                looks.append(self._await_calm() or is_next_to_server)
                 if name not in going:
                     self.step(self.doing, name, self._left(len(names)))
                     going[name] = self._turns(entry, self._slice_tokens(entry), is_bound=self._binds(entry))
@@ -166,11 +162,9 @@ class _Blocks:
 
     @property
     def spent(self) -> Spent:
-        """What is lost beyond the patience is of the case's share."""
-        crowded_s = min(self.crowded_s, max(self.pace.patience_s - self.waited_s, 0.0))
-        rounds_s = self.elapsed_s - (self.waited_s - self.waited_before_s) - crowded_s
+        rounds_s = self.elapsed_s - (self.waited_s - self.waited_before_s) if self.began_s is not None else 0.0
         found_calm = any(share <= CROWDED_SHARE for share in self.crowded) or not self.crowded
-        return Spent(rounds_s if self.began_s is not None else 0.0, self.waited_s + crowded_s, found_calm)
+        return Spent(rounds_s, self.waited_s, found_calm)
 
     @property
     def _round(self) -> str:
@@ -235,7 +229,8 @@ class _Blocks:
 
     def _is_enough(self, name: str) -> bool:
         """To believe an interval."""
-        rounds = self.entries[name].rounds.values()
+        measured = self.result(name)
+        rounds = () if isinstance(measured, Exception) else measured.rounds
         spent_s = sum(done.latency_s for done in rounds)
         return len(rounds) >= (ENOUGH_BLOCKS if spent_s >= ENOUGH_S else ENOUGH_ROUNDS)
 
@@ -310,7 +305,7 @@ class _Blocks:
     def _rounds_in_a_row(self) -> int:
         """Those of a block: several where all of them are short, as the last ones of the warm-up show."""
         lasting_s = [entry.last_s for entry in self.entries.values() if not entry.failure]
-        if self._is_whole or not all(0 < last_s < OBSERVED_LONGER * WARMED_BELOW_S for last_s in lasting_s):
+        if self._is_whole or not all(0 < last_s < WARMED_BELOW_S for last_s in lasting_s):
             return 1
         return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.pace.rounds % number == 0)
 
@@ -346,8 +341,10 @@ class _Blocks:
         """Of a turn; 0: the whole round."""
         if self._is_whole:
             return 0
-        if not entry.step_s or entry.step_s >= LONG_STEP_S:
-            return 1 if entry.step_s else WARM_STEPS
+        if not entry.step_s:
+            return WARM_STEPS
+        if entry.step_s >= LONG_STEP_S:
+            return 1
         return max(round(SLICE_S / entry.step_s), math.ceil(COLD_S / entry.step_s) + WARM_STEPS)
 
     def complete(self) -> dict[str, Measured]:
@@ -374,12 +371,11 @@ class _Blocks:
         )
 
     def _counted(self, rounds: Rounds) -> Rounds:
-        """Those of the blocks that weren't crowded, or of the least crowded ones, if fewer than the least rounds are
-        left."""
-        if len(calm := self._calm(rounds)) >= self.pace.rounds:
-            return calm
-        least = sorted(rounds, key=self._crowding)[: self.pace.rounds]
-        return {number: rounds[number] for number in sorted(least)}
+        """Those of the blocks that weren't crowded; if fewer than the least rounds are left, of the least crowded ones,
+        and of all that are as crowded as these."""
+        shares = sorted(map(self._crowding, rounds))
+        most = max(shares[: self.pace.rounds], default=0.0)
+        return {number: done for number, done in rounds.items() if self._crowding(number) <= max(most, CROWDED_SHARE)}
 
     def _base_of(self, entry: Entry) -> Rounds | None:
         """The reference's rounds that the variant's are paired with: of one that has died, if they are enough. None
@@ -401,9 +397,9 @@ class _Blocks:
 
 
 def _are_free(cores: int) -> bool:
-    """Whether so many are; also where the system doesn't tell."""
+    """Whether so many are; also where none is needed, or the system doesn't tell."""
     free = free_cores()
-    return free is None or free >= cores
+    return not cores or free is None or free >= cores
 
 
 def _shared(rounds: Rounds, base: Rounds) -> Rounds:

@@ -28,7 +28,7 @@ class Pace:
     share_s: float
     """Seconds for all rounds of the case, but for the least ones."""
     patience_s: float = 0.0
-    """Seconds to wait, besides, while other work keeps cores busy, or to lose with rounds that it spoils."""
+    """Seconds to wait, besides, while other work keeps cores busy, and to run other blocks in place of crowded ones."""
     probes: bool = False
     cores: int = 1
     """That a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
@@ -48,7 +48,7 @@ class Entry:
     """Whether a test wants its figures; the reference runs in any case."""
     observation: Observation | None = None
     rounds: dict[int, Round] = field(default_factory=dict)
-    """By the number of the block."""
+    """By their numbers; those of a block have the same ones for all variants."""
     last_s: float = 0.0
     """How long its last round took."""
     step_s: float = 0.0
@@ -98,7 +98,7 @@ class Spent:
     rounds_s: float
     """From the first block on, without what is told below."""
     waited_s: float
-    """For other work to end, or lost with blocks that it crowded."""
+    """For other work to end."""
     found_calm: bool
     """Whether other work left any turn alone; also where there was none to disturb."""
 
