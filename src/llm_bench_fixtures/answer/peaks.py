@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
-_METRIC = {metric.name: metric for metric in METRICS}
 PEAKS = ("cuda_max_allocated_bytes", "own_memory_bytes")  # the first that the reference has
 WEIGHTS = "weight_bytes"
 
@@ -31,7 +30,7 @@ def memory_metric(seen: Evidence) -> str:
     variant = seen.run.variant(seen.run.reference)
     if seen.reference is None or variant is None:
         return WEIGHTS
-    return next((name for name in PEAKS if _METRIC[name].of(seen.reference, variant)), WEIGHTS)
+    return next((name for name in PEAKS if METRIC_BY_NAME[name].of(seen.reference, variant)), WEIGHTS)
 
 
 def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
@@ -43,7 +42,7 @@ def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
     found = {}
     for name, record in seen.common.items():
         variant = seen.run.variant(name)
-        shown = _METRIC[metric].of(record, variant) if variant else None
+        shown = METRIC_BY_NAME[metric].of(record, variant) if variant else None
         if variant is not None and shown is not None:
             again = [shown, *_repeats(seen.run, metric, record, variant)]
             found[name] = Peaks(shown, min(again), max(again))
@@ -55,7 +54,7 @@ def _repeats(run: Run, metric: str, record: Record, variant: VariantResult) -> l
     alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
     digest = record.workload.digest if record.workload else ""
     values = [
-        _METRIC[metric].of(one, alike[one.variant])
+        METRIC_BY_NAME[metric].of(one, alike[one.variant])
         for one in run.measured()
         if one.variant in alike and one.workload is not None and one.workload.digest == digest
     ]
@@ -64,6 +63,6 @@ def _repeats(run: Run, metric: str, record: Record, variant: VariantResult) -> l
 
 def is_less(one: Peaks, other: Peaks, metric: str) -> bool:
     """Whether all of one's peaks are below all of the other's, by more than the tolerance of the metric."""
-    tolerance = _METRIC[metric].default_tolerance
+    tolerance = METRIC_BY_NAME[metric].default_tolerance
     gap = other.low - one.high
     return gap > tolerance.absolute and gap > tolerance.relative * one.high

@@ -12,12 +12,10 @@ from enum import StrEnum
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.need import Need
 from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
-from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.statistics.ratio import Speedup
-
-_METRIC = {metric.name: metric for metric in METRICS}
 
 
 class Reader(StrEnum):
@@ -166,7 +164,7 @@ def _settle(seen: Evidence, others: list[Record], reference: Record) -> _Settled
 
 def _time_choice(metric: str, record: Record, reference: Record, seen: Evidence, best: Record | None = None) -> Choice:
     variant = seen.run.variant(record.variant)
-    value = (_METRIC[metric].of(record, variant) if variant else None) or 0.0
+    value = (METRIC_BY_NAME[metric].of(record, variant) if variant else None) or 0.0
     found = seen.speedup(record)
     ratio = found.ratio if found else reference.median_s / record.median_s
     has_width = found is not None and found.low < found.high

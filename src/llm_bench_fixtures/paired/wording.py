@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 
-from llm_bench_fixtures.paired.statistics import JUDGED, Estimate, Measurand
+from llm_bench_fixtures.paired.statistics import Estimate, Measurand
 from llm_bench_fixtures.paired.tree import Group
 from llm_bench_fixtures.results.formatting import format_change
-from llm_bench_fixtures.results.metrics import Direction
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction
 
-DIRECTIONS = {metric.name: metric.direction for metric in JUDGED}
 PHASES = {"latency_s": "whole rounds", "ttft_s": "prefill", "tpot_s": "decode", "decode_tokens_per_s": "whole decode"}
 
 
 def difference_texts(measurand: Measurand | Group, found: Estimate) -> tuple[str, str]:
     """How HEAD's metric differs from BASE's, and the interval of that; "+" if HEAD's value is higher."""
-    sign = 1 if DIRECTIONS[measurand.metric] is Direction.LOWER_IS_BETTER else -1
+    sign = 1 if METRIC_BY_NAME[measurand.metric].direction is Direction.LOWER_IS_BETTER else -1
     mean, *ends = (format_change(math.exp(sign * value)) for value in (found.mean, found.low, found.high))
     low, high = ends[::sign]
     return mean, f"{low} to {high}"

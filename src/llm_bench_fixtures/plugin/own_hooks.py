@@ -219,13 +219,13 @@ def _numbers(one: Implementation, missing: list[str], given: Any, *, gives_quali
 
 
 def _checked_name(name: Any, *, gives_quality: bool) -> str:
-    from llm_bench_fixtures.results.metrics import METRICS, Kind
+    from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind
     from llm_bench_fixtures.results.plausible import faults_of_names
     from llm_bench_fixtures.results.table import OWN_COLUMNS
 
     if not isinstance(name, str) or not name or any(faults_of_names((name,))):
         raise InvalidSetting(f"{name!r:.100} is no name of a metric")
-    ours = {metric.name: metric for metric in METRICS}.get(name)
+    ours = METRIC_BY_NAME.get(name)
     may_be_given = gives_quality and ours is not None and ours.kind is Kind.QUALITY and ours.value is None
     if name in OWN_COLUMNS or (ours is not None and not may_be_given):
         raise InvalidSetting(f"{name} is this package's own and can't be given")

@@ -16,10 +16,9 @@ from llm_bench_fixtures.report.cells import headline_prompts, times_cell
 from llm_bench_fixtures.report.pick_words import against, figure_of, gain_words
 from llm_bench_fixtures.report.quality import limit_words, quality_in_short, quality_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share
-from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Status
 
-_METRIC = {metric.name: metric for metric in METRICS}
 WITHIN = "within the quality limit"
 
 
@@ -263,10 +262,10 @@ def _both_sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, fl
     records = seen.common if pick.reader is Reader.LATENCY else seen.largest_batch
     variants = [one for one in map(seen.run.variant, (name, seen.run.reference)) if one is not None]
     for metric in (*PEAKS, WEIGHTS):
-        values = [_METRIC[metric].of(records[one.id], one) for one in variants]
+        values = [METRIC_BY_NAME[metric].of(records[one.id], one) for one in variants]
         own, other = values if len(values) == 2 else (None, None)
         if own is not None and other is not None:
-            title = _METRIC[metric].title
+            title = METRIC_BY_NAME[metric].title
             if other and format_bytes(own) != format_bytes(other):
                 yield f"{title[:1].lower()}{title[1:]}", own, other
             return

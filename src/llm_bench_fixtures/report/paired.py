@@ -16,7 +16,7 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.judgement import is_alike
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
-from llm_bench_fixtures.paired.statistics import JUDGED, LEAST_PAIRS, Finding, Measurand
+from llm_bench_fixtures.paired.statistics import LEAST_PAIRS, Finding, Measurand
 from llm_bench_fixtures.paired.tree import Group
 from llm_bench_fixtures.paired.wording import difference_texts, duration_text, group_name
 from llm_bench_fixtures.report.columns import columns, wrapped, wrapped_lines
@@ -24,7 +24,7 @@ from llm_bench_fixtures.report.comparison import regressions
 from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_share
-from llm_bench_fixtures.results.metrics import Force
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Force
 from llm_bench_fixtures.text import printable, printable_lines
 
 HEADER = ("test", "metric", "change", "interval", "verdict", "pairs")
@@ -32,7 +32,6 @@ NUMERIC = frozenset({2, 3, 5})
 MOVED = (Verdict.REGRESSED, Verdict.SLIGHTLY_WORSE, Verdict.IMPROVED, Verdict.SLIGHTLY_BETTER)
 MOST_INCONCLUSIVE = 5  # rows of the table, those that may be the worst
 MOST_NAMES = 5  # of tests in one sentence
-COLUMNS = {metric.name: metric.column for metric in JUDGED}
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _row(name: str, compared: Measurand | Group, finding: Finding) -> tuple[str,
     found = finding.estimate
     change, interval = difference_texts(compared, found) if found else (MISSING, MISSING)
     pairs = str(found.pairs) if found else MISSING
-    return name, COLUMNS[compared.metric], change, interval, finding.verdict, pairs
+    return name, METRIC_BY_NAME[compared.metric].column, change, interval, finding.verdict, pairs
 
 
 def _counts(result: PairedResult) -> Iterator[str]:
@@ -224,8 +223,9 @@ def _warnings(result: PairedResult) -> Iterator[str]:
     coarse = {name: share for name, share in result.minimum_detectable_effects().items() if share > result.threshold}
     if coarse:
         metric, share = max(coarse.items(), key=lambda item: item[1])
+        column = METRIC_BY_NAME[metric].column
         yield (
             f"a threshold of {format_share(result.threshold)} is finer than what {result.first_analysis} pairs resolve "
-            f"here in 95 % of cases: {format_share(share)} for {COLUMNS[metric]}. More pairs (--pairs, --max-time) or "
+            f"here in 95 % of cases: {format_share(share)} for {column}. More pairs (--pairs, --max-time) or "
             "a quieter machine resolve more."
         )

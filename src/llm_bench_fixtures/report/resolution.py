@@ -8,8 +8,9 @@ from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution
 from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.report.columns import columns, wrapped_lines
 from llm_bench_fixtures.report.document import Table
-from llm_bench_fixtures.report.paired import COLUMNS, absences, measured_how, why_it_ended
+from llm_bench_fixtures.report.paired import absences, measured_how, why_it_ended
 from llm_bench_fixtures.results.formatting import format_share
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.text import printable
 
 HEADER = ("metric", "SD between pairs", "interval ±", "resolves")
@@ -17,7 +18,10 @@ HEADER = ("metric", "SD between pairs", "interval ±", "resolves")
 
 def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width: int) -> Iterator[str]:
     """What `llm-bench aa` prints, in lines of `width` characters."""
-    rows = [(COLUMNS[row.metric], *map(format_share, (row.deviation, row.half_width, row.resolvable))) for row in found]
+    rows = [
+        (METRIC_BY_NAME[row.metric].column, *map(format_share, (row.deviation, row.half_width, row.resolvable)))
+        for row in found
+    ]
     yield from wrapped_lines(f"{printable(result.base)} against itself: {measured_how(result)}", width)
     yield ""
     if rows:
@@ -29,6 +33,10 @@ def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width:
 def resolution_warning(found: CoarseResolution, threshold: float, pairs: int) -> str:
     return (
         f"a threshold of {format_share(threshold)} is finer than what {pairs} pairs of a test resolve on this machine: "
-        f"{format_share(found.resolvable)} for {COLUMNS.get(found.metric, found.metric)}, as `llm-bench aa` measured "
+        f"{format_share(found.resolvable)} for {_column(found.metric)}, as `llm-bench aa` measured "
         f"on {found.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
     )
+
+
+def _column(metric: str) -> str:
+    return METRIC_BY_NAME[metric].column if metric in METRIC_BY_NAME else metric

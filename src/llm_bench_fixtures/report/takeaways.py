@@ -13,7 +13,7 @@ from llm_bench_fixtures.report.load import load_sentences
 from llm_bench_fixtures.report.quality import quality_in_short
 from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
-from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
@@ -33,9 +33,6 @@ class Compared:
     over: Record
     found: Gain | Speedup
     """How many times as fast `of` is as `over`."""
-
-
-_METRIC = {metric.name: metric for metric in METRICS}
 
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
@@ -259,7 +256,7 @@ def _is_left_padded(record: Record) -> bool:
 
 def _value(run: Run, record: Record, name: str) -> float:
     variant = run.variant(record.variant)
-    value = _METRIC[name].of(record, variant) if variant else None
+    value = METRIC_BY_NAME[name].of(record, variant) if variant else None
     if value is None:
         raise ValueError(f"{record.test} has no {name}")
     return value

@@ -16,14 +16,13 @@ from llm_bench_fixtures.report.drawings.style import BAND, FONT_SIZE, caption, d
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.results.formatting import MINUS, five_digits, three_digits
-from llm_bench_fixtures.results.metrics import METRICS
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_METRIC = {metric.name: metric for metric in METRICS}
 LATENCY = "latency_s"
 RATIO = "ppl_ratio"
 TITLE_WIDTH = 20  # characters of a panel's title on a line
@@ -51,7 +50,7 @@ def draw_quantization(findings: Findings) -> Figure | None:
 def value_of(run: Run, record: Record, name: str) -> float:
     """The metric, or NaN where the record has none."""
     variant = run.variant(record.variant)
-    value = _METRIC[name].of(record, variant) if variant else None
+    value = METRIC_BY_NAME[name].of(record, variant) if variant else None
     return math.nan if value is None else value
 
 

@@ -12,10 +12,9 @@ from llm_bench_fixtures.report.page.looks import MARKERS
 from llm_bench_fixtures.report.page.values import Chart, Json
 from llm_bench_fixtures.report.runs import RunBeside
 from llm_bench_fixtures.results.formatting import with_unit
-from llm_bench_fixtures.results.metrics import METRICS, Metric
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.text import readable
 
-_METRIC = {metric.name: metric for metric in METRICS}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7F7F7F")  # Okabe and Ito's, as the other charts have them
 ROW, TOP = 44, 120  # pixels of a variant, and of what is not the plot
 SPREAD = 0.5  # of a row, over which the runs are apart
@@ -36,8 +35,8 @@ class Panel:
 
 
 PANELS = (
-    Panel(Aspect.LATENCY, _METRIC["latency_s"], 1e3, "ms", "quartiles of the rounds", "log"),
-    Panel(Aspect.SPEEDUP, _METRIC[SPEEDUP], 1.0, "over the run's own reference", "95 % interval", "linear"),
+    Panel(Aspect.LATENCY, METRIC_BY_NAME["latency_s"], 1e3, "ms", "quartiles of the rounds", "log"),
+    Panel(Aspect.SPEEDUP, METRIC_BY_NAME[SPEEDUP], 1.0, "over the run's own reference", "95 % interval", "linear"),
 )
 
 

@@ -21,12 +21,10 @@ from llm_bench_fixtures.report.page.figures import (
 from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.report.page.values import Chart, Json
 from llm_bench_fixtures.results.formatting import with_unit
-from llm_bench_fixtures.results.metrics import METRICS, Metric
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.text import readable
-
-_METRIC = {metric.name: metric for metric in METRICS}
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def sweep_lines(findings: Findings) -> Iterator[Lines]:
 
 
 def _panel(run: Run, name: str) -> Panel:
-    metric = _METRIC[name]
+    metric = METRIC_BY_NAME[name]
     if name == SPEEDUP:
         return Panel(metric, 1.0, f"{metric.title} over {run.reference}")
     if name.endswith("_s") and not name.endswith("_per_s"):

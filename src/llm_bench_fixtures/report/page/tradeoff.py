@@ -22,12 +22,11 @@ from llm_bench_fixtures.report.page.pareto import Range, Standing, front
 from llm_bench_fixtures.report.page.values import Chart, Json
 from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.formatting import MISSING
-from llm_bench_fixtures.results.metrics import METRICS, Metric, Tolerance
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric, Tolerance
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.text import readable
 
-_METRIC = {metric.name: metric for metric in METRICS}
 SPEED = "output_tokens_per_s"
 LARGEST, SMALLEST = 46.0, 9.0  # pixels across a marker
 ALIKE = Range(-100 * NEAR, 100 * NEAR)  # the changes in percent between which quality is near-lossless
@@ -65,7 +64,7 @@ class Point:
 
 def tradeoff_chart(findings: Findings) -> Chart | None:
     """None where fewer than two variants have a speed, a quality and a memory."""
-    points, memory = tradeoff_points(findings), _METRIC[memory_metric(findings)]
+    points, memory = tradeoff_points(findings), METRIC_BY_NAME[memory_metric(findings)]
     if len(points) < 2:
         return None
     best = pareto_front(findings, points)
@@ -90,7 +89,7 @@ def tradeoff_points(findings: Findings) -> list[Point]:
 
 def pareto_front(findings: Findings, points: Sequence[Point]) -> frozenset[str]:
     """The variants of the points that no other one beats."""
-    return front(_standings(points, _METRIC[memory_metric(findings)]))
+    return front(_standings(points, METRIC_BY_NAME[memory_metric(findings)]))
 
 
 def _note(run: Run, memory: Metric, best: Sequence[str]) -> str:
@@ -105,7 +104,7 @@ def _note(run: Run, memory: Metric, best: Sequence[str]) -> str:
 
 def _value(run: Run, record: Record, name: str) -> float | None:
     variant = run.variant(record.variant)
-    return _METRIC[name].of(record, variant) if variant else None
+    return METRIC_BY_NAME[name].of(record, variant) if variant else None
 
 
 def _point(run: Run, record: Record, peaks: Peaks | None) -> Point | None:

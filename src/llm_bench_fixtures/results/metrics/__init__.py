@@ -31,6 +31,7 @@ from llm_bench_fixtures.results.metrics.tokens import TOKENS
 
 __all__ = [
     "METRICS",
+    "METRIC_BY_NAME",
     "Direction",
     "Force",
     "Kind",
@@ -44,11 +45,12 @@ __all__ = [
 ]
 
 METRICS: tuple[Metric, ...] = (*LATENCY, *SPEEDUP, *TOKENS, *MACHINE, *EXACT, *MEMORY, *QUALITY, *CHOICES)
+METRIC_BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 
 
 def registry(added: Iterable[Metric] = ()) -> dict[str, Metric]:
     """Metrics by name, a project's own after ours. Raises InvalidSetting for what is no Metric or has a taken name."""
-    metrics = {metric.name: metric for metric in METRICS}
+    metrics = dict(METRIC_BY_NAME)
     for metric in added:
         if not isinstance(metric, Metric):
             raise InvalidSetting(f"{metric!r} is no Metric")
