@@ -17,6 +17,7 @@ from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.history.storage import find_storage, select_run
 from llm_bench_fixtures.models.files import check_files
 from llm_bench_fixtures.models.folders import local_folder
+from llm_bench_fixtures.plugin.hooks import refuse_unreadable_storage
 from llm_bench_fixtures.reading import listed, refusal
 from llm_bench_fixtures.workloads import read_corpus
 from llm_bench_fixtures.writing import check_folder, check_writable
@@ -104,6 +105,12 @@ def test_a_folder_that_does_not_answer_is_not_waited_for(ask: Callable[[Path], o
     """Bug: time was limited for each file, but a folder was listed first."""
     with pytest.raises(LlmBenchError, match=r"gives nothing in 0.25 s: the disk that it is on doesn't answer"):
         ask(silent)
+
+
+def test_a_storage_that_does_not_answer_ends_pytest_at_once(silent: Path) -> None:
+    """Bug: pytest-benchmark waited for it for ever while it was configured."""
+    with pytest.raises(pytest.UsageError, match=r"--benchmark-storage: .*silent gives nothing in 0.25 s: the disk"):
+        refuse_unreadable_storage(str(silent))
 
 
 def test_a_listing_goes_on_while_it_gives_something(monkeypatch: pytest.MonkeyPatch) -> None:

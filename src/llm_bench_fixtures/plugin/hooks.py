@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
 
 OWN_FIXTURES = frozenset(SWEEPS).union(name for name in dir() if name.startswith("llm_"))
 BENCH_HOOKS = "llm_bench_fixtures.plugin.bench_hooks"
+WORKING_STORAGE = "./.benchmarks"  # pytest-benchmark's default
 HAS_BENCHMARKS_KEY = "llm_bench_has_benchmarks"  # of what a worker of pytest-xdist tells its controller
 
 MARKERS = (
@@ -92,6 +94,17 @@ def pytest_configure(config: pytest.Config) -> None:
     names = (*(option.ini for option in OPTIONS), *map(ini_of, RENAMED), *map(ini_of, GONE))
     if config.getoption("llm_pair_socket") is not None or any(_is_given(config, name) for name in names):
         use(config)
+    storage = str(config.getoption("benchmark_storage", "")).removeprefix("file://")
+    if storage not in ("", WORKING_STORAGE) and "://" not in storage:  # which is a server
+        refuse_unreadable_storage(storage)
+
+
+def refuse_unreadable_storage(folder: str) -> None:
+    """pytest-benchmark, which is configured next, would wait without an end for a folder on a disk that is gone."""
+    from llm_bench_fixtures.reading import refusal
+
+    if why := refusal(Path(folder)):
+        raise pytest.UsageError(f"--benchmark-storage: {folder} {why}")
 
 
 def _is_given(config: pytest.Config, name: str) -> bool:
