@@ -36,13 +36,17 @@ def last_line(error: BaseException) -> str:
 def _hint(error: BaseException) -> str:
     """What the words of Python and of libraries in Rust for a limit of the system leave out. An error of this package
     that quotes them has it already."""
-    if isinstance(error, LlmBenchError):
+    if isinstance(error, LlmBenchError) or not is_process_limit(error):
         return ""
+    return " (most often a limit on processes and threads: ulimit -u, or the container's)"
+
+
+def is_process_limit(error: BaseException) -> bool:
+    """Whether the system refused another process or thread, in the words of Python or of a library in Rust."""
     again = errno.EAGAIN
     text = str(error)
     of_python = error.args == (again, os.strerror(again)) or text == "can't start new thread"
-    is_limit = of_python or ("ThreadPoolBuildError" in text and os.strerror(again) in text)  # of libraries in Rust
-    return " (most often a limit on processes and threads: ulimit -u, or the container's)" if is_limit else ""
+    return of_python or ("ThreadPoolBuildError" in text and os.strerror(again) in text)
 
 
 def named(error: BaseException) -> str:

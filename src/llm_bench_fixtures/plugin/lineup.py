@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import LlmBenchError
+from llm_bench_fixtures.errors import LlmBenchError, is_process_limit
 from llm_bench_fixtures.plugin.items import arrange, case_of, is_benchmark, variant_of
 from llm_bench_fixtures.plugin.stash import bench_session, selected_variants
 from llm_bench_fixtures.plugin.terminal_progress import tell
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def plan_and_arrange(session: pytest.Session) -> None:
     """Plan the lineup of the variants that have tests, with the reference, and put the tests of each group together.
 
-    Where no model can be found nothing is done: the first test says why.
+    Where no model can be found, or no process can be started, nothing is done: the first test says why.
     """
     config = session.config
     selected = selected_variants(config)
@@ -28,6 +28,10 @@ def plan_and_arrange(session: pytest.Session) -> None:
     try:
         lineup = bench.loader.plan(variants)
     except LlmBenchError:
+        return
+    except (OSError, RuntimeError) as error:
+        if not is_process_limit(error):
+            raise
         return
     arrange(session.items, [variant.id for variant in selected], lineup.place)
     bench.progress.expect(Part.VARIANT, len(variants))

@@ -7,7 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, WorkloadUnsupported
+from llm_bench_fixtures.errors import (
+    BackendUnavailable,
+    LlmBenchError,
+    WorkloadUnsupported,
+    is_process_limit,
+    reason_of,
+)
 
 
 @contextmanager
@@ -21,7 +27,8 @@ def as_skips() -> Iterator[None]:
 
 @contextmanager
 def as_outcomes(prefix: str = "") -> Iterator[None]:
-    """Skip the test where its variant or workload can't run here; fail it, without a traceback, for our other errors.
+    """Skip the test where its variant or workload can't run here; fail it, without a traceback, for our other errors
+    and where the system allows no further process or thread.
 
     prefix: what the message of a failure begins with.
     """
@@ -30,3 +37,7 @@ def as_outcomes(prefix: str = "") -> Iterator[None]:
             yield
     except LlmBenchError as error:
         raise pytest.fail.Exception(f"{prefix}{error}", pytrace=False) from None
+    except (OSError, RuntimeError) as error:
+        if not is_process_limit(error):
+            raise
+        raise pytest.fail.Exception(f"{prefix}{reason_of(error)}", pytrace=False) from None
