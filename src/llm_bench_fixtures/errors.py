@@ -11,6 +11,7 @@ from llm_bench_fixtures.text import harmless_text, without_middle
 
 LONGEST_LINE = 400  # characters
 LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
+PROCESS_LIMIT = " (most often a limit on processes and threads: ulimit -u, or the container's)"
 WITHOUT_DOCSTRINGS = 2  # Python's level of optimization
 
 
@@ -38,7 +39,7 @@ def _hint(error: BaseException) -> str:
     that quotes them has it already."""
     if isinstance(error, LlmBenchError) or not is_process_limit(error):
         return ""
-    return " (most often a limit on processes and threads: ulimit -u, or the container's)"
+    return PROCESS_LIMIT
 
 
 def is_process_limit(error: BaseException) -> bool:

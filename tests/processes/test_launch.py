@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,17 @@ def test_a_function_finds_this_environment_and_does_not_hear_ctrl_c(monkeypatch:
         process.receive()
     process.close()
     assert not psutil.pid_exists(pid)
+
+
+def test_a_server_that_can_fork_no_process_is_told_of_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: "EOFError: unexpected EOF" was all that was told where a limit of processes ended the server."""
+
+    def start(_: object) -> None:
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr(BaseProcess, "start", start)
+    with pytest.raises(WorkerDied, match=r"^it could not be started \(most often a limit on processes and threads"):
+        start_function("it", describe_process, ("a word",), on_cpu=True)
 
 
 def fail_at_once(_: Channel[Any, Any]) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from llm_bench_fixtures.errors import last_line
+from llm_bench_fixtures.errors import PROCESS_LIMIT, WorkerDied, last_line
 from llm_bench_fixtures.processes import stopping
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
@@ -124,7 +124,8 @@ def start_function(
     """Call the function in a process of its own, with its end of the channel and the arguments.
 
     They have to be picklable. The process has this one's import paths and environment, and doesn't hear Ctrl-C, after
-    which this one ends it. name: what the message of its death begins with.
+    which this one ends it. name: what the message of its death begins with. Raises WorkerDied where it can't be
+    started.
     """
     from multiprocessing import util
 
@@ -135,7 +136,10 @@ def start_function(
     inherited = (theirs, tuple(sys.path), dict(os.environ), is_forked or _is_main_thread())
     process = context.Process(target=_call, args=(*inherited, function, arguments), daemon=True)
     with off_the_working_folder(), _server_that_works():
-        process.start()
+        try:
+            process.start()
+        except EOFError:  # the server that was to fork it
+            raise WorkerDied(name, f"could not be started{PROCESS_LIMIT}") from None
     theirs.close()
     started = _Function(process)
     if hasattr(signal, "SIGCONT"):  # multiprocessing, at this process' end, awaits those it asks to end
