@@ -166,7 +166,8 @@ def a_run() -> Any:
     ]  # fmt: skip
     provenance = Provenance(
         "", "tiny", random_weights=False, device="cpu", hardware="a processor, 2 cores", threads=2, platform="Linux",
-        python="3.11.7", libraries=installed_versions(), branch="main", corpus="embedded corpus", command="pytest",
+        python="3.11.7", libraries=installed_versions(("torch", "transformers")), branch="main",
+        corpus="embedded corpus", command="pytest",
     )  # fmt: skip
     records = tuple(a_record(name, case) for case in range(CASES) for name in VARIANTS)
     return Run(provenance, VARIANTS[0], tuple(variants), records, selection=("benchmarks",))
