@@ -13,20 +13,19 @@ from llm_bench_fixtures.results.record import Record, TimedRecord
 from llm_bench_fixtures.results.speedup import (
     disturbed_pairs,
     is_calm,
-    log_ratio_between,
+    mean_speedup_between,
     record_log_ratio,
     record_speedup,
     share_blocks,
     waiting_share,
     with_expected_variance,
 )
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, PROCESS_DEVIATION, Speedup, speedup_from
+from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, Speedup
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 
 
 def speedup_between(of: TimedRecord, over: TimedRecord) -> Speedup | None:
-    ratio = log_ratio_between(of, over)
-    return speedup_from(ratio, CONFIDENCE, min(len(of.rounds_s), len(over.rounds_s))) if ratio else None
+    return mean_speedup_between([(of, over)])
 
 
 @pytest.mark.parametrize(

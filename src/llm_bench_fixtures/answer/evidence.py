@@ -7,15 +7,13 @@ the noise floor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.headline import Headline, headline_of
-from llm_bench_fixtures.answer.pooling import pooled
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import log_ratio_between, record_log_ratio
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, Speedup, speedup_from
+from llm_bench_fixtures.results.speedup import mean_speedup, mean_speedup_between
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup
 
 
 @dataclass(frozen=True)
@@ -77,16 +75,14 @@ class Evidence(Headline):
     def speedup(self, record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
         """The record's over the reference; of the common workload, that of all cases of one prompt. None where one has
         fewer than three rounds in blocks."""
-        cases = self.cases_of(record)
-        return _pooled_speedup([record_log_ratio(case) for case in cases], cases, confidence)
+        return mean_speedup(self.cases_of(record), confidence)
 
     def _in_blocks(self, of: Record, over: Record) -> Speedup | None:
         """None where one has fewer than three rounds in blocks."""
         if over.variant == self.run.reference:
             return self.speedup(of, self.confidence)
-        cases = self.cases_of(of)
-        ratios = [log_ratio_between(*pair) for pair in zip(cases, self.cases_of(over), strict=True)]
-        return _pooled_speedup(ratios, cases, self.confidence)
+        pairs = zip(self.cases_of(of), self.cases_of(over), strict=True)
+        return mean_speedup_between(list(pairs), self.confidence)
 
     def cases_of(self, record: Record) -> tuple[Record, ...]:
         """The records that it stands for: of all cases of one prompt, or itself."""
@@ -105,12 +101,6 @@ class Evidence(Headline):
 
 def evidence_of(run: Run) -> Evidence:
     return Evidence(**vars(headline_of(run)), run=run, noise=noise_floor(run))
-
-
-def _pooled_speedup(ratios: Sequence[LogRatio | None], cases: Sequence[Record], confidence: float) -> Speedup | None:
-    known = [ratio for ratio in ratios if ratio is not None]
-    rounds = sum(len(case.rounds_s) for case in cases)
-    return speedup_from(pooled(known), confidence, rounds) if len(known) == len(ratios) else None
 
 
 def in_blocks(*records: Record) -> bool:

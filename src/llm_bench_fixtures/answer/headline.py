@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from llm_bench_fixtures.results.pooled import pooled_record
 from llm_bench_fixtures.results.record import Record, Run, Status, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_log_ratio
 
@@ -64,6 +65,10 @@ def compared_records(run: Run) -> list[Record]:
 
 def _reference_turns(reference: str, record: Record) -> Record:
     """A record of the reference from its rounds next to the given one: latencies, without tokens or memory."""
+    return pooled_record([run and _turns_in_one_run(reference, run) for run in record.by_run])
+
+
+def _turns_in_one_run(reference: str, record: Record) -> Record:
     return Record(
         test="",
         scenario=record.scenario,

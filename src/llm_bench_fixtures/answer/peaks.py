@@ -50,13 +50,14 @@ def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
 
 
 def _repeats(run: Run, metric: str, record: Record, variant: VariantResult) -> list[float]:
-    """The metric of every record of the same work: the same workload in the same configuration."""
+    """The metric of every record of the same work in each pooled run: the same workload and configuration."""
     alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
     digest = record.workload.digest if record.workload else ""
     values = [
         METRIC_BY_NAME[metric].of(one, alike[one.variant])
-        for one in run.measured()
-        if one.variant in alike and one.workload is not None and one.workload.digest == digest
+        for record in run.measured()
+        for one in record.by_run
+        if one is not None and one.variant in alike and one.workload is not None and one.workload.digest == digest
     ]
     return [value for value in values if value is not None]
 

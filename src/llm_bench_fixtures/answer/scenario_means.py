@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.headline import shared_by_most
-from llm_bench_fixtures.answer.pooling import pooled
 from llm_bench_fixtures.results.record import Record, Run
-from llm_bench_fixtures.results.speedup import record_log_ratio
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup, speedup_from
+from llm_bench_fixtures.results.speedup import mean_speedup, record_log_ratio
+from llm_bench_fixtures.statistics.ratio import Speedup
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,5 @@ def scenario_means(run: Run) -> Iterator[ScenarioMean]:
     for scenario, cases in scenarios.items():
         shared = shared_by_most(list(cases.values()))
         if len(shared) > 1:
-            yield ScenarioMean(
-                scenario, len(shared), {name: _mean([one[name] for one in shared]) for name in shared[0]}
-            )
-
-
-def _mean(records: list[Record]) -> Speedup:
-    ratios = [ratio for record in records if (ratio := record_log_ratio(record)) is not None]
-    return speedup_from(pooled(ratios), CONFIDENCE, sum(len(record.rounds_s) for record in records))
+            found = {name: mean_speedup([one[name] for one in shared]) for name in shared[0]}
+            yield ScenarioMean(scenario, len(shared), {name: one for name, one in found.items() if one})

@@ -115,6 +115,11 @@ class TimedRecord:
     """The changes that the test's marker allows, by metric or kind of metrics."""
 
     @property
+    def by_run(self) -> tuple[TimedRecord | None, ...]:
+        """Itself; where several runs are pooled, the record in each of them, and None for a run that lacks it."""
+        return (self,)
+
+    @property
     def quartiles_s(self) -> tuple[float, float, float]:
         """Lower quartile, median and upper quartile of the rounds. Raises ValueError where there are none."""
         if not self.rounds_s:
@@ -152,6 +157,10 @@ class Record(TimedRecord):
     """Further metrics by name, such as a project's own."""
     metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
     """As they were saved with a record that was read: for want of the times of its batches and tokens."""
+
+    @property
+    def by_run(self) -> tuple[Record | None, ...]:
+        return (self,)
 
 
 @dataclass(frozen=True)

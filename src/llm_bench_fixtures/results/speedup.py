@@ -8,9 +8,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import starmap
+from operator import eq
 from typing import TypeVar
 
 from llm_bench_fixtures.results.record import TimedRecord
+from llm_bench_fixtures.statistics.pooling import mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
     CONFIDENCE,
     LEAST_PAIRS,
@@ -39,36 +42,69 @@ def with_expected_variance(records: Iterable[TimedT]) -> tuple[TimedT, ...]:
 
 def record_log_ratio(record: TimedRecord) -> LogRatio | None:
     """Of the reference and the record; None where it has fewer than three rounds in blocks."""
-    if not record.reference_s:
+    return mean_log_ratio([record])
+
+
+def mean_log_ratio(cases: Sequence[TimedRecord]) -> LogRatio | None:
+    """Of the reference and a variant, over its cases; None where any has fewer than three rounds in blocks."""
+    return _mean([[_in_one_run(one) for one in case.by_run] for case in cases])
+
+
+def _mean(cases: Sequence[Sequence[LogRatio | None]]) -> LogRatio | None:
+    """cases: each one's log ratio in each run. Within a run the same processes ran all cases, so these come first."""
+    runs = [[one for one in run if one is not None] for run in zip(*cases, strict=True)]
+    whole = [mean_over_cases(run) for run in runs if len(run) == len(cases)]
+    return mean_over_runs(whole) if whole else None
+
+
+def _in_one_run(record: TimedRecord | None) -> LogRatio | None:
+    if record is None or not record.reference_s:
         return None
     return log_ratio(record.reference_s, record.rounds_s, record.expected_variance)
 
 
 def record_speedup(record: TimedRecord, confidence: float = CONFIDENCE) -> Speedup | None:
     """The record's speed-up over the reference; None where it has fewer than three rounds in blocks."""
-    ratio = record_log_ratio(record)
-    return speedup_from(ratio, confidence, len(record.rounds_s)) if ratio else None
+    return mean_speedup([record], confidence)
 
 
-def log_ratio_between(of: TimedRecord, over: TimedRecord) -> LogRatio | None:
-    """One record over another, above 0 where the first is faster; None where one has fewer than three rounds in blocks.
+def mean_speedup(cases: Sequence[TimedRecord], confidence: float = CONFIDENCE) -> Speedup | None:
+    """A variant's speed-up over its cases; None where any has fewer than three rounds in blocks."""
+    return _speedup(mean_log_ratio(cases), cases, confidence)
 
-    If they share blocks, it comes from the pairs of their rounds there; else from how each compares with the reference.
-    """
+
+def mean_speedup_between(
+    pairs: Sequence[tuple[TimedRecord, TimedRecord]], confidence: float = CONFIDENCE
+) -> Speedup | None:
+    """How many times as fast the first of each pair is, over several cases; None where any has fewer than three rounds
+    in blocks."""
+    ratio = _mean([list(starmap(_between, zip(of.by_run, over.by_run, strict=True))) for of, over in pairs])
+    return _speedup(ratio, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)
+
+
+def _speedup(ratio: LogRatio | None, cases: Sequence[TimedRecord], confidence: float) -> Speedup | None:
+    return speedup_from(ratio, confidence, sum(len(case.rounds_s) for case in cases)) if ratio else None
+
+
+def _between(of: TimedRecord | None, over: TimedRecord | None) -> LogRatio | None:
+    """Two records of one run. If they share blocks, it comes from the pairs of their rounds there; else from how each
+    compares with the reference."""
+    if of is None or over is None:
+        return None
     if share_blocks(of, over):
         shared = min(len(of.rounds_s), len(over.rounds_s))
         return log_ratio(over.rounds_s[:shared], of.rounds_s[:shared], of.expected_variance)
-    own, other = record_log_ratio(of), record_log_ratio(over)
+    own, other = _in_one_run(of), _in_one_run(over)
     return None if own is None or other is None else own.minus(other)
 
 
 def share_blocks(one: TimedRecord, other: TimedRecord) -> bool:
     """Whether both were measured in the same blocks: beside the same rounds of the reference.
 
-    One of them may have been settled after fewer blocks.
+    One of them may have been settled after fewer blocks. Of pooled runs, in any run.
     """
-    shared = min(len(one.reference_s), len(other.reference_s))
-    return shared > 0 and one.reference_s[:shared] == other.reference_s[:shared]
+    both = ((a.reference_s, b.reference_s) for a, b in zip(one.by_run, other.by_run, strict=False) if a and b)
+    return any(a and b and all(map(eq, a, b)) for a, b in both)
 
 
 def disturbed_pairs(record: TimedRecord) -> int:

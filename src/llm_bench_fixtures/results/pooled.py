@@ -1,0 +1,127 @@
+"""Several runs of the same thing as one: each record has the rounds of all runs, and still knows them run by run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+
+JOINED = ("rounds_s", "probe_s", "batches_s", "tokens_s", "energy_j", "waited_s")  # a value a round
+IN_BLOCKS = ("reference_s", "reference_waited_s")
+MEDIANS = ("load_s", "compile_s", "conversion_s", "first_generate_s", "resident_before_load_bytes")  # of variants
+SAME_QUALITY = 1e-6  # relative
+
+
+@dataclass(frozen=True)
+class PooledRecord(Record):
+    """One benchmark in several runs: the rounds of all of them, one run after the other."""
+
+    runs: tuple[Record | None, ...] = ()
+
+    @property
+    def by_run(self) -> tuple[Record | None, ...]:
+        return self.runs
+
+
+@dataclass(frozen=True)
+class PooledRun(Run):
+    """Several runs of one version on one machine. What a report says of a run holds for all of them together."""
+
+    runs: tuple[Run, ...] = ()
+
+
+def pooled_record(runs: Sequence[Record | None]) -> Record:
+    """One benchmark in several runs; None for a run that lacks it. Of a single run it is the record itself.
+
+    Its memory is that of the run with the middle peak, its further values are medians over the runs, and what is exact
+    is the first run's. Where no run measured it, it is the first run's. Raises ValueError where no run has it.
+    """
+    known = [one for one in runs if one is not None]
+    measured = [one if one and one.status is Status.MEASURED else None for one in runs]
+    found = [one for one in measured if one is not None]
+    if not known:
+        raise ValueError("none of the runs has the record")
+    if len(runs) == 1 or not found:
+        return known[0]
+    fields = vars(found[0]) | {name: _joined(getattr(one, name) for one in found) for name in (*JOINED, *IN_BLOCKS)}
+    peaks = sorted((one.memory for one in found if one.memory), key=lambda memory: memory.own_bytes)
+    fields |= {
+        "reason": "; ".join(dict.fromkeys(one.reason for one in found if one.reason)),
+        "pauses": sum(one.pauses for one in found),
+        "crowded_rounds": sum(one.crowded_rounds for one in found),
+        "memory": peaks[(len(peaks) - 1) // 2] if peaks else None,
+        "extra": _medians([one.extra for one in found]),
+        "metrics": _medians([one.metrics for one in found]),
+    }
+    return PooledRecord(**{**fields, "runs": tuple(measured)})
+
+
+def _joined(values: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Those of all runs; none where a run has none, as they would belong to other rounds."""
+    known = list(values)
+    return tuple(chain.from_iterable(known)) if all(known) else ()
+
+
+def _medians(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(chain.from_iterable(values))
+    return {name: statistics.median(one[name] for one in values if name in one) for name in names}
+
+
+def pooled_run(runs: Sequence[Run]) -> PooledRun:
+    """runs: of the same version, model and machine, the first of which says where the numbers come from. A benchmark
+    that only some runs measured has the rounds of these; loads of a server are those of the first run that has any."""
+    first = runs[0]
+    tests = dict.fromkeys(record.test for run in runs for record in run.records)
+    of_test = [{record.test: record for record in run.records} for run in runs]
+    phases = dict.fromkeys(name for run in runs for name in run.phase_s)
+    ratios = dict.fromkeys(name for run in runs for name in run.instrumentation_ratios)
+    return PooledRun(
+        **vars(first)
+        | {
+            "variants": tuple(_variants(runs)),
+            "records": tuple(pooled_record([records.get(test) for records in of_test]) for test in tests),
+            "session_s": sum(run.session_s for run in runs),
+            "phase_s": {name: sum(run.phase_s.get(name, 0.0) for run in runs) for name in phases},
+            "interrupted": any(run.interrupted for run in runs),
+            "instrumentation_ratios": {
+                name: _flat(run.instrumentation_ratios.get(name, ()) for run in runs) for name in ratios
+            },
+            "loads": next((run.loads for run in runs if run.loads), ()),
+            "failed_tests": sum(run.failed_tests for run in runs),
+            "scenarios": tuple(dict.fromkeys(chain.from_iterable(run.scenarios for run in runs))),
+            "runs": tuple(runs),
+        }
+    )
+
+
+def _flat(values: Iterable[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(chain.from_iterable(values))
+
+
+def _variants(runs: Sequence[Run]) -> Iterator[VariantResult]:
+    """Each as the first run has it that measured it, with the median of what a load costs."""
+    for name in dict.fromkeys(variant.id for run in runs for variant in run.variants):
+        known = [variant for run in runs if (variant := run.variant(name))]
+        loaded = [variant for variant in known if variant.status is Status.MEASURED] or known
+        scored = [variant for variant in loaded if variant.quality]
+        costs = {cost: [value for one in loaded if (value := getattr(one, cost)) is not None] for cost in MEDIANS}
+        medians: dict[str, Any] = {cost: statistics.median(values) for cost, values in costs.items() if values}
+        quality = vars(scored[0]) if scored else {}
+        kept = {part: quality[part] for part in ("quality", "quality_note", "loss_blocks") if part in quality}
+        yield replace(loaded[0], **medians, **kept)
+
+
+def quality_differences(run: PooledRun) -> Iterator[str]:
+    """What the runs' quality differs in, by variant and metric: it is exact, so that it should in nothing."""
+    for variant in run.variants:
+        for name in variant.quality:
+            values = [
+                found.quality[name] for one in run.runs if (found := one.variant(variant.id)) and name in found.quality
+            ]
+            if not math.isclose(min(values), max(values), rel_tol=SAME_QUALITY):
+                yield f"{name} of {variant.id}: {min(values):.6g} to {max(values):.6g}"

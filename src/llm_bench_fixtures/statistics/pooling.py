@@ -1,0 +1,61 @@
+"""Several log ratios as one: of the cases that one run measured, and of the same comparison in several runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from llm_bench_fixtures.statistics.ratio import LogRatio
+from llm_bench_fixtures.statistics.shrinkage import LEAST_VARIANCE, VarianceEstimate, shrink
+
+PROCESS_FREEDOM = 8.0  # degrees of freedom that the expected variance between processes counts for
+
+
+def mean_over_cases(ratios: Sequence[LogRatio]) -> LogRatio:
+    """Their mean, with the degrees of freedom of Welch and Satterthwaite.
+
+    The cases' rounds are independent of each other. What the processes differ by counts once, since the same ones ran
+    all of them. Raises ValueError for none.
+    """
+    variances = [ratio.standard_error**2 for ratio in ratios]
+    parts = sum(variance**2 / ratio.freedom for variance, ratio in zip(variances, ratios, strict=True))
+    return LogRatio(
+        fmean(ratio.centre for ratio in ratios),
+        math.sqrt(sum(variances)) / len(ratios),
+        sum(variances) ** 2 / parts if parts else sum(ratio.freedom for ratio in ratios),
+        max(ratio.process_variance for ratio in ratios),
+    )
+
+
+def mean_over_runs(ratios: Sequence[LogRatio]) -> LogRatio:
+    """One comparison measured in several runs: a random-effects mean. A single run stays as it is.
+
+    A run differs from the next by its rounds' standard error and by `process_variance`, which is known beforehand. Each
+    is weighted by the inverse of their sum. How far apart the runs came out corrects the variance of the mean, by the
+    factor of Hartung and Knapp (Statistics in Medicine 20, 2001), Σ w (y - mean)² / (k - 1), which never makes it
+    smaller (Knapp and Hartung, Statistics in Medicine 22, 2003): agreement by luck narrows nothing.
+
+    Alone, that factor has k - 1 degrees of freedom: for two runs Student's interval would be 13 standard errors wide.
+    So it is drawn toward 1, which is expected, as variances between pairs are (`shrink`). Runs that agree as well as
+    expected give an interval narrower than one run's by about the root of k; the less likely their distance is by
+    chance, the less counts but the k - 1 degrees of freedom. Raises ValueError for none.
+    """
+    if len(ratios) == 1:
+        return ratios[0]
+    expected = [max(one.standard_error**2 + one.process_variance, LEAST_VARIANCE) for one in ratios]
+    weights = [1 / variance for variance in expected]
+    mean = sum(weight * one.centre for weight, one in zip(weights, ratios, strict=True)) / sum(weights)
+    distances = (weight * (one.centre - mean) ** 2 for weight, one in zip(weights, ratios, strict=True))
+    own = VarianceEstimate(sum(distances) / (len(ratios) - 1), len(ratios) - 1)
+    factor = shrink(own, VarianceEstimate(1.0, _expected_freedom(ratios, weights)))
+    return LogRatio(mean, math.sqrt(max(factor.variance, 1.0) / sum(weights)), factor.freedom)
+
+
+def _expected_freedom(ratios: Sequence[LogRatio], weights: Sequence[float]) -> float:
+    """Welch and Satterthwaite's, of the mean's expected variance. What processes differ by is one estimate for all."""
+    rounds = [(weight * one.standard_error) ** 2 for weight, one in zip(weights, ratios, strict=True)]
+    processes = sum(weight**2 * one.process_variance for weight, one in zip(weights, ratios, strict=True))
+    parts = sum(part**2 / one.freedom for part, one in zip(rounds, ratios, strict=True))
+    parts += processes**2 / PROCESS_FREEDOM
+    return (sum(rounds) + processes) ** 2 / parts if parts else sum(one.freedom for one in ratios)
