@@ -37,7 +37,8 @@ PACKAGE = llm_bench_fixtures.__name__
 
 def stored_fields(kind: type[Any]) -> set[str]:
     """Names in a file of what a value of the class holds."""
-    return set(getattr(kind, "__struct_encode_fields__", ())) or {field.name for field in fields(kind)}
+    names = set(getattr(kind, "__struct_encode_fields__", ())) or {field.name for field in fields(kind)}
+    return names - ({"source"} if kind is Run else set())
 
 
 STORED = (Run, Provenance, LoadPoint, Request, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)

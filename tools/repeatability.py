@@ -21,7 +21,6 @@ from llm_bench_fixtures.gate.options import MISSING
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.baseline import Baseline
-from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.metrics import Force, registry
 from llm_bench_fixtures.results.noise import noise_floor
@@ -76,7 +75,7 @@ class SuiteRun:
     """One run of the suite: what it says of the speed-ups, and what it took."""
 
     name: str
-    run: JudgedRun
+    run: Run
     speeds: Mapping[str, Speed]
     """By test; the reference has none."""
     claims: tuple[Claim, ...]
@@ -93,7 +92,7 @@ class SuiteRun:
         return self.slower == self.run.reference
 
 
-def suite_run(name: str, run: JudgedRun, wall_s: float, whole: Run | None = None) -> SuiteRun:
+def suite_run(name: str, run: Run, wall_s: float, whole: Run | None = None) -> SuiteRun:
     """What follows from a run alone. whole: the same run with all that was stored of it."""
     is_recorded = any(STORED[0] in record.metrics for record in run.measured())
     speeds = {speed.test: speed for speed in (recorded_speeds(run) if is_recorded else quotients(run))}
@@ -101,7 +100,7 @@ def suite_run(name: str, run: JudgedRun, wall_s: float, whole: Run | None = None
     return SuiteRun(name, run, speeds, tuple(claims(run, speeds)), is_recorded, wall_s, answer)
 
 
-def recorded_speeds(run: JudgedRun) -> Iterator[Speed]:
+def recorded_speeds(run: Run) -> Iterator[Speed]:
     """Those that are stored with the records. A record that was measured apart from the reference has none."""
     for record in run.measured():
         values = [record.metrics[name] for name in STORED if name in record.metrics]
@@ -110,7 +109,7 @@ def recorded_speeds(run: JudgedRun) -> Iterator[Speed]:
             yield _speed(run, record, middle, Interval(*ends) if len(ends) == 2 else None)
 
 
-def quotients(run: JudgedRun) -> Iterator[Speed]:
+def quotients(run: Run) -> Iterator[Speed]:
     """Median latency of the reference in the same case / median latency, with Welch's interval of the mean logarithms.
 
     A record without one of the reference in its case has none.
@@ -123,13 +122,13 @@ def quotients(run: JudgedRun) -> Iterator[Speed]:
             yield _speed(run, record, log_ratio, welch_interval(reference.rounds_s, record.rounds_s))
 
 
-def _speed(run: JudgedRun, record: JudgedRecord, log_ratio: float, interval: Interval | None) -> Speed:
+def _speed(run: Run, record: Record, log_ratio: float, interval: Interval | None) -> Speed:
     digest = record.workload.digest if record.workload else ""
     identical = _configuration(run, record.variant) == _configuration(run, run.reference)
     return Speed(record.test, record.scenario, record.variant, digest, log_ratio, interval, identical)
 
 
-def _configuration(run: JudgedRun, identifier: str) -> str:
+def _configuration(run: Run, identifier: str) -> str:
     variant: VariantResult | None = run.variant(identifier)
     return variant.configuration if variant else identifier
 
@@ -145,7 +144,7 @@ def welch_interval(over_s: Sequence[float], of_s: Sequence[float]) -> Interval |
     return Interval(float(found.low), float(found.high))
 
 
-def claims(run: JudgedRun, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
+def claims(run: Run, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
     """What the report may claim of a variant beside the reference."""
     by_variant = headline_of(cast("Run", run)).common
     common = {record.test: record for record in by_variant.values()}
@@ -156,14 +155,14 @@ def claims(run: JudgedRun, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
             yield Claim(speed.test, speed.variant, math.log(found.ratio))
 
 
-def _comparable(run: JudgedRun, speeds: Mapping[str, Speed]) -> list[Speed]:
+def _comparable(run: Run, speeds: Mapping[str, Speed]) -> list[Speed]:
     """On the workload that the report shows for one prompt: those of variants that ran something else than the
     reference."""
     common = [speeds[record.test] for record in _common(run) if record.test in speeds]
     return [speed for speed in common if not speed.is_identical]
 
 
-def _common(run: JudgedRun) -> list[Record]:
+def _common(run: Run) -> list[Record]:
     """As the report chooses them: it reads only what these records have, too."""
     return list(headline_of(cast("Run", run)).common.values())
 
@@ -286,7 +285,7 @@ class GateTrials:
         return self.statuses.total() - self.statuses[ExitStatus.PASSED]
 
 
-def gate_trials(runs: Sequence[JudgedRun], rules: Rules) -> GateTrials:
+def gate_trials(runs: Sequence[Run], rules: Rules) -> GateTrials:
     """Judge every run by every other one, as the command line does."""
     statuses: Counter[ExitStatus] = Counter()
     regressed: Counter[str] = Counter()
@@ -304,7 +303,7 @@ def regressed_metrics(decision: Decision) -> set[str]:
     return {one.metric.name for one in decision.comparison.with_verdict(Verdict.REGRESSED, Force.BLOCKING)}
 
 
-def found_slower(clean: Sequence[JudgedRun], slower: Sequence[JudgedRun], rules: Rules) -> Iterator[bool]:
+def found_slower(clean: Sequence[Run], slower: Sequence[Run], rules: Rules) -> Iterator[bool]:
     """Whether the stored gate calls a speed-up regressed, by each clean run. slower: runs with a slowed variant."""
     for base, head in product(clean, slower):
         yield STORED[0] in regressed_metrics(decide_run(head, Baseline(base), rules, registry(), MISSING.read({})))
@@ -313,7 +312,7 @@ def found_slower(clean: Sequence[JudgedRun], slower: Sequence[JudgedRun], rules:
 SLOWER = (1.05, 1.1, 1.15, 1.2, 1.3)  # times as long
 
 
-def found_slowdowns(runs: Sequence[JudgedRun], rules: Rules, factor: float) -> tuple[list[bool], list[bool]]:
+def found_slowdowns(runs: Sequence[Run], rules: Rules, factor: float) -> tuple[list[bool], list[bool]]:
     """Whether the stored gate finds a speed-up that regressed where one variant takes `factor` times as long, and where
     one test does.
 
@@ -332,7 +331,7 @@ def found_slowdowns(runs: Sequence[JudgedRun], rules: Rules, factor: float) -> t
     return whole, single
 
 
-def grouped_tests(run: JudgedRun, tests: Sequence[str]) -> dict[str, list[str]]:
+def grouped_tests(run: Run, tests: Sequence[str]) -> dict[str, list[str]]:
     """The tests by their variant, without the reference's."""
     variants = {record.test: record.variant for record in run.measured()}
     groups: dict[str, list[str]] = defaultdict(list)
@@ -342,13 +341,13 @@ def grouped_tests(run: JudgedRun, tests: Sequence[str]) -> dict[str, list[str]]:
     return groups
 
 
-def slowed(run: JudgedRun, tests: Sequence[str], factor: float) -> JudgedRun:
+def slowed(run: Run, tests: Sequence[str], factor: float) -> Run:
     """The run as if these tests had taken `factor` times as long, and the reference no longer than it did."""
     records = [_slower(record, factor) if record.test in tests else record for record in run.records]
     return replace(run, records=tuple(records))
 
 
-def _slower(record: JudgedRecord, factor: float) -> JudgedRecord:
+def _slower(record: Record, factor: float) -> Record:
     metrics = {name: value / factor if name in STORED else value for name, value in record.metrics.items()}
     return replace(record, metrics=metrics, rounds_s=tuple(factor * one for one in record.rounds_s))
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from llm_bench_fixtures.gate.speedups import SpeedupChange, SpeedupChanges, speedup_changes
 from llm_bench_fixtures.results.metrics import METRICS
-from llm_bench_fixtures.results.record import Status, TimedRecord
+from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.speedup import with_expected_variance
 
 VARIANTS, TESTS = 11, 24
@@ -27,13 +27,13 @@ TOLERANCE = next(metric.default_tolerance.relative for metric in METRICS if metr
 Floats = NDArray[np.float64]
 
 
-def run_of(random: np.random.Generator, rounds: int, deviation: float, slower: Floats) -> Iterator[TimedRecord]:
+def run_of(random: np.random.Generator, rounds: int, deviation: float, slower: Floats) -> Iterator[Record]:
     """A run whose reference takes a second in each round. slower: (VARIANTS, TESTS), factors of the others' times."""
     logs = 0.03 * random.standard_normal((VARIANTS, TESTS, rounds))
     logs += 0.018 * random.standard_normal((VARIANTS, TESTS, 1)) + deviation * random.standard_normal((VARIANTS, 1, 1))
     times_s: Floats = slower[:, :, None] * np.exp(logs)
     for variant, test in np.ndindex(VARIANTS, TESTS):
-        yield TimedRecord(
+        yield Record(
             test=f"{variant}-{test}",
             scenario="",
             case="",

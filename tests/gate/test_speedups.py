@@ -20,7 +20,7 @@ from llm_bench_fixtures.gate.speedups import ALARMS, SpeedupChanges, beyond, spe
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.metrics import Force, registry
-from llm_bench_fixtures.results.record import Record, Run, Status, TimedRecord
+from llm_bench_fixtures.results.record import Record, Run, Status
 
 TOLERANCE = math.log(1.05)
 VARIANTS, TESTS, BLOCKS = 11, 24, 10
@@ -188,9 +188,9 @@ def changes(base: Times, head: Times) -> SpeedupChanges:
     return speedup_changes(zip(records(base), records(head), strict=True), "fp32")
 
 
-def records(times: Times) -> list[TimedRecord]:
+def records(times: Times) -> list[Record]:
     return [
-        TimedRecord(
+        Record(
             test=f"test_{index}",
             scenario="",
             case="",

@@ -10,7 +10,7 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Decision, decide, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.history.saved import Blessing, judged_run
+from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.report.comparison import (
     MOST_ADVISORY,
     MOST_ROWS,
@@ -22,7 +22,7 @@ from llm_bench_fixtures.report.comparison import (
     github_annotations,
 )
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.record import MemoryFacts, Run
+from llm_bench_fixtures.results.record import Blessing, MemoryFacts, Run
 
 HOSTILE = "\x1b[31mred</script><img src=x onerror=alert(1)>\n::error::@everyone | `x`"
 

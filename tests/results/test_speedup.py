@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from run_factory import around, make_record
 
-from llm_bench_fixtures.results.record import Record, TimedRecord
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import (
     disturbed_pairs,
     is_calm,
@@ -24,7 +24,7 @@ from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, Speedup
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 
 
-def speedup_between(of: TimedRecord, over: TimedRecord) -> Speedup | None:
+def speedup_between(of: Record, over: Record) -> Speedup | None:
     return mean_speedup_between([(of, over)])
 
 

@@ -20,10 +20,11 @@ from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
-from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
+from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
 from llm_bench_fixtures.report.comparison import gate_report
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import first_few
 
 HELP = "judge a saved run by another one"
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     return decision.status
 
 
-def _decide(head: JudgedRun, storage: Path | None, arguments: argparse.Namespace) -> Decision:
+def _decide(head: Run, storage: Path | None, arguments: argparse.Namespace) -> Decision:
     likeness = Likeness((head.provenance.model,), head.provenance.random_weights, head.selection)
     baseline = find_baseline(storage, arguments.baseline, likeness, working_folder(), head)
     say(first_few([f"Not a baseline: {reason}" for reason in baseline.passed_over]))

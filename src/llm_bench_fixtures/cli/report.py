@@ -24,7 +24,7 @@ from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
-from llm_bench_fixtures.history.saved import read_saved_run, read_whole_run
+from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
 from llm_bench_fixtures.options.parsers import Setting, parse_path
 from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
@@ -100,7 +100,7 @@ def _check_output(folder: Path, paths: Sequence[Path]) -> None:
 def _report_one(path: Path, against: Path | None, arguments: argparse.Namespace, progress: Progress) -> None:
     folder: Path = arguments.output
     with progress.activity(Phase.REPORTING, "reading the run"):
-        found = read_whole_run(path)
+        found = read_saved_run(path)
         changes = _changes(path, against, arguments) if against else None
     with progress.activity(Phase.REPORTING, "writing the report"):
         findings = write_report(
@@ -160,7 +160,7 @@ def _set_aside(folder: Path) -> Iterator[str]:
 
 
 def _findings(path: Path, quality_limit: QualityLimit) -> Findings:
-    return findings_of(read_whole_run(path), registry(), quality_limit)
+    return findings_of(read_saved_run(path), registry(), quality_limit)
 
 
 def _lines(runs: Runs, folder: Path) -> Iterator[str]:

@@ -17,10 +17,9 @@ from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.timings import TimingNoise, has_own_noise
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
 from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of, other_parts
-from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
-from llm_bench_fixtures.results.record import Status, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
 SPEEDUP = "speedup"
 MOST_NAMED = 20  # metrics, in a note
@@ -30,8 +29,8 @@ MOST_NAMED = 20  # metrics, in a note
 class Comparison:
     """Two runs side by side."""
 
-    base: JudgedRun
-    head: JudgedRun
+    base: Run
+    head: Run
     judgements: tuple[Judgement, ...]
     judged_tests: int
     """How many tests both runs measured on the same workload."""
@@ -52,7 +51,7 @@ class Comparison:
         return [one for one in self.judgements if one.verdict is verdict and force in (None, one.rule.force)]
 
 
-def compare_runs(base: JudgedRun, head: JudgedRun, rules: Rules, metrics: Mapping[str, Metric]) -> Comparison:
+def compare_runs(base: Run, head: Run, rules: Rules, metrics: Mapping[str, Metric]) -> Comparison:
     """Judge every metric of `head` by `base`, which is its baseline. metrics: those that are known, by name.
 
     Raises DamagedResults for a mark in the file of `head` that can't be used.
@@ -64,7 +63,7 @@ def compare_runs(base: JudgedRun, head: JudgedRun, rules: Rules, metrics: Mappin
 class _Comparer:
     """What `compare_runs` needs of both runs at every metric."""
 
-    def __init__(self, base: JudgedRun, head: JudgedRun, rules: Rules, metrics: Mapping[str, Metric]) -> None:
+    def __init__(self, base: Run, head: Run, rules: Rules, metrics: Mapping[str, Metric]) -> None:
         self._base, self._head = base, head
         self._rules, self._metrics = rules, metrics
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
@@ -94,13 +93,13 @@ class _Comparer:
             notes=tuple(self._notes()),
         )
 
-    def _measured_pairs(self) -> Iterator[tuple[JudgedRecord, JudgedRecord]]:
+    def _measured_pairs(self) -> Iterator[tuple[Record, Record]]:
         for after in self._head.records:
             before = self._before.get(after.test)
             if before is not None and before.status is after.status is Status.MEASURED:
                 yield before, after
 
-    def _speedup_pairs(self) -> Iterator[tuple[JudgedRecord, JudgedRecord]]:
+    def _speedup_pairs(self) -> Iterator[tuple[Record, Record]]:
         """Of the tests whose speed-ups can be compared and are to be judged."""
         if self._reference_obstacle() or self._obstacle(Kind.TIMING):
             return
@@ -109,7 +108,7 @@ class _Comparer:
             if _same_workload(before, after) and rule.force is not Force.OFF:
                 yield before, after
 
-    def _of_records(self, before: JudgedRecord, after: JudgedRecord) -> Iterator[Judgement]:
+    def _of_records(self, before: Record, after: Record) -> Iterator[Judgement]:
         """The metrics of one test that are its own."""
         base, head = _record_metrics(self._base, before), _record_metrics(self._head, after)
         slowdown = machine_slowdown(after.probe_s, before.probe_s) or 1.0
@@ -270,14 +269,14 @@ def variant_metrics(variant: VariantResult) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _record_metrics(run: JudgedRun, record: JudgedRecord) -> dict[str, float]:
+def _record_metrics(run: Run, record: Record) -> dict[str, float]:
     """The metrics of the record that are not the same for all of its variant's tests."""
     variant = run.variant(record.variant)
     shared = variant_metrics(variant) if variant else {}
     return {name: value for name, value in record.metrics.items() if name not in shared}
 
 
-def _tests_before(run: JudgedRun) -> dict[str, str]:
+def _tests_before(run: Run) -> dict[str, str]:
     """By test, a digest of the tests that were measured before it in the same process."""
     of_process: dict[str, str] = defaultdict(str)
     found = {}
@@ -288,9 +287,9 @@ def _tests_before(run: JudgedRun) -> dict[str, str]:
     return found
 
 
-def _same_workload(before: JudgedRecord, after: JudgedRecord) -> bool:
+def _same_workload(before: Record, after: Record) -> bool:
     return _digest(before) == _digest(after)
 
 
-def _digest(record: JudgedRecord) -> str | None:
+def _digest(record: Record) -> str | None:
     return record.workload.digest if record.workload else None

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun
-from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.record import Record, Run, Status
 
 
 class Coverage(StrEnum):
@@ -39,7 +38,7 @@ class Uncovered:
     """Why the run that lacks the test skipped or failed it; empty where that is not known."""
 
 
-def uncovered_tests(base: JudgedRun, head: JudgedRun) -> Iterator[Uncovered]:
+def uncovered_tests(base: Run, head: Run) -> Iterator[Uncovered]:
     """The tests that are not measured on both sides, except those that were on neither."""
     before = {record.test: record for record in base.records}
     after = {record.test: record for record in head.records}
@@ -51,7 +50,7 @@ def uncovered_tests(base: JudgedRun, head: JudgedRun) -> Iterator[Uncovered]:
 
 
 def _uncovered(
-    test: str, before: JudgedRecord | None, after: JudgedRecord | None, narrowed: Sequence[str] | None
+    test: str, before: Record | None, after: Record | None, narrowed: Sequence[str] | None
 ) -> Uncovered | None:
     """Why only one run measured the test; None where both did, or neither.
 
@@ -68,11 +67,11 @@ def _uncovered(
     return None
 
 
-def _is_measured(record: JudgedRecord | None) -> bool:
+def _is_measured(record: Record | None) -> bool:
     return record is not None and record.status is Status.MEASURED
 
 
-def leaves_out(selection: Sequence[str], record: JudgedRecord) -> bool:
+def leaves_out(selection: Sequence[str], record: Record) -> bool:
     """Whether the selection of tests, as in Run.selection, explains why the record's test did not run."""
     flags = [part for part in selection if part.startswith("-")]
     paths = [part for part in selection if not part.startswith("-")]

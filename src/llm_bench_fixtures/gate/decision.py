@@ -13,10 +13,9 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.baseline import Baseline
-from llm_bench_fixtures.history.saved import JudgedRun
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Force, Metric
-from llm_bench_fixtures.results.record import RunState
+from llm_bench_fixtures.results.record import Run, RunState
 
 _ALLOWED_BY = {
     Coverage.NEW: Allowance.NEW,
@@ -41,7 +40,7 @@ class Decision:
 
 
 def decide_run(
-    head: JudgedRun, baseline: Baseline, rules: Rules, metrics: Mapping[str, Metric], allowed: frozenset[Allowance]
+    head: Run, baseline: Baseline, rules: Rules, metrics: Mapping[str, Metric], allowed: frozenset[Allowance]
 ) -> Decision:
     """The decision on a run: not measured (24), no baseline (21), or that on its comparison with the baseline.
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from llm_bench_fixtures.errors import DamagedResults, InvalidSetting, UnknownName
 from llm_bench_fixtures.results.formatting import format_share, with_unit
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
-from llm_bench_fixtures.results.record import TimedRecord
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.text import printable
 
 
@@ -115,7 +115,7 @@ def check_targets(targets: Sequence[str], metrics: Iterable[str]) -> None:
             raise UnknownName("metric or kind of metrics", target, known)
 
 
-def check_saved_marks(source: str, records: Iterable[TimedRecord]) -> None:
+def check_saved_marks(source: str, records: Iterable[Record]) -> None:
     """Raise DamagedResults for a change in a saved record's marks that can't be used. source: the run's file."""
     for record in records:
         for change in record.gate.values():

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.rules import Rule
-from llm_bench_fixtures.results.record import TimedRecord
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.speedup import record_log_ratio
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
 from llm_bench_fixtures.statistics.robust import robust_deviation
@@ -64,7 +64,7 @@ class _Pair:
         return self.head.minus(self.base)
 
 
-def speedup_changes(pairs: Iterable[tuple[TimedRecord, TimedRecord]], reference: str) -> SpeedupChanges:
+def speedup_changes(pairs: Iterable[tuple[Record, Record]], reference: str) -> SpeedupChanges:
     """pairs: the baseline's record and the judged one of each test that ran the same workload in both runs."""
     tests = {after.test: pair for before, after in pairs if after.variant != reference for pair in _pair(before, after)}
     of_variant: dict[str, list[_Pair]] = defaultdict(list)
@@ -89,7 +89,7 @@ def beyond(rule: Rule, margin: float) -> float:
     return margin + math.log1p(rule.relative)
 
 
-def _pair(before: TimedRecord, after: TimedRecord) -> Iterator[_Pair]:
+def _pair(before: Record, after: Record) -> Iterator[_Pair]:
     """Nothing where one of the two was not measured in blocks."""
     base, head = record_log_ratio(before), record_log_ratio(after)
     if base is not None and head is not None:

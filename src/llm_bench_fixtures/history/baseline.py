@@ -9,8 +9,9 @@ from pathlib import Path
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.history.git import git
 from llm_bench_fixtures.history.headings import Heading, Unreadable, started_of
-from llm_bench_fixtures.history.saved import JudgedRun, read_saved_run
+from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import list_runs, select_run
+from llm_bench_fixtures.results.record import Run
 
 MERGE_BASE, BRANCH = "merge-base", "branch"
 MOST_ANCESTORS = 1000
@@ -35,7 +36,7 @@ class Likeness:
 class Baseline:
     """The run to compare with, or why there is none."""
 
-    run: JudgedRun | None
+    run: Run | None
     reason: str = ""
     """Why there is no run; empty where there is one."""
     passed_over: tuple[str, ...] = ()
@@ -72,7 +73,7 @@ class Origin:
 
 
 def find_baseline(
-    storage: Path | None, wanted: str, likeness: Likeness, root: Path, judged: JudgedRun | None = None
+    storage: Path | None, wanted: str, likeness: Likeness, root: Path, judged: Run | None = None
 ) -> Baseline:
     """The baseline that `wanted` names: `branch:NAME`, `merge-base:REF`, a run, or "" for the newest.
 
@@ -125,7 +126,7 @@ def _passed_over(runs: Sequence[Heading], refusals: Sequence[str]) -> list[str]:
     return [f"{run.path.name}: {refusal}" for run, refusal in pairs if refusal]
 
 
-def _named(path: Path, judged: JudgedRun | None) -> Baseline:
+def _named(path: Path, judged: Run | None) -> Baseline:
     """The run that was asked for by name, whatever its state."""
     run = read_saved_run(path)
     if judged is not None and run.provenance.started == judged.provenance.started:

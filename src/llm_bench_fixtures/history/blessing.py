@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting
-from llm_bench_fixtures.history.saved import EXTRA, Blessing, JudgedRun, read_saved_run
+from llm_bench_fixtures.history.saved import EXTRA, read_saved_run
+from llm_bench_fixtures.results.record import Blessing, Run
 from llm_bench_fixtures.results.storage import decode, read_bytes
 from llm_bench_fixtures.text import well_formed
 from llm_bench_fixtures.writing import write_whole
 
 
-def bless(path: Path, reason: str) -> JudgedRun:
+def bless(path: Path, reason: str) -> Run:
     """Write into the file that its run is a baseline, and why. Returns the run as it was before.
 
     The file is replaced whole or not at all, and keeps its mode. Raises InvalidSetting where there is no reason,

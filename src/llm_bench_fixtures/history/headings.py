@@ -11,20 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from llm_bench_fixtures.errors import NotOurResults, UnreadableResults
-from llm_bench_fixtures.history.saved import Blessing, SavedRun, read_run_of
+from llm_bench_fixtures.history.saved import read_run_of
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.record import HasStatus, RunState, Status
+from llm_bench_fixtures.results.record import Blessing, RecordHead, Run, RunState
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-class StatusOnly(msgspec.Struct, gc=False):
-    """What of a record is read for its run's heading."""
-
-    status: Status
 
 
 @dataclass(frozen=True)
@@ -74,10 +66,10 @@ PassOver = Callable[[Unreadable], None]
 
 def read_heading(path: Path) -> Heading:
     """Read the heading of the run in a file. Raises UnreadableResults."""
-    return heading_of(path, read_run_of(path, StatusOnly))
+    return heading_of(path, read_run_of(path, RecordHead))
 
 
-def heading_of(path: Path, run: SavedRun[HasStatus]) -> Heading:
+def heading_of(path: Path, run: Run[RecordHead]) -> Heading:
     """The heading of a run that was read from that file."""
     return Heading(
         path=path,

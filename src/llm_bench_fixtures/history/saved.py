@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic
 
 import msgspec
 
@@ -24,16 +24,7 @@ from llm_bench_fixtures.results.plausible import (
     faults_of_run,
     faults_of_size,
 )
-from llm_bench_fixtures.results.record import (
-    SCHEMA_VERSION,
-    Record,
-    RecordT,
-    Run,
-    RunOf,
-    RunState,
-    TimedRecord,
-    VariantResult,
-)
+from llm_bench_fixtures.results.record import Record, RecordT, Run
 from llm_bench_fixtures.results.storage import (
     Schema,
     check_schema,
@@ -52,82 +43,30 @@ LONGEST_VALUE = 70  # bytes of a token's time in pytest-benchmark's files, with 
 RAW = ("batches_s", "tokens_s", "outputs")  # of a record: large, and kept only where pytest-benchmark keeps raw data
 
 
-@dataclass(frozen=True)
-class Blessing:
-    """Says that a run is accepted as a baseline, whatever its state."""
-
-    reason: str
-    when: str
-    """ISO 8601 in UTC."""
+def judged_run(run: Run, source: str = "this run") -> Run:
+    """The run of this session as it would be read back from a file: its records have their metrics."""
+    records = (replace(one, metrics=metric_values(one, run.variant(one.variant))) for one in run.records)
+    return replace(run, records=tuple(records), source=source)
 
 
-@dataclass(frozen=True)
-class SavedRun(RunOf[RecordT]):
-    """A run, and where it was read."""
-
-    blessing: Blessing | None = None
-    source: str = ""
-    """The file's path, or what a run that is not saved is called."""
-    version: Any = None
-    """Of the schema, as the file has it."""
-
-    @property
-    def is_baseline(self) -> bool:
-        """Whether it may be compared with without being named."""
-        return self.state is RunState.COMPLETE or self.blessing is not None
-
-
-@dataclass(frozen=True)
-class JudgedRecord(TimedRecord):
-    """A record with its metrics, without the times of batches and tokens that they were computed from."""
-
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Every metric by name, those of its variant and of the project too."""
-
-
-JudgedRun: TypeAlias = SavedRun[JudgedRecord]
-
-
-def judged_run(run: Run, source: str = "this run") -> JudgedRun:
-    """The run of this session as it would be read back from a file."""
-    records = tuple(_judged_record(record, run.variant(record.variant)) for record in run.records)
-    return SavedRun(**{**vars(run), "records": records}, source=source, version=SCHEMA_VERSION)
-
-
-def _judged_record(record: Record, variant: VariantResult | None) -> JudgedRecord:
-    shared = {one.name: getattr(record, one.name) for one in fields(TimedRecord)}
-    return JudgedRecord(**shared, metrics=metric_values(record, variant))
-
-
-def judged_run_from_json(run: Mapping[str, Any], source: str) -> JudgedRun:
+def judged_run_from_json(run: Mapping[str, Any], source: str) -> Run:
     """What `run_to_json` gave in another process. Raises UnreadableResults where it has another schema."""
     try:
-        return replace(msgspec.convert(run, SavedRun[JudgedRecord]), source=source)
+        return replace(msgspec.convert(run, Run[Record]), source=source)
     except msgspec.ValidationError as error:
         raise DamagedResults(f"the results of {source} can't be read: {error}") from error
 
 
-def read_saved_run(path: Path) -> JudgedRun:
-    """The run as it is judged.
-
-    Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
-    """
-    run = read_run_of(path, JudgedRecord)
-    for record in run.records:
-        refuse(path, chain(faults_of_record(record), faults_of_metrics(record.test, record.metrics)))
-    return run
-
-
-def read_whole_run(path: Path) -> Run:
+def read_saved_run(path: Path) -> Run:
     """The run with all that the file kept of it. `has_raw_data` tells whether that is everything.
 
     Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
     """
-    saved = read_run_of(path, Record)
-    for record in saved.records:
+    run = read_run_of(path, Record)
+    for record in run.records:
         given = {**record.metrics, **record.extra}
         refuse(path, chain(faults_of_record(record), faults_of_metrics(record.test, given)))
-    return Run(**{one.name: getattr(saved, one.name) for one in fields(Run)})
+    return run
 
 
 def has_raw_data(run: Run) -> bool:
@@ -137,7 +76,7 @@ def has_raw_data(run: Run) -> bool:
     return not measured or any(record.batches_s for record in measured)
 
 
-def read_run_of(path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
+def read_run_of(path: Path, record: type[RecordT]) -> Run[RecordT]:
     """The run, with as much of each record as the type has fields for; the rest of it is skipped unread.
 
     Raises UnreadableResults.
@@ -147,13 +86,13 @@ def read_run_of(path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
     return run
 
 
-def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> SavedRun[RecordT]:
+def _decode_run(data: bytes, path: Path, record: type[RecordT]) -> Run[RecordT]:
     """The run in either kind of file."""
     try:
         stored = decode(data, _Stored[record], path)  # type: ignore[valid-type]
         if stored.schema is not None or stored.benchmarks is None:
             check_schema(data, path)
-            return decode(data, SavedRun[record], path)  # type: ignore[valid-type]
+            return decode(data, Run[record], path)  # type: ignore[valid-type]
     except DamagedResults:
         _check_kind(data, path)  # where that is the reason, it says more than which field is missing
         raise
@@ -245,6 +184,6 @@ class _Stored(msgspec.Struct, Generic[RecordT]):
     """pytest-benchmark's file; of a results.json only `schema` is found."""
 
     schema: Any = None
-    llm_bench: SavedRun[RecordT] | None = None
+    llm_bench: Run[RecordT] | None = None
     """The run, with only those records that became no benchmark."""
     benchmarks: list[_Benchmark[RecordT]] | None = None

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.headings import PassOver, Unreadable
-from llm_bench_fixtures.history.saved import JudgedRecord, JudgedRun, read_saved_run
+from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import name_in
 from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.table import WORKLOAD_NUMBERS, WORKLOAD_TEXTS, workload_columns
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def tidy_tables(
         yield tidy_table(run, name_in(storage, path), wanted, metrics)
 
 
-def tidy_table(run: JudgedRun, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
+def tidy_table(run: Run, file: str, wanted: Collection[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
     """The table of one run. A metric that is not known has no unit, direction and kind."""
     import pandas as pd
 
@@ -62,7 +63,7 @@ def tidy_table(run: JudgedRun, file: str, wanted: Collection[str], metrics: Mapp
     return table
 
 
-def _run_values(run: JudgedRun, file: str) -> tuple[str | bool, ...]:
+def _run_values(run: Run, file: str) -> tuple[str | bool, ...]:
     where = run.provenance
     return (
         *(file, where.started, where.branch, where.commit, where.dirty, where.model, where.random_weights),
@@ -70,7 +71,7 @@ def _run_values(run: JudgedRun, file: str) -> tuple[str | bool, ...]:
     )
 
 
-def _identity(record: JudgedRecord) -> tuple[str | float | None, ...]:
+def _identity(record: Record) -> tuple[str | float | None, ...]:
     """The values of RECORD_COLUMNS and of WORKLOAD_COLUMNS."""
     identity = (record.test, record.scenario, record.case, record.variant, record.status.value, record.reason)
     tokens = (getattr(record.workload, name, None) for name in TOKEN_COLUMNS)
@@ -78,7 +79,7 @@ def _identity(record: JudgedRecord) -> tuple[str | float | None, ...]:
 
 
 def _values(
-    record: JudgedRecord, wanted: Collection[str], metrics: Mapping[str, Metric]
+    record: Record, wanted: Collection[str], metrics: Mapping[str, Metric]
 ) -> Iterator[tuple[str, float | None, str, str, str]]:
     """The metric's columns of each of the record's rows: one row without a metric where it has none that is wanted."""
     chosen = {name: value for name, value in record.metrics.items() if not wanted or name in wanted}

@@ -21,10 +21,11 @@ import msgspec
 
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
-from llm_bench_fixtures.history.headings import Heading, PassOver, StatusOnly, Unreadable, heading_of
+from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, heading_of
 from llm_bench_fixtures.history.saved import read_run_of
 from llm_bench_fixtures.history.steps import find_steps
 from llm_bench_fixtures.results.plausible import LARGEST, faults_of_names
+from llm_bench_fixtures.results.record import RecordHead
 from llm_bench_fixtures.results.storage import refuse
 
 if TYPE_CHECKING:
@@ -158,9 +159,8 @@ def _metrics_type(metrics: tuple[str, ...]) -> type[msgspec.Struct]:
     return msgspec.defstruct("Metrics", [(field, float, nan) for field in names], rename=names, gc=False)
 
 
-class _Record(StatusOnly, Generic[MetricsT], gc=False):
-    test: str
-    variant: str
+@dataclass(frozen=True)
+class _Record(RecordHead, Generic[MetricsT]):
     metrics: MetricsT
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import Comparison
-from llm_bench_fixtures.history.saved import read_whole_run
+from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.options.quality_limit import QualityLimit
 from llm_bench_fixtures.report.answers import answer_of
 from llm_bench_fixtures.report.changes import Changes, changes_of
@@ -21,7 +21,7 @@ def changes_against(comparison: Comparison, quality_limit: QualityLimit) -> Chan
 def _answer(path: Path, quality_limit: QualityLimit) -> str:
     """The answer of the run in that file in one sentence; empty where it can't be read whole."""
     try:
-        run = read_whole_run(path)
+        run = read_saved_run(path)
     except UnreadableResults:
         return ""
     return answer_of(evidence_of(run), quality_limit).sentence

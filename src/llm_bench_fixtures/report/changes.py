@@ -16,7 +16,6 @@ from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import JudgedRun
 from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.change_words import LATENCY, change_sentence, interval_text
 from llm_bench_fixtures.report.comparison import baseline_sentence, change_text, grouped
@@ -24,7 +23,7 @@ from llm_bench_fixtures.report.comparison_footnotes import footnotes
 from llm_bench_fixtures.report.document import Tone
 from llm_bench_fixtures.results.formatting import count, with_unit
 from llm_bench_fixtures.results.metrics import Force
-from llm_bench_fixtures.results.record import Scenario
+from llm_bench_fixtures.results.record import Run, Scenario
 from llm_bench_fixtures.text import printable
 
 TONES = {Verdict.IMPROVED: Tone.BETTER, Verdict.REGRESSED: Tone.WORSE}
@@ -125,7 +124,7 @@ def changes_of(comparison: Comparison, answer_before: str = "") -> Changes:
     )
 
 
-def run_name(run: JudgedRun) -> str:
+def run_name(run: Run) -> str:
     """Of its file; a results.json has that of its folder."""
     path = Path(run.source)
     return printable(path.stem if path.stem != "results" else path.absolute().parent.name)
@@ -151,7 +150,7 @@ def _still(judged: Iterable[Judgement]) -> Iterator[tuple[Judgement, int]]:
 class _Places:
     """Finds the variant and the benchmark that a judgement is about."""
 
-    def __init__(self, run: JudgedRun) -> None:
+    def __init__(self, run: Run) -> None:
         self._records = {record.test: record for record in run.records}
         self._scenarios: Mapping[str, Scenario] = {scenario.name: scenario for scenario in run.scenarios}
 

@@ -18,13 +18,13 @@ from llm_bench_fixtures.gate.decision import Decision
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.history.saved import JudgedRun
 from llm_bench_fixtures.report.columns import title_line, wrapped
 from llm_bench_fixtures.report.comparison_footnotes import footnotes
 from llm_bench_fixtures.report.document import Section, Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, with_unit
 from llm_bench_fixtures.results.metrics import Force, Kind
+from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 from llm_bench_fixtures.text import harmless, printable, without_commands
 
@@ -71,14 +71,14 @@ def comparison_report(comparison: Comparison) -> GateReport:
     )
 
 
-def baseline_sentence(run: JudgedRun) -> str:
+def baseline_sentence(run: Run) -> str:
     """Which run is compared with."""
     if run.blessing:
         return f"Baseline: {_describe(run)} Accepted as a baseline: {printable(run.blessing.reason)}."
     return f"Baseline: {_describe(run)}{'' if run.is_baseline else f' It is none by itself: {run.state}.'}"
 
 
-def _describe(run: JudgedRun) -> str:
+def _describe(run: Run) -> str:
     provenance = run.provenance
     commit = f" of commit {provenance.commit[:12]}" if provenance.commit else ""
     branch = f" on {provenance.branch}" if provenance.branch else ""

@@ -20,7 +20,7 @@ from llm_bench_fixtures.report.variants import summary_section, variant_sections
 from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
-from llm_bench_fixtures.results.record import Run, RunOf, TimedRecord, VariantResult
+from llm_bench_fixtures.results.record import Run, VariantResult
 
 TEXTS, SKIPPED = "Generated texts", "Skipped and failed"  # titles of sections
 
@@ -48,7 +48,7 @@ def build_document(findings: Findings) -> Document:
     )
 
 
-def facts(run: RunOf[TimedRecord]) -> Iterator[tuple[str, str]]:
+def facts(run: Run) -> Iterator[tuple[str, str]]:
     """Where the run's numbers come from, by name."""
     provenance = run.provenance
     yield "Machine", f"{provenance.hardware}, {count(provenance.threads, 'thread')}; {provenance.platform}"

@@ -6,13 +6,12 @@ import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, UnwritableFile
-from llm_bench_fixtures.results.record import HasStatus, RunOf, Status
+from llm_bench_fixtures.results.record import RecordHead, Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE, decode, is_results, read_bytes
 from llm_bench_fixtures.text import harmless_text
 from llm_bench_fixtures.writing import check_folder, unwritable, write_whole
@@ -117,7 +116,7 @@ class Worth(NamedTuple):
 NOTHING, WHOLE = Worth(Extent.NOTHING), Worth(Extent.WHOLE)
 
 
-def worth_of(run: RunOf[HasStatus]) -> Worth:
+def worth_of(run: Run[RecordHead]) -> Worth:
     """What a run measured: a part, where it was interrupted or has neither records nor loads; nothing, where all of its
     tests failed or were skipped."""
     has_figures = run.measured() or run.loads or any(variant.equivalence for variant in run.variants)
@@ -150,11 +149,6 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
         raise unwritable(folder, error) from error
 
 
-@dataclass(frozen=True)
-class _WithStatus:
-    status: Status
-
-
 def _worth_in(folder: Path) -> Worth:
     """The worth of the report in the folder; nothing where its results are missing or cut off. Results that this
     version refuses, as too large or of another shape, count as a whole run's."""
@@ -166,7 +160,7 @@ def _worth_in(folder: Path) -> Worth:
     except UnreadableResults:
         return WHOLE
     try:
-        return worth_of(decode(data, RunOf[_WithStatus], path))
+        return worth_of(decode(data, Run[RecordHead], path))
     except DamagedResults:
         return WHOLE if is_results(path) else NOTHING
     except UnreadableResults:

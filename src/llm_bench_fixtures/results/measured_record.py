@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from llm_bench_fixtures.results.metrics import Kind, Metric
 from llm_bench_fixtures.results.record import Record, VariantResult
@@ -44,8 +44,7 @@ def with_metrics(record: Record, variant: VariantResult, metrics: Mapping[str, M
     """The record with its metrics. metrics: the registry, by name."""
     values = metric_values(record, variant, metrics.values())
     absent = {name: why_absent(metric, record, variant) for name, metric in metrics.items() if name not in values}
-    own = {one.name: getattr(record, one.name) for one in fields(Record)}
-    return MeasuredRecord(**{**own, "metrics": values}, absent=absent)
+    return MeasuredRecord(**{**vars(record), "metrics": values}, absent=absent)
 
 
 def why_absent(metric: Metric, record: Record, variant: VariantResult) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from llm_bench_fixtures.results.record import Record, RunOf, TimedRecord
+from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import share_blocks
 
 CONFIDENCE = 0.99
@@ -37,12 +37,12 @@ class NoiseFloor:
         return (math.exp(self.log_ratio) - 1) * 100
 
 
-def noise_floor(run: RunOf[TimedRecord]) -> NoiseFloor:
+def noise_floor(run: Run) -> NoiseFloor:
     """From every pair of records that ran the same workload in the same configuration, at different times.
 
     Two that share blocks are no such pair: they were measured side by side.
     """
-    alike: dict[tuple[str, str], list[tuple[float, TimedRecord]]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[tuple[float, Record]]] = defaultdict(list)
     for record in run.measured():
         variant = run.variant(record.variant)
         if variant is not None and record.workload is not None:

@@ -15,7 +15,7 @@ import msgspec
 
 from llm_bench_fixtures.results.formatting import format_bytes
 from llm_bench_fixtures.results.load import LoadPoint
-from llm_bench_fixtures.results.record import HasStatus, Record, RunOf, Status, TimedRecord, VariantResult
+from llm_bench_fixtures.results.record import Record, RecordHead, Run, Status, VariantResult
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 from llm_bench_fixtures.text import LONGEST, printable, without_middle
 
@@ -39,7 +39,7 @@ def faults_of_size(size_bytes: int, values: int = 0) -> Iterator[str]:
         yield f"has {values:,} values, and no run has more than {MOST_VALUES:,}"
 
 
-def faults_of_run(run: RunOf[HasStatus]) -> Iterator[str]:
+def faults_of_run(run: Run[RecordHead]) -> Iterator[str]:
     """What is wrong with the run, apart from its records, in words that follow "is damaged: "."""
     if len(run.variants) > MOST_VARIANTS or len(run.records) > MOST_RECORDS:
         yield f"{len(run.variants):,} variants and {len(run.records):,} records"
@@ -51,7 +51,7 @@ def faults_of_run(run: RunOf[HasStatus]) -> Iterator[str]:
         yield from _faults_of_load(point)
 
 
-def faults_of_record(record: TimedRecord) -> Iterator[str]:
+def faults_of_record(record: Record) -> Iterator[str]:
     """What is wrong with the record."""
     yield from faults_of_names((record.test, record.scenario, record.case, record.variant))
     for text in _texts((record.reason, record.gate, record.workload)):
@@ -62,7 +62,7 @@ def faults_of_record(record: TimedRecord) -> Iterator[str]:
         yield f"{_shown(record.test)} was measured in no time"
     if not _blocks_fit(record):
         yield f"{_shown(record.test)} has blocks that don't fit its rounds"
-    if isinstance(record, Record) and not _raw_fits(record):
+    if not _raw_fits(record):
         yield f"{_shown(record.test)} has times of tokens that don't fit its rounds"
 
 
@@ -100,7 +100,7 @@ def _faults_of_load(point: LoadPoint) -> Iterator[str]:
         yield f"{_shown(point.test)} has a load in no time"
 
 
-def _blocks_fit(record: TimedRecord) -> bool:
+def _blocks_fit(record: Record) -> bool:
     """Whether what was measured along with each round is there for each or for none, and what took time did."""
     waits = (record.waited_s, record.reference_waited_s)
     lengths = {len(one) for one in (record.reference_s, *waits)}

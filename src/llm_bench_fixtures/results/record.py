@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
+
+from typing_extensions import TypeVar  # one with a default
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
@@ -79,8 +81,8 @@ class MemoryFacts:
 
 
 @dataclass(frozen=True)
-class TimedRecord:
-    """Which benchmark it is, its status, and the latencies of its rounds.
+class RecordHead:
+    """Which benchmark it is and its status: all that lists of runs read of a record.
 
     A benchmark is one test with one set of parameters on one variant.
     """
@@ -93,6 +95,15 @@ class TimedRecord:
     variant: str
     """The variant's id."""
     status: Status
+
+
+@dataclass(frozen=True)
+class Record(RecordHead):
+    """Everything that was measured for one benchmark.
+
+    pytest-benchmark's storage keeps the times of batches and tokens and the texts only where it is asked to.
+    """
+
     reason: str = ""
     """Why it was skipped, or failed; of a measured one, which values are missing and why."""
     workload: WorkloadFacts | None = None
@@ -114,28 +125,6 @@ class TimedRecord:
     gate: Mapping[str, str] = field(default_factory=dict)
     """The changes that the test's marker allows, by metric or kind of metrics."""
 
-    @property
-    def by_run(self) -> tuple[TimedRecord | None, ...]:
-        """Itself; where several runs are pooled, the record in each of them, and None for a run that lacks it."""
-        return (self,)
-
-    @property
-    def quartiles_s(self) -> tuple[float, float, float]:
-        """Lower quartile, median and upper quartile of the rounds. Raises ValueError where there are none."""
-        if not self.rounds_s:
-            raise ValueError(f"{self.test} has no timed rounds")
-        return quartiles(self.rounds_s)
-
-    @property
-    def median_s(self) -> float:
-        """Median latency of the rounds. Raises ValueError where there are none."""
-        return self.quartiles_s[1]
-
-
-@dataclass(frozen=True)
-class Record(TimedRecord):
-    """Everything that was measured for one benchmark."""
-
     batches_s: tuple[tuple[float, ...], ...] = ()
     """For each round, the seconds of each batch."""
     tokens_s: tuple[tuple[tuple[float, ...], ...], ...] = ()
@@ -156,10 +145,24 @@ class Record(TimedRecord):
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further metrics by name, such as a project's own."""
     metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """As they were saved with a record that was read: for want of the times of its batches and tokens."""
+    """Every metric by name, as it was saved: empty in a run that is being measured. They stand in for times of batches
+    and tokens that were not saved."""
+
+    @property
+    def quartiles_s(self) -> tuple[float, float, float]:
+        """Lower quartile, median and upper quartile of the rounds. Raises ValueError where there are none."""
+        if not self.rounds_s:
+            raise ValueError(f"{self.test} has no timed rounds")
+        return quartiles(self.rounds_s)
+
+    @property
+    def median_s(self) -> float:
+        """Median latency of the rounds. Raises ValueError where there are none."""
+        return self.quartiles_s[1]
 
     @property
     def by_run(self) -> tuple[Record | None, ...]:
+        """Itself; where several runs are pooled, the record in each of them, and None for a run that lacks it."""
         return (self,)
 
 
@@ -209,14 +212,16 @@ class VariantResult:
     """Whether its text depends on how it is run."""
 
 
-class HasStatus(Protocol):
-    """A record, in as much as it was read."""
+@dataclass(frozen=True)
+class Blessing:
+    """Says that a run is accepted as a baseline, whatever its state."""
 
-    @property
-    def status(self) -> Status: ...
+    reason: str
+    when: str
+    """ISO 8601 in UTC."""
 
 
-RecordT = TypeVar("RecordT", bound=HasStatus, covariant=True)
+RecordT = TypeVar("RecordT", bound=RecordHead, covariant=True, default=Record)
 
 
 @dataclass(frozen=True)
@@ -231,8 +236,11 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class RunOf(Generic[RecordT]):
-    """One session: what it ran on, its variants and its records."""
+class Run(Generic[RecordT]):
+    """One session, as it was measured or read from a file: what it ran on, its variants and its records.
+
+    What needs no more of the records is read as Run[RecordHead].
+    """
 
     provenance: Provenance
     reference: str
@@ -258,6 +266,16 @@ class RunOf(Generic[RecordT]):
     """Why a gate refused the run, if not for a regression."""
     scenarios: tuple[Scenario, ...] = ()
     """How the report shows those that were collected, in its order."""
+    blessing: Blessing | None = None
+    version: int = SCHEMA_VERSION
+    """Of the schema."""
+    source: str = field(default="", compare=False)
+    """The file that it was read from, or what a run that is not saved is called; in no file."""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it may be compared with without being named."""
+        return self.state is RunState.COMPLETE or self.blessing is not None
 
     @property
     def state(self) -> RunState:
@@ -276,15 +294,6 @@ class RunOf(Generic[RecordT]):
         """The variant of that id; None where the run has none."""
         return next((variant for variant in self.variants if variant.id == identifier), None)
 
-    def measured(self) -> list[RecordT]:
-        """The records that hold timings."""
-        return [record for record in self.records if record.status is Status.MEASURED]
-
-
-@dataclass(frozen=True)
-class Run(RunOf[Record]):
-    """The records of one session, as they were measured."""
-
-    def measured(self, scenario: str | None = None) -> list[Record]:
+    def measured(self, scenario: str | None = None) -> list[RecordT]:
         """The records that hold timings, of one scenario or of all."""
-        return [record for record in super().measured() if scenario in (None, record.scenario)]
+        return [one for one in self.records if one.status is Status.MEASURED and scenario in (None, one.scenario)]

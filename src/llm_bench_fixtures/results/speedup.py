@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import starmap
 from operator import eq
-from typing import TypeVar
 
-from llm_bench_fixtures.results.record import TimedRecord
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.statistics.pooling import mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import (
     CONFIDENCE,
@@ -26,13 +25,11 @@ from llm_bench_fixtures.statistics.ratio import (
 )
 from llm_bench_fixtures.statistics.shrinkage import estimate_prior
 
-TimedT = TypeVar("TimedT", bound=TimedRecord)
-
 WAITED_SHARE = 0.02  # of a round's latency that its threads may wait for a core in a calm round
 WAITED_S = 0.3e-3  # or this many seconds
 
 
-def with_expected_variance(records: Iterable[TimedT]) -> tuple[TimedT, ...]:
+def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
     """A run's records, each of those in blocks with what all of them lead to expect of its variance between pairs."""
     records = tuple(records)
     pairs = (log_ratios(one.reference_s, one.rounds_s) for one in records if len(one.reference_s) >= LEAST_PAIRS)
@@ -40,12 +37,12 @@ def with_expected_variance(records: Iterable[TimedT]) -> tuple[TimedT, ...]:
     return tuple(replace(one, expected_variance=prior) if one.reference_s else one for one in records)
 
 
-def record_log_ratio(record: TimedRecord) -> LogRatio | None:
+def record_log_ratio(record: Record) -> LogRatio | None:
     """Of the reference and the record; None where it has fewer than three rounds in blocks."""
     return mean_log_ratio([record])
 
 
-def mean_log_ratio(cases: Sequence[TimedRecord]) -> LogRatio | None:
+def mean_log_ratio(cases: Sequence[Record]) -> LogRatio | None:
     """Of the reference and a variant, over its cases; None where any has fewer than three rounds in blocks."""
     return _mean([[_in_one_run(one) for one in case.by_run] for case in cases])
 
@@ -57,36 +54,34 @@ def _mean(cases: Sequence[Sequence[LogRatio | None]]) -> LogRatio | None:
     return mean_over_runs(whole) if whole else None
 
 
-def _in_one_run(record: TimedRecord | None) -> LogRatio | None:
+def _in_one_run(record: Record | None) -> LogRatio | None:
     if record is None or not record.reference_s:
         return None
     return log_ratio(record.reference_s, record.rounds_s, record.expected_variance)
 
 
-def record_speedup(record: TimedRecord, confidence: float = CONFIDENCE) -> Speedup | None:
+def record_speedup(record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
     """The record's speed-up over the reference; None where it has fewer than three rounds in blocks."""
     return mean_speedup([record], confidence)
 
 
-def mean_speedup(cases: Sequence[TimedRecord], confidence: float = CONFIDENCE) -> Speedup | None:
+def mean_speedup(cases: Sequence[Record], confidence: float = CONFIDENCE) -> Speedup | None:
     """A variant's speed-up over its cases; None where any has fewer than three rounds in blocks."""
     return _speedup(mean_log_ratio(cases), cases, confidence)
 
 
-def mean_speedup_between(
-    pairs: Sequence[tuple[TimedRecord, TimedRecord]], confidence: float = CONFIDENCE
-) -> Speedup | None:
+def mean_speedup_between(pairs: Sequence[tuple[Record, Record]], confidence: float = CONFIDENCE) -> Speedup | None:
     """How many times as fast the first of each pair is, over several cases; None where any has fewer than three rounds
     in blocks."""
     ratio = _mean([list(starmap(_between, zip(of.by_run, over.by_run, strict=True))) for of, over in pairs])
     return _speedup(ratio, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)
 
 
-def _speedup(ratio: LogRatio | None, cases: Sequence[TimedRecord], confidence: float) -> Speedup | None:
+def _speedup(ratio: LogRatio | None, cases: Sequence[Record], confidence: float) -> Speedup | None:
     return speedup_from(ratio, confidence, sum(len(case.rounds_s) for case in cases)) if ratio else None
 
 
-def _between(of: TimedRecord | None, over: TimedRecord | None) -> LogRatio | None:
+def _between(of: Record | None, over: Record | None) -> LogRatio | None:
     """Two records of one run. If they share blocks, it comes from the pairs of their rounds there; else from how each
     compares with the reference."""
     if of is None or over is None:
@@ -98,7 +93,7 @@ def _between(of: TimedRecord | None, over: TimedRecord | None) -> LogRatio | Non
     return None if own is None or other is None else own.minus(other)
 
 
-def share_blocks(one: TimedRecord, other: TimedRecord) -> bool:
+def share_blocks(one: Record, other: Record) -> bool:
     """Whether both were measured in the same blocks: beside the same rounds of the reference.
 
     One of them may have been settled after fewer blocks. Of pooled runs, in any run.
@@ -107,7 +102,7 @@ def share_blocks(one: TimedRecord, other: TimedRecord) -> bool:
     return any(a and b and all(map(eq, a, b)) for a, b in both)
 
 
-def disturbed_pairs(record: TimedRecord) -> int:
+def disturbed_pairs(record: Record) -> int:
     """How many pairs of a round and the reference's have one that is not calm; 0 where the system doesn't tell."""
     own, reference = _calm(record.rounds_s, record.waited_s), _calm(record.reference_s, record.reference_waited_s)
     return sum(not all(both) for both in zip(own, reference, strict=False))

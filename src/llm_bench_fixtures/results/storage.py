@@ -37,12 +37,9 @@ def record_to_json(record: Record, variant: VariantResult | None) -> Json:
 
 def run_to_json(run: Run) -> Json:
     """The run as RESULTS_FILE holds it."""
-    return {
-        "schema": SCHEMA,
-        "version": SCHEMA_VERSION,
-        **to_json(replace(run, records=())),
-        "records": [record_to_json(record, run.variant(record.variant)) for record in run.records],
-    }
+    records = [record_to_json(record, run.variant(record.variant)) for record in run.records]
+    whole = {"schema": SCHEMA, "version": run.version, **to_json(replace(run, records=())), "records": records}
+    return {name: value for name, value in whole.items() if name != "source"}
 
 
 def to_json(value: object) -> Json:
@@ -78,7 +75,7 @@ def read_run(path: str | Path) -> Run:
     """The run in a `results.json`. Raises UnreadableResults that names the file where it isn't one, or is damaged."""
     data = read_bytes(path)
     check_schema(data, path)
-    run = decode(data, Run, path)
+    run = decode(data, Run[Record], path)
     refuse(path, _faults(run))
     return run
 
