@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
+
 if TYPE_CHECKING:
     import re
 
@@ -52,12 +54,15 @@ class Backend:
     """Loads `request.variant`. What it raises is an error of the variant; BackendUnavailable skips it."""
 
     check: Callable[[Variant, Device], None] = _do_nothing
-    """Raises BackendUnavailable, with what to do, where the variant can't run on the device or this machine, and
-    InvalidSetting where it asks for what the backend doesn't know, a quantization say. It looks and doesn't try; what
-    `modules` names is there. Default: every variant runs everywhere."""
+    """Raises BackendUnavailable, with what to do, where the variant can't run on this machine, and InvalidSetting where
+    it asks for what the backend doesn't know. It looks and doesn't try; what `modules` names is there, the device is
+    one of `devices`. Default: every variant runs everywhere."""
 
     prepare: Callable[[LoadRequest], None] = _do_nothing
     """Imports what loading and running need, so that neither the load's time nor its memory holds that."""
+
+    devices: tuple[str, ...] = ()
+    """Kinds of device that it runs on: "cpu", "cuda", "mps". Empty: every kind."""
 
     modules: tuple[str, ...] = ()
     """Modules that have to be installed, a parent before its submodules; else its variants are skipped."""
@@ -72,7 +77,8 @@ class Backend:
     """The extra of this package that installs them. Empty: the message names the modules themselves."""
 
     variants: tuple[Variant, ...] = ()
-    """Its part of the catalogue. Those of a project's own backend come from `pytest_llm_bench_variants` instead."""
+    """Its part of the catalogue, with every quantization that it knows. Those of a project's own backend come from
+    `pytest_llm_bench_variants` instead."""
 
     variants_of: Callable[[Settings], tuple[Variant, ...]] = _no_variants
     """Further variants of its, which options name. For the package's own backends only, as `variants` are."""
@@ -106,3 +112,19 @@ class Backend:
     options: tuple[Setting[Any], ...] = ()
     """What its command-line options mean, which are rows of options/table.py; for the package's own backends only, as
     options are read before any project's hook. A project's own backend that has some is refused."""
+
+    def check_variant(self, variant: Variant, device: Device) -> None:
+        """Raise InvalidSetting for a quantization that it doesn't know, BackendUnavailable for a device that it doesn't
+        run on, and what `check` raises."""
+        known = tuple(dict.fromkeys(one.quantization for one in self.variants))
+        if known and variant.quantization not in known:
+            names = ", ".join(filter(None, known)) or "none"
+            if variant.quantization is None:
+                raise InvalidSetting(f"{variant.backend} runs quantized variants only; known quantizations: {names}")
+            raise InvalidSetting(f"{variant.backend} knows no quantization '{variant.quantization}'; known: {names}")
+        if self.devices and device.kind not in self.devices:
+            names = " and ".join(map(str.upper, self.devices))
+            raise BackendUnavailable(
+                f"{variant.backend} runs on {names} only; choose it with --llm-device {self.devices[0]}"
+            )
+        self.check(variant, device)

@@ -68,7 +68,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
     if not backend.takes_quantized:
         _check_not_quantized(request.source)
     notes = () if backend.takes_attention else _own_attention(request)
-    backend.check(request.variant, request.device)
+    backend.check_variant(request.variant, request.device)
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
         backend.prepare(request)

@@ -69,16 +69,6 @@ class Variant:
             raise InvalidSetting(f"variant id {self.id!r} must not be empty or hold a comma, space or bracket")
 
 
-def check_quantization(variant: Variant, known: Sequence[str | None]) -> None:
-    """Raise InvalidSetting unless the variant's quantization is one that its backend knows; None stands for none."""
-    if variant.quantization in known:
-        return
-    names = ", ".join(name for name in known if name is not None) or "none"
-    if variant.quantization is None:
-        raise InvalidSetting(f"{variant.backend} runs quantized variants only; known quantizations: {names}")
-    raise InvalidSetting(f"{variant.backend} knows no quantization '{variant.quantization}'; known: {names}")
-
-
 def select_variants(
     text: str, catalogue: Sequence[Variant], reference: str, default: Sequence[Variant] | None = None
 ) -> tuple[Variant, ...]:

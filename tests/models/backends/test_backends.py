@@ -24,7 +24,7 @@ from llm_bench_fixtures.models.backends import (
     find_backend,
     known_libraries,
 )
-from llm_bench_fixtures.models.device import Device
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, require, translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -131,8 +131,25 @@ def test_a_quantization_that_the_backend_does_not_know_is_refused(
     backend: str, quantization: str | None, message: str, cpu: Device
 ) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        BACKENDS[backend].check(Variant("own", backend, "", quantization=quantization), cpu)
+        BACKENDS[backend].check_variant(Variant("own", backend, "", quantization=quantization), cpu)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind", "message"),
+    [
+        *((name, DeviceKind.CUDA, "CPU only") for name in ("ctranslate2", "llamacpp", "onnxruntime_genai", "openvino")),
+        *(
+            (name, DeviceKind.MPS, "CPU and CUDA only")
+            for name in ("bitsandbytes", "compiled", "onnxruntime", "torchao")
+        ),
+    ],
+)
+def test_a_device_that_the_backend_does_not_run_on_is_unavailable(backend: str, kind: DeviceKind, message: str) -> None:
+    engine = BACKENDS[backend]
+    with pytest.raises(BackendUnavailable) as caught:
+        engine.check_variant(engine.variants[-1], Device(kind, kind.value, "a device"))
+    assert str(caught.value) == f"{backend} runs on {message}; choose it with --llm-device cpu"
 
 
 def test_load_s_is_the_load_without_the_making_of_artifacts(

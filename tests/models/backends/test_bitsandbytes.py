@@ -14,13 +14,9 @@ from bitsandbytes.functional import has_avx512bf16
 from families import BY_NAME, IS_TRANSFORMERS_5
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
 
-from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.models.backends.bitsandbytes import check
 from llm_bench_fixtures.models.backends.bnb_layers import LeftOut, left_out_of, other_weights
-from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -214,12 +210,6 @@ def test_no_part_of_the_checkpoint_stays_mapped(loaded: Mapping[str, Transformer
     for model in loaded.values():
         for weight in other_weights(model.module):
             assert not [place for place in mapped if weight.data_ptr() in place]
-
-
-def test_apples_device_is_unavailable() -> None:
-    (variant,) = (variant for variant in CATALOGUE if variant.id == "bnb-nf4")
-    with pytest.raises(BackendUnavailable, match="no kernels for Apple's device"):
-        check(variant, Device(DeviceKind.MPS, "mps", "an Apple device"))
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,12 @@ def test_code_that_is_not_in_torchs_cache_is_counted() -> None:
         ("compiler", "torch.compile needs a C++ compiler, and there is no no-such-compiler: apt install g++, or name "),
         ("headers", "torch.compile needs Python.h, which is not in "),
         ("triton", "torch.compile needs triton on this device: pip install triton"),
-        ("device", "transformers compiles decode steps on CPU and CUDA only"),
     ],
 )
 def test_what_compiling_needs_is_said(
     missing: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = {"triton": DeviceKind.CUDA, "device": DeviceKind.MPS}.get(missing, DeviceKind.CPU)
+    kind = DeviceKind.CUDA if missing == "triton" else DeviceKind.CPU
     monkeypatch.setenv("CXX", "no-such-compiler" if missing == "compiler" else "sh")
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)

@@ -24,7 +24,7 @@ from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import ct2_making as making
 from llm_bench_fixtures.models.backends import ctranslate2 as backend
 from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, kernels, open_generator
-from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -283,9 +283,3 @@ def test_what_the_processor_lacks_makes_it_unavailable(cpu: Device, monkeypatch:
     (variant,) = (variant for variant in CATALOGUE if variant.id == "ct2-int8")
     with pytest.raises(BackendUnavailable, match="doesn't compute in int8_float32 on this processor"):
         backend.check(variant, cpu)
-
-
-def test_an_accelerator_is_unavailable() -> None:
-    (variant,) = (variant for variant in CATALOGUE if variant.id == "ct2-fp32")
-    with pytest.raises(BackendUnavailable, match="choose it with --llm-device cpu"):
-        backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))

@@ -15,17 +15,15 @@ pytest.importorskip("gguf")
 import torch
 from families import BY_NAME
 
-from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
+from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import made_s_of
-from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import llamacpp as backend
 from llm_bench_fixtures.models.backends.gguf_making import file_in, make
 from llm_bench_fixtures.models.backends.gguf_writing import LAYOUTS
 from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, Room, open_model
-from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -248,12 +246,6 @@ def test_every_family_with_a_layout_is_tried() -> None:
     """But Mistral, whose small folder has a window, and which is laid out as Llama is."""
     tried = {BY_NAME[name].config["model_type"] for name in FAMILIES} | {"gpt2", "mistral"}
     assert tried == set(LAYOUTS)
-
-
-def test_an_accelerator_is_unavailable() -> None:
-    (variant,) = (variant for variant in CATALOGUE if variant.id == "gguf-f32")
-    with pytest.raises(BackendUnavailable, match="choose it with --llm-device cpu"):
-        backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))
 
 
 def test_a_closed_model_has_released_the_engine(make_request: MakeRequest, loaded: Mapping[str, Any]) -> None:

@@ -408,12 +408,6 @@ def test_int8_on_an_accelerator_is_unavailable() -> None:
         backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))
 
 
-def test_apples_device_is_unavailable() -> None:
-    (variant,) = (variant for variant in CATALOGUE if variant.id == "ort-fp32")
-    with pytest.raises(BackendUnavailable, match="CPU and CUDA only"):
-        backend.check(variant, Device(DeviceKind.MPS, "mps", "an Apple device"))
-
-
 @pytest.mark.parametrize(
     ("machine", "flags", "instructions"),
     [

@@ -26,7 +26,7 @@ from llm_bench_fixtures.models.backends import CATALOGUE, genai_making
 from llm_bench_fixtures.models.backends import onnxruntime_genai as backend
 from llm_bench_fixtures.models.backends.genai_making import build, failure
 from llm_bench_fixtures.models.backends.genai_model import MOST_ROWS, PADDING, GenaiModel, continue_rows, open_engine
-from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
+from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -282,12 +282,6 @@ def test_a_builder_that_does_not_end_is_stopped(
     monkeypatch.setattr(genai_making, "BUILDER_S", 0.36)
     with pytest.raises(BackendUnavailable, match=r"builder was stopped, as it took over 0\.0001 hours$"):
         genai_making.run_builder(llama, tmp_path, "fp32")
-
-
-def test_an_accelerator_is_unavailable() -> None:
-    (variant,) = (variant for variant in CATALOGUE if variant.id == "ortgenai-fp32")
-    with pytest.raises(BackendUnavailable, match="choose it with --llm-device cpu"):
-        backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))
 
 
 def test_a_closed_model_has_released_the_engine(loaded: Mapping[str, Any]) -> None:

@@ -20,10 +20,8 @@ from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, Execution
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.models.backends import openvino as backend
 from llm_bench_fixtures.models.backends import openvino_graphs as graphs
-from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
+from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -211,12 +209,6 @@ def test_an_export_that_fails_is_not_kept(
     with pytest.raises(BackendUnavailable, match=r"^Optimum can't export gpt2 models to OpenVINO: shapes$"):
         load_variant(request)
     assert not list((tmp_path / "openvino-export").glob("*/"))
-
-
-def test_an_accelerator_is_unavailable() -> None:
-    (variant,) = (variant for variant in CATALOGUE if variant.id == "ov-fp32")
-    with pytest.raises(BackendUnavailable, match="choose it with --llm-device cpu"):
-        backend.check(variant, Device(DeviceKind.CUDA, "cuda:0", "an accelerator"))
 
 
 FIRST_LOAD = """

@@ -16,9 +16,8 @@ from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.models.backends.torchao import check, make_linear
+from llm_bench_fixtures.models.backends.torchao import make_linear
 from llm_bench_fixtures.models.causality import check_causal
-from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -150,8 +149,3 @@ def test_a_model_that_cannot_run_has_a_row_with_the_reason(tmp_path: Any) -> Non
     row = results.variant("ao-int8-weight")
     assert row.status is Status.SKIPPED
     assert row.reason == "torchao doesn't run falcon models: its tensors have no aten.numpy_T"
-
-
-def test_apples_device_is_unavailable() -> None:
-    with pytest.raises(BackendUnavailable, match="run on CPU and CUDA only"):
-        check(variant_of("ao-int8-weight"), Device(DeviceKind.MPS, "mps", "an Apple device"))

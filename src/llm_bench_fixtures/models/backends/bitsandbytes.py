@@ -23,11 +23,11 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
     scales_of,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization, parse_precision
+from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.options.parsers import Setting, parse_bool
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
+    from llm_bench_fixtures.models.device import ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel
@@ -52,14 +52,6 @@ def parse_optional_precision(text: str) -> Precision | None:
 
 COMPUTE_DTYPE = Setting("bnb_compute_dtype", parse_optional_precision)
 DOUBLE_QUANT = Setting("bnb_double_quant", parse_bool)
-
-
-def check(variant: Variant, device: Device) -> None:
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    check_quantization(variant, (*Quantization,))
-    if device.kind is DeviceKind.MPS:
-        raise BackendUnavailable("bitsandbytes has no kernels for Apple's device")
 
 
 def prepare(request: LoadRequest) -> None:
@@ -160,8 +152,8 @@ def _label(request: LoadRequest, precision: ResolvedPrecision, compute: Resolved
 
 BACKEND = Backend(
     load,
-    check,
-    prepare,
+    prepare=prepare,
+    devices=("cpu", "cuda"),
     modules=("bitsandbytes", "accelerate"),
     extra="bitsandbytes",
     imports=("bitsandbytes", "transformers.integrations.bitsandbytes"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError, first_line, reason_of
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization, parse_precision
+from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.options.parsers import LoadFormat
 
 if TYPE_CHECKING:
@@ -65,10 +65,6 @@ def _names_quantized(settings: Settings) -> bool:
         return folder is not None and stored_quantization(read_config(folder)) is not None
     except (CandidateFailed, RecursionError):  # which finding the model says
         return False
-
-
-def check(variant: Variant, device: Device) -> None:
-    check_quantization(variant, (AS_STORED,))
 
 
 def prepare(request: LoadRequest) -> None:
@@ -258,8 +254,7 @@ def _tolerance(compute: ResolvedPrecision | None) -> float:
 
 BACKEND = Backend(
     load,
-    check,
-    prepare,
+    prepare=prepare,
     variants=(CHECKPOINT,),
     chosen=Chosen.NAMED,
     takes_quantized=True,

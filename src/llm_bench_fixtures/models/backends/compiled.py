@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.processes.environment import setting
 from llm_bench_fixtures.progress import Phase
 
@@ -46,12 +46,7 @@ NOT_COMPILED = (
 
 
 def check(variant: Variant, device: Device) -> None:
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    check_quantization(variant, (None,))
-    if device.kind is DeviceKind.MPS:
-        raise BackendUnavailable("transformers compiles decode steps on CPU and CUDA only")
-    if device.kind is DeviceKind.CUDA and importlib.util.find_spec("triton") is None:
+    if device.kind == "cuda" and importlib.util.find_spec("triton") is None:
         raise BackendUnavailable("torch.compile needs triton on this device: pip install triton")
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
@@ -172,6 +167,7 @@ BACKEND = Backend(
     load,
     check,
     prepare,
+    devices=("cpu", "cuda"),
     imports=("torch._inductor.compile_fx",),
     variants=VARIANTS,
     chosen=Chosen.NAMED,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.ct2_model import Ct2Model
@@ -40,11 +40,6 @@ COMPUTE_TYPES = {None: "float32", Quantization.INT8: "int8_float32"}  # by quant
 
 
 def check(variant: Variant, device: Device) -> None:
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    check_quantization(variant, (*COMPUTE_TYPES,))
-    if device.kind is not DeviceKind.CPU:
-        raise BackendUnavailable("these variants of CTranslate2 run on CPU only; choose it with --llm-device cpu")
     import ctranslate2
 
     wanted = compute_type(variant)
@@ -108,6 +103,7 @@ BACKEND = Backend(
     load,
     check,
     prepare,
+    devices=("cpu",),
     chosen=Chosen.INSTALLED,
     modules=("ctranslate2",),
     extra="ctranslate2",

@@ -13,14 +13,12 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
 
 
@@ -50,12 +48,6 @@ VARIANTS = (
 BUILT_FOR = {"0.2.18": "AVX2"}  # cyllama's wheels for Linux on x86-64, by version, whatever more the processor has
 
 GGUF = Setting("gguf", parse_optional_path)
-
-
-def check(variant: Variant, device: Device) -> None:
-    check_quantization(variant, (None, *Quantization))
-    if device.kind != "cpu":
-        raise BackendUnavailable("cyllama's wheels run llama.cpp on CPU; choose it with --llm-device cpu")
 
 
 def prepare(request: LoadRequest) -> None:
@@ -120,8 +112,8 @@ def label(variant: Variant, other_blocks: Mapping[str, float], instructions: str
 
 BACKEND = Backend(
     load,
-    check,
-    prepare,
+    prepare=prepare,
+    devices=("cpu",),
     modules=("cyllama", "gguf"),
     extra="llamacpp",
     variants=VARIANTS,

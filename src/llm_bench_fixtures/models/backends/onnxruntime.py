@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact
@@ -59,9 +59,6 @@ FAILED_ALLOCATION = re.compile(
 def check(variant: Variant, device: Device) -> None:
     from llm_bench_fixtures.models.backends.onnx_graphs import PROVIDERS
 
-    check_quantization(variant, (None, *Quantization))
-    if device.kind not in PROVIDERS:
-        raise BackendUnavailable("Optimum's ONNX Runtime models run on CPU and CUDA only")
     if variant.quantization is not None and device.kind != "cpu":
         raise BackendUnavailable("ONNX Runtime runs int8 operators on CPU only; choose it with --llm-device cpu")
     import onnxruntime
@@ -137,6 +134,7 @@ BACKEND = Backend(
     load,
     check,
     prepare,
+    devices=("cpu", "cuda"),
     modules=("optimum", "optimum.onnxruntime", "onnxruntime"),
     extra="onnxruntime",
     imports=("optimum.onnxruntime",),

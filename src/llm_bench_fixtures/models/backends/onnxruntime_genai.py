@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.genai_model import GenaiModel
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
 
 
@@ -43,12 +42,6 @@ COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloa
 """What products with matrices in blocks are computed in, by MatMulNBits' accuracy_level."""
 
 NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
-
-
-def check(variant: Variant, device: Device) -> None:
-    check_quantization(variant, (None, *Quantization))
-    if device.kind != "cpu":
-        raise BackendUnavailable("onnxruntime-genai runs on CPU here; choose it with --llm-device cpu")
 
 
 def prepare(request: LoadRequest) -> None:
@@ -120,8 +113,8 @@ def label(variant: Variant, accuracy_levels: list[int]) -> str:
 
 BACKEND = Backend(
     load,
-    check,
-    prepare,
+    prepare=prepare,
+    devices=("cpu",),
     modules=("onnxruntime", "onnxruntime_genai", "onnx", "onnx_ir"),
     extra="onnxruntime-genai",
     variants=VARIANTS,

@@ -13,14 +13,12 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact
     from llm_bench_fixtures.models.backends.openvino_graphs import OpenVinoModel
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
 
 
@@ -46,14 +44,6 @@ VARIANTS = (
         base="ov-fp32",
     ),
 )
-
-
-def check(variant: Variant, device: Device) -> None:
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    check_quantization(variant, (None, *Quantization))
-    if device.kind is not DeviceKind.CPU:
-        raise BackendUnavailable("these variants of OpenVINO run on CPU only; choose it with --llm-device cpu")
 
 
 def prepare(request: LoadRequest) -> None:
@@ -106,8 +96,8 @@ def load(request: LoadRequest) -> OpenVinoModel:
 
 BACKEND = Backend(
     load,
-    check,
-    prepare,
+    prepare=prepare,
+    devices=("cpu",),
     chosen=Chosen.INSTALLED,
     modules=("optimum", "optimum.intel", "openvino", "nncf"),
     extra="openvino",

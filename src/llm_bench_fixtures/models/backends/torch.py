@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ VARIANTS = (
 
 
 def check(variant: Variant, device: Device) -> None:
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    check_quantization(variant, (None,))
-    if variant.autocast is Precision.FLOAT16 and device.kind is DeviceKind.CPU:
+    if variant.autocast is Precision.FLOAT16 and device.kind == "cpu":
         raise BackendUnavailable("float16 autocast needs an accelerator; on CPU use autocast-bf16")
 
 

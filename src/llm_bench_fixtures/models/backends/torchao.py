@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.variants import Precision, Variant, check_quantization
+from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
+    from llm_bench_fixtures.models.device import ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.transformers import TransformersModel
 
@@ -52,14 +52,6 @@ VARIANTS = (
     ),
     Variant("ao-float8-weight", "torchao", "float8 weights", quantization=Quantization.FLOAT8_WEIGHT, base="fp32"),
 )
-
-
-def check(variant: Variant, device: Device) -> None:
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    check_quantization(variant, (*Quantization,))
-    if device.kind is DeviceKind.MPS:
-        raise BackendUnavailable("torchao's 8-bit layers run on CPU and CUDA only")
 
 
 def prepare(request: LoadRequest) -> None:
@@ -169,8 +161,8 @@ def _tolerance(variant: Variant, precision: ResolvedPrecision) -> float:
 
 BACKEND = Backend(
     load,
-    check,
-    prepare,
+    prepare=prepare,
+    devices=("cpu", "cuda"),
     modules=("torchao",),
     extra="torchao",
     imports=("torchao.quantization",),
