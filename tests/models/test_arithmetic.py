@@ -13,3 +13,4 @@ def test_each_dtype_has_the_tolerance_of_its_arithmetic() -> None:
     assert tolerance_of(Precision.FLOAT32) == TOLERANCES[Arithmetic.FLOAT32]
     assert tolerance_of(Precision.FLOAT16) == TOLERANCES[Arithmetic.FLOAT16]
     assert tolerance_of(Precision.BFLOAT16) == TOLERANCES[Arithmetic.BFLOAT16]
+    assert tolerance_of(None) == TOLERANCES[Arithmetic.INT8]

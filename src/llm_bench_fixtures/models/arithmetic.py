@@ -29,6 +29,6 @@ TOLERANCES: Mapping[Arithmetic, float] = {
 and has the measurements that these stand on."""
 
 
-def tolerance_of(compute: Precision) -> float:
-    """Of a model that multiplies in the dtype, in logit scales."""
-    return TOLERANCES[Arithmetic(compute.value)]
+def tolerance_of(compute: Precision | None) -> float:
+    """Tolerance of a model that multiplies in the dtype, in logit scales. None: in 8-bit integers."""
+    return TOLERANCES[Arithmetic(compute.value) if compute else Arithmetic.INT8]

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.arithmetic import tolerance_of
 from llm_bench_fixtures.models.attention import asked_attention, attention_of, in_words
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.peculiarities import OFFSET_POSITIONS, divergence_causes, shares_keys, type_of
@@ -224,19 +225,21 @@ def source_facts(
     )
 
 
-def torch_facts(
+def torch_model(
     request: LoadRequest,
     module: PreTrainedModel,
     precision: ResolvedPrecision,
     *,
     label: str,
     compute: Precision | None,
-    tolerance: float,
     scales: Callable[[torch.Tensor], Sequence[torch.Tensor]] = no_scales,
-) -> ModelFacts:
-    """Those of a module of transformers' on torch, with what its weights take and each forward pass reads of them.
+    quantized_share: float | None = None,
+    notes: tuple[str, ...] = (),
+) -> TransformersModel:
+    """The model of a module of transformers' on torch, with what its weights take and each forward pass reads of them.
 
-    precision: of what isn't quantized. scales: what is stored beside a quantized weight.
+    precision: of what isn't quantized. compute: the dtype that matrices are multiplied in; None for integers. scales:
+    what is stored beside a quantized weight.
     """
     stored = [*weight_tensors(module), *(scale for weight in module.parameters() for scale in scales(weight))]
     read = bytes_read_by_forward(module, scales)
@@ -248,18 +251,16 @@ def torch_facts(
         weight_bytes=storage_bytes(stored),
         attention=asked_attention(request),
     )
-    return replace(
+    facts = replace(
         facts,
         weight_bytes_read=read.least,
         weight_bytes_most=read.most,
         compute=compute,
-        tolerance=tolerance,
+        tolerance=tolerance_of(compute),
         cache_kinds=supported_caches(module),
+        quantized_share=quantized_share,
+        notes=notes,
     )
-
-
-def greedy_model(request: LoadRequest, module: Any, facts: ModelFacts) -> TransformersModel:
-    """The model of a loaded module, which is told to search greedily."""
     return TransformersModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
@@ -33,16 +32,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.transformers import TransformersModel
 
 
-class Quantization(StrEnum):
-    INT8 = "int8"
-    NF4 = "nf4"
-    FP4 = "fp4"
-
-
+INT8 = "int8"
 VARIANTS = (
-    Variant("bnb-int8", "bitsandbytes", "LLM.int8() weights", quantization=Quantization.INT8, base="fp32"),
-    Variant("bnb-nf4", "bitsandbytes", "4-bit NormalFloat weights", quantization=Quantization.NF4, base="fp32"),
-    Variant("bnb-fp4", "bitsandbytes", "4-bit float weights", quantization=Quantization.FP4, base="fp32"),
+    Variant("bnb-int8", "bitsandbytes", "LLM.int8() weights", quantization=INT8, base="fp32"),
+    Variant("bnb-nf4", "bitsandbytes", "4-bit NormalFloat weights", quantization="nf4", base="fp32"),
+    Variant("bnb-fp4", "bitsandbytes", "4-bit float weights", quantization="fp4", base="fp32"),
 )
 
 
@@ -61,10 +55,9 @@ def prepare(request: LoadRequest) -> None:
 
 
 def load(request: LoadRequest) -> TransformersModel:
-    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
     from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.device import DeviceKind
-    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
+    from llm_bench_fixtures.models.transformers import torch_model
     from llm_bench_fixtures.models.weights import unmap
 
     precision = _asked_precision(request)
@@ -87,16 +80,16 @@ def load(request: LoadRequest) -> TransformersModel:
     if repacks:
         repack(module)
     unmap(other_weights(module))
-    facts = torch_facts(
+    return torch_model(
         request,
         module,
         precision,
         label=_label(request, precision, compute, share),
         compute=compute.actual if compute else None,
-        tolerance=tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8],
         scales=scales_of(module),
+        quantized_share=share,
+        notes=left_out.notes,
     )
-    return greedy_model(request, module, replace(facts, quantized_share=share, notes=left_out.notes))
 
 
 def _load_quantized(source: ModelSource, **how: Any) -> Any:
@@ -119,7 +112,7 @@ def _asked_precision(request: LoadRequest) -> ResolvedPrecision:
 
 def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrecision | None:
     """The dtype that matrices are multiplied in; None for integers."""
-    if request.variant.quantization == Quantization.INT8:
+    if request.variant.quantization == INT8:
         return None
     if repacks_on(request.device):
         return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
@@ -129,7 +122,7 @@ def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrec
 def _quantization_config(request: LoadRequest, precision: ResolvedPrecision, left_out: list[str] | None) -> Any:
     from transformers import BitsAndBytesConfig
 
-    if request.variant.quantization == Quantization.INT8:
+    if request.variant.quantization == INT8:
         return BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=left_out)
     return BitsAndBytesConfig(
         llm_int8_skip_modules=left_out,

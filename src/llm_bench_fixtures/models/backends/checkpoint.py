@@ -105,7 +105,7 @@ def _check_environment(request: LoadRequest, stored: StoredQuantization) -> None
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.backends.bnb_layers import scales_of
-    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
+    from llm_bench_fixtures.models.transformers import torch_model
     from llm_bench_fixtures.models.weights import storage_bytes
 
     stored, precision = _stored(request), _precision(request)
@@ -118,23 +118,23 @@ def load(request: LoadRequest) -> TransformersModel:
         _use_once(module, stored, request.device)
     layers = _quantized_layers(module)
     compute, share = _compute(stored, layers, precision, request.device), _share(module, layers)
-    facts = torch_facts(
+    model = torch_model(
         request,
         module,
         precision,
         label=_label(stored, layers, share, compute, precision),
         compute=compute.actual if compute else None,
-        tolerance=_tolerance(compute),
         scales=scales_of(module),
-    )
-    buffers = storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
-    facts = replace(
-        facts,
-        weight_bytes_read=None if facts.weight_bytes_read is None else facts.weight_bytes_read + buffers,
-        weight_bytes_most=None if facts.weight_bytes_most is None else facts.weight_bytes_most + buffers,
         quantized_share=share,
     )
-    return greedy_model(request, module, facts)
+    buffers = storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
+    read, most = model.facts.weight_bytes_read, model.facts.weight_bytes_most
+    model.facts = replace(
+        model.facts,
+        weight_bytes_read=None if read is None else read + buffers,
+        weight_bytes_most=None if most is None else most + buffers,
+    )
+    return model
 
 
 @contextmanager
@@ -244,12 +244,6 @@ def _label(
     classes = ", ".join(sorted({type(layer).__name__ for layer in layers}))
     how = f"computes in {compute.label}" if compute else f"{rest.label} elsewhere"
     return f"{stored} ({classes}){lesser_share(share)}, {how}"
-
-
-def _tolerance(compute: ResolvedPrecision | None) -> float:
-    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
-
-    return tolerance_of(compute.actual) if compute else TOLERANCES[Arithmetic.INT8]
 
 
 BACKEND = Backend(

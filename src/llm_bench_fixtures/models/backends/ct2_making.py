@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.trial import Trial
 
 if TYPE_CHECKING:
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
 
 WEIGHTS_FILE = "model.bin"
-FACTS_FILE = "facts.json"  # beside the weights, so that no load has to count them
 LIBRARIES = ("torch", "transformers", "ctranslate2")
-FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
+COUNTS = ("weight_bytes_read", "quantized_share")
 FLOAT32 = "float32"
 TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # of which a pass looks up some rows
 
@@ -45,13 +43,13 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
     if compute_type != FLOAT32:
         convert(request, FLOAT32)
     name, model_type = request.source.name, request.source.load_config().model_type
-    key: Key = {**key_of(request, LIBRARIES, FACTS), "weights": compute_type}
+    key: Key = {**key_of(request, LIBRARIES, COUNTS), "weights": compute_type}
 
     def build(folder: Path) -> None:
         converting = request.progress.activity(Phase.EXPORTING, f"converting {name} for CTranslate2, {compute_type}")
         with converting, unavailable_where_it_fails(f"CTranslate2 can't convert {model_type} models"):
             variables, trial = _convert(request, folder, compute_type)
-            (folder / FACTS_FILE).write_text(json.dumps(count_facts(variables)))
+            write_counts(folder, counts_of(variables))
         with unavailable_where_it_fails(f"CTranslate2 doesn't run {model_type} models as converted"):
             _try(folder, compute_type, trial)
 
@@ -119,12 +117,12 @@ def _try(folder: Path, compute_type: str, trial: Trial) -> None:
         run(trial.texts[0][0])
 
 
-def count_facts(variables: Mapping[str, Any]) -> dict[str, float]:
-    """FACTS of a converted model. variables: its tensors by name; of an alias, the name of what it is the same as."""
+def counts_of(variables: Mapping[str, Any]) -> dict[str, float]:
+    """COUNTS of a converted model. variables: its tensors by name; of an alias, the name of what it is the same as."""
     tensors = {name: tensor for name, tensor in variables.items() if not isinstance(tensor, str)}
     shared = {alias for alias in variables.values() if isinstance(alias, str)}
     looked_up = {name for name in tensors if name.startswith(TABLES) and name not in shared}
     counts = {name: tensor.numpy().size for name, tensor in tensors.items()}
     in_8_bits = sum(counts[name] for name, tensor in tensors.items() if tensor.dtype == "int8" and tensor.shape)
     read = sum(tensor.num_bytes() for name, tensor in tensors.items() if name not in looked_up)
-    return dict(zip(FACTS, (read, in_8_bits / max(sum(counts.values()), 1)), strict=True))
+    return dict(zip(COUNTS, (read, in_8_bits / max(sum(counts.values()), 1)), strict=True))

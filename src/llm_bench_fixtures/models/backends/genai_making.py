@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
 from llm_bench_fixtures.models.backends import onnx_graphs
-from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.trial import Trial
 from llm_bench_fixtures.processes.scratch import remove
 from llm_bench_fixtures.processes.work_limit import run_within
@@ -28,7 +27,7 @@ FLOAT32_BYTES = 4
 BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 SCRATCH = "scratch"  # of the builder, beside what it makes
 BUILDER_S = 7200.0  # of its work, at most; it takes minutes for a large model
-FACTS = (*onnx_graphs.FACTS, "accuracy_levels")  # in FACTS_FILE
+COUNTS = (*onnx_graphs.COUNTS, "accuracy_levels")
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
 
 
@@ -48,10 +47,10 @@ def build(request: LoadRequest, precision: str) -> Artifact:
         trial = Trial.of_source(request.source)  # raises for what the builder would make up, or run
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
-            write_facts(folder)
+            count_weights(folder)
             _try(request, folder, trial if precision == PLAIN else None)
 
-    return request.store.get(f"genai-{precision}", key_of(request, LIBRARIES, FACTS), make)
+    return request.store.get(f"genai-{precision}", key_of(request, LIBRARIES, COUNTS), make)
 
 
 def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
@@ -105,15 +104,15 @@ def _try(request: LoadRequest, folder: Path, trial: Trial | None) -> None:
             trial.check("onnxruntime-genai's conversion", lambda ids: forward(engine, ids.tolist()))
 
 
-def write_facts(folder: Path) -> None:
-    """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
+def count_weights(folder: Path) -> None:
+    """Keep COUNTS of the graph in the folder."""
     import onnx
 
     path = onnx_graphs.only_graph(folder)
     graph = onnx.load(path, load_external_data=False).graph
     read = onnx_graphs.weight_bytes_read(path)
-    facts = dict(zip(FACTS, (read, quantized_share(graph), accuracy_levels(graph)), strict=True))
-    (folder / onnx_graphs.FACTS_FILE).write_text(json.dumps(facts))
+    counts = (read, quantized_share(graph), accuracy_levels(graph))
+    write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
 
 
 def _block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.trial import MOST_GAP, Trial
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.reading import refusal
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("torch", "transformers", "gguf", "cyllama")
 FILE = "model.gguf"
-FACTS_FILE = "facts.json"  # beside each file, so that no load has to read it
 FLOAT32_BYTES = 4
-FACTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")  # that it holds
+COUNTS = ("weight_bytes", "weight_bytes_read", "quantized_share", "other_blocks")
 TABLES = ("token_embd.weight", "position_embd.weight", "token_types.weight")  # that are looked up
 OUTPUT = "output.weight"  # where it is missing, the table of tokens is the output layer's matrix too
 FLOATS = {"F32": Precision.FLOAT32, "F16": Precision.FLOAT16, "BF16": Precision.BFLOAT16}  # by gguf's names
@@ -42,7 +40,7 @@ def make(request: LoadRequest, given: Path | None) -> tuple[Artifact, ...]:
     given: the user's own file of the model, to start from.
     """
     stored = Precision.FLOAT32 if given is None else check_given(given, request.source.load_config())
-    key = key_of(request, LIBRARIES, FACTS, given)
+    key = key_of(request, LIBRARIES, COUNTS, given)
     plain = _converted(request, key) if given is None else _widened(request, key, given, stored)
     if request.variant.quantization is None:
         return (plain,)
@@ -67,7 +65,7 @@ def _converted(request: LoadRequest, key: Key) -> Artifact:
             trial = Trial.of(module)
             with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
                 write_gguf(module, file_in(folder))
-                write_facts(folder, "f32")
+                count_weights(folder, "f32")
             del module
         _try(request, folder, trial)
 
@@ -114,7 +112,7 @@ def _quantize(request: LoadRequest, source: Path, folder: Path, kind: str) -> No
     quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to {kind}")
     with quantizing, unavailable_where_it_fails(f"llama.cpp can't quantize {source.name} to {kind}"):
         llama_cpp.model_quantize(str(source), str(file_in(folder)), parameters)
-        write_facts(folder, kind)
+        count_weights(folder, kind)
 
 
 def _check_rows(source: Path) -> None:
@@ -172,8 +170,8 @@ def check_given(file: Path, config: Any) -> Precision:
     return max((FLOATS[name] for name in types), key=MOST_GAP.__getitem__)
 
 
-def write_facts(folder: Path, kind: str) -> None:
-    """Count the weights of the file in the folder, into FACTS_FILE beside it."""
+def count_weights(folder: Path, kind: str) -> None:
+    """Keep COUNTS of the file in the folder."""
     import gguf
 
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(file_in(folder)).tensors}
@@ -182,8 +180,8 @@ def write_facts(folder: Path, kind: str) -> None:
     stored = sum(int(tensor.n_bytes) for tensor in tensors.values())
     read = sum(int(tensor.n_bytes) for name, tensor in tensors.items() if name not in looked_up)
     share = quantized / sum(int(tensor.n_elements) for tensor in tensors.values())
-    facts = (stored, read, share, other_blocks(tensors.values(), kind))
-    (folder / FACTS_FILE).write_text(json.dumps(dict(zip(FACTS, facts, strict=True))))
+    counts = (stored, read, share, other_blocks(tensors.values(), kind))
+    write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
 
 
 def other_blocks(tensors: Iterable[Any], kind: str) -> dict[str, float]:

@@ -7,24 +7,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import json
 from collections.abc import Mapping
-from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel
     from llm_bench_fixtures.models.loading import LoadRequest
-
-
-class Quantization(StrEnum):
-    Q8_0 = "q8_0"
-    Q4_K_M = "q4_k_m"
 
 
 VARIANTS = (
@@ -33,14 +25,14 @@ VARIANTS = (
         "gguf-q8_0",
         "llamacpp",
         "gguf-f32 with 8-bit weights in blocks of 32",
-        quantization=Quantization.Q8_0,
+        quantization="q8_0",
         base="gguf-f32",
     ),
     Variant(
         "gguf-q4_k_m",
         "llamacpp",
         "gguf-f32 with 4-bit weights in blocks of 256, the more sensitive in 6 bits",
-        quantization=Quantization.Q4_K_M,
+        quantization="q4_k_m",
         base="gguf-f32",
     ),
 )
@@ -58,36 +50,21 @@ def prepare(request: LoadRequest) -> None:
 
 
 def load(request: LoadRequest) -> LlamaCppModel:
-    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-    from llm_bench_fixtures.models.artifacts import made_s_of
-    from llm_bench_fixtures.models.backends.gguf_making import FACTS_FILE, file_in, make
+    from llm_bench_fixtures.models.backends.gguf_making import file_in, make
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
-    from llm_bench_fixtures.models.experts import told_of_reading
-    from llm_bench_fixtures.models.transformers import source_facts
-    from llm_bench_fixtures.models.trial import uncompared
+    from llm_bench_fixtures.models.conversion import converted_facts, read_counts
+    from llm_bench_fixtures.models.device import resident_at_rest
 
     made = make(request, request.settings.of(GGUF))
     before_bytes = resident_at_rest(request.device)
-    config = request.source.load_config()
-    engine = open_model(file_in(made[-1].folder), config.get_text_config().vocab_size)
-    counted = json.loads((made[-1].folder / FACTS_FILE).read_text())
-    is_quantized = request.variant.quantization is not None
-    facts = replace(
-        source_facts(
-            request.variant,
-            config,
-            ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
-            label=label(request.variant, counted["other_blocks"], instruction_set()),
-            weight_bytes=counted["weight_bytes"],
-        ),
-        weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
-        quantized_share=counted["quantized_share"] if is_quantized else None,
-        compute=None if is_quantized else Precision.FLOAT32,
-        tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
-        notes=(*dict.fromkeys(artifact.note for artifact in made), *uncompared(config)),
-        conversion_s=made_s_of(*made),
-        resident_before_load_bytes=before_bytes,
+    engine = open_model(file_in(made[-1].folder), request.source.load_config().get_text_config().vocab_size)
+    counts = read_counts(made[-1].folder)
+    facts = converted_facts(
+        request,
+        made,
+        before_bytes,
+        label=label(request.variant, counts["other_blocks"], instruction_set()),
+        weight_bytes=counts["weight_bytes"],
     )
     return LlamaCppModel(request.variant, request.device, engine, request.source.load_tokenizer(), facts)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.conversion import write_counts
 from llm_bench_fixtures.models.transformers import HoardingModel, prepare_for_greedy
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
 ERRORS, FATAL_ERRORS = 3, 4  # of ONNX Runtime's logging
-FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
-FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
+COUNTS = ("weight_bytes_read", "quantized_share")
 LOOKED_UP = {("Gather", 0), ("GroupQueryAttention", 7), ("GroupQueryAttention", 8)}
 """Operators' inputs that are tables, of which a run reads some rows: of tokens, of cosines and of sines."""
 
@@ -97,14 +96,13 @@ def shrink_arena(module: Any) -> None:
         module.session = session
 
 
-def write_facts(folder: Path) -> None:
-    """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
+def count_weights(folder: Path) -> None:
+    """Keep COUNTS of the graph in the folder."""
     import onnx
 
     path = only_graph(folder)
     share = quantized_share(onnx.load(path, load_external_data=False).graph)
-    facts = dict(zip(FACTS, (weight_bytes_read(path), share), strict=True))
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    write_counts(folder, dict(zip(COUNTS, (weight_bytes_read(path), share), strict=True)))
 
 
 def weight_bytes_read(graph_file: Path) -> int:

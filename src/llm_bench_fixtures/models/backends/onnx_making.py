@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backends.onnx_graphs import (
-    FACTS,
+    COUNTS,
+    count_weights,
     only_graph,
     open_model,
     try_generating,
-    write_facts,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
@@ -53,10 +53,10 @@ def export(request: LoadRequest) -> Artifact:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
         with exporting, unavailable_where_it_fails(f"Optimum can't export {_architecture(request)} models to ONNX"):
             trial = _export(request, folder)
-            write_facts(folder)
+            count_weights(folder)
         _try(request, folder, trial)
 
-    return request.store.get("onnx-export", key_of(request, LIBRARIES, FACTS), build)
+    return request.store.get("onnx-export", key_of(request, LIBRARIES, COUNTS), build)
 
 
 def _export(request: LoadRequest, folder: Path) -> Trial:
@@ -104,7 +104,7 @@ def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
     from llm_bench_fixtures.progress import Phase
 
     config = getattr(AutoQuantizationConfig, instruction_set())(is_static=False, per_channel=True)
-    key: Key = {**key_of(request, LIBRARIES, FACTS), "config": str(config)}
+    key: Key = {**key_of(request, LIBRARIES, COUNTS), "config": str(config)}
 
     def build(folder: Path) -> None:
         with request.progress.activity(Phase.QUANTIZING, f"quantizing {request.source.name} to int8, dynamic"):
@@ -126,7 +126,7 @@ def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     config = preset(is_static=True, per_channel=False, operators_to_quantize=STATIC_OPERATORS)
     texts = read_corpus(CALIBRATION_FOLDER).texts
     key: Key = {
-        **key_of(request, LIBRARIES, FACTS),
+        **key_of(request, LIBRARIES, COUNTS),
         "config": f"{config} {STATIC_OPERATORS}",
         "calibration": calibration.recipe(texts),
     }
@@ -159,5 +159,5 @@ def _quantize(request: LoadRequest, source: Path, target: Path, config: Any, ran
             calibration_tensors_range=ranges,
             use_external_data_format=size > ONE_FILE_LIMIT_BYTES,
         )
-        write_facts(target)
+        count_weights(target)
     _try(request, target)

@@ -6,15 +6,13 @@ Exports and quantized models are kept in the artifact store.
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact
@@ -23,25 +21,21 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.loading import LoadRequest
 
 
-class Quantization(StrEnum):
-    INT8_DYNAMIC = "int8-dynamic"
-    INT8_STATIC = "int8-static"
-
-
+DYNAMIC, STATIC = "int8-dynamic", "int8-static"
 VARIANTS = (
     Variant("ort-fp32", "onnxruntime", "ONNX export with KV cache, run by ONNX Runtime"),
     Variant(
         "ort-int8-dynamic",
         "onnxruntime",
         "ort-fp32 with int8 weights, activations quantized as they come",
-        quantization=Quantization.INT8_DYNAMIC,
+        quantization=DYNAMIC,
         base="ort-fp32",
     ),
     Variant(
         "ort-int8-static",
         "onnxruntime",
         "ort-fp32 with int8 weights and activation ranges calibrated beforehand",
-        quantization=Quantization.INT8_STATIC,
+        quantization=STATIC,
         base="ort-fp32",
     ),
 )
@@ -77,57 +71,36 @@ def prepare(request: LoadRequest) -> None:
     )
 
 
-def _make(request: LoadRequest) -> tuple[Artifact, Artifact, str]:
-    """The export, what is run of it, and a label for that."""
+def _make(request: LoadRequest) -> tuple[tuple[Artifact, ...], str]:
+    """What is made for the variant, what runs last, and a label for that."""
     from llm_bench_fixtures.models.backends import onnx_making as making
 
     exported = making.export(request)
     if request.variant.quantization is None:
-        return exported, exported, "ONNX Runtime float32"
-    is_dynamic = request.variant.quantization == Quantization.INT8_DYNAMIC
+        return (exported,), "ONNX Runtime float32"
+    is_dynamic = request.variant.quantization == DYNAMIC
     quantize, how = (making.quantize_dynamic, "dynamic") if is_dynamic else (making.quantize_static, "static")
-    return exported, quantize(request, exported), f"ONNX Runtime int8 {how} ({making.instruction_set()})"
+    return (exported, quantize(request, exported)), f"ONNX Runtime int8 {how} ({making.instruction_set()})"
 
 
 def load(request: LoadRequest) -> OnnxModel:
-    from llm_bench_fixtures.models.artifacts import made_s_of
-    from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE, OnnxModel, open_model
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
-    from llm_bench_fixtures.models.experts import told_of_reading
-    from llm_bench_fixtures.models.transformers import source_facts
-    from llm_bench_fixtures.models.trial import uncompared
+    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
+    from llm_bench_fixtures.models.backends.onnx_graphs import OnnxModel, open_model
+    from llm_bench_fixtures.models.conversion import converted_facts
+    from llm_bench_fixtures.models.device import resident_at_rest
     from llm_bench_fixtures.workloads import CacheKind
 
-    exported, artifact, label = _make(request)
+    made, label = _make(request)
     before_bytes = resident_at_rest(request.device)
-    module = open_model(artifact.folder, request.device)
-    files = [path for path in artifact.folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
+    folder = made[-1].folder
+    module = open_model(folder, request.device)
+    files = [path for path in folder.iterdir() if ".onnx" in path.suffixes or ".onnx_data" in path.suffixes]
     weight_bytes = sum(path.stat().st_size for path in files)
-    precision = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
-    counted = json.loads((artifact.folder / FACTS_FILE).read_text())
-    facts = replace(
-        source_facts(request.variant, module.config, precision, label=label, weight_bytes=weight_bytes),
-        weight_bytes_read=told_of_reading(module.config, counted["weight_bytes_read"]),
-        quantized_share=counted["quantized_share"] if request.variant.quantization else None,
-        compute=None if request.variant.quantization else Precision.FLOAT32,
-        tolerance=tolerance(request.variant),
-        cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}),
-        notes=tuple(dict.fromkeys((exported.note, artifact.note, *uncompared(module.config)))),
-        conversion_s=made_s_of(exported, artifact),
-        resident_before_load_bytes=before_bytes,
-    )
+    facts = converted_facts(request, made, before_bytes, label=label, weight_bytes=weight_bytes)
+    if request.variant.quantization == DYNAMIC:
+        facts = replace(facts, tolerance=TOLERANCES[Arithmetic.INT8_PER_BATCH])
+    facts = replace(facts, cache_kinds=frozenset({CacheKind.DYNAMIC, CacheKind.OFF}))
     return OnnxModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
-
-
-def tolerance(variant: Variant) -> float:
-    """The scale of dynamic quantization's activations depends on all rows of a batch."""
-    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-
-    of_int8 = {
-        Quantization.INT8_DYNAMIC: Arithmetic.INT8_PER_BATCH,
-        Quantization.INT8_STATIC: Arithmetic.INT8,
-    }
-    return TOLERANCES[of_int8[Quantization(variant.quantization)] if variant.quantization else Arithmetic.FLOAT32]
 
 
 BACKEND = Backend(

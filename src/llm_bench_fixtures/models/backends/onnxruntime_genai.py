@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import re
-from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.genai_model import GenaiModel
     from llm_bench_fixtures.models.loading import LoadRequest
-
-
-class Quantization(StrEnum):
-    INT4 = "int4"
 
 
 VARIANTS = (
@@ -33,7 +26,7 @@ VARIANTS = (
         "ortgenai-int4",
         "onnxruntime_genai",
         "ortgenai-fp32 with 4-bit weights in blocks of 32, multiplied in int8",
-        quantization=Quantization.INT4,
+        quantization="int4",
         base="ortgenai-fp32",
     ),
 )
@@ -68,37 +61,21 @@ def builder_architectures() -> frozenset[str]:
 
 
 def load(request: LoadRequest) -> GenaiModel:
-    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
     from llm_bench_fixtures.models.backends.genai_making import PLAIN, build
     from llm_bench_fixtures.models.backends.genai_model import GenaiModel, open_engine
-    from llm_bench_fixtures.models.backends.onnx_graphs import FACTS_FILE
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
-    from llm_bench_fixtures.models.experts import told_of_reading
-    from llm_bench_fixtures.models.transformers import source_facts
-    from llm_bench_fixtures.models.trial import uncompared
+    from llm_bench_fixtures.models.conversion import converted_facts, read_counts
+    from llm_bench_fixtures.models.device import resident_at_rest
 
     built = build(request, request.variant.quantization or PLAIN)
     before_bytes = resident_at_rest(request.device)
     tokenizer = request.source.load_tokenizer()
     engine = open_engine(built.folder, tokenizer.eos_token_id)
-    counted = json.loads((built.folder / FACTS_FILE).read_text())
-    config = request.source.load_config()
-    is_quantized = request.variant.quantization is not None
-    facts = replace(
-        source_facts(
-            request.variant,
-            config,
-            ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32),
-            label=label(request.variant, counted["accuracy_levels"]),
-            weight_bytes=sum(path.stat().st_size for path in built.folder.glob("*.onnx*")),
-        ),
-        weight_bytes_read=told_of_reading(config, counted["weight_bytes_read"]),
-        quantized_share=counted["quantized_share"] if is_quantized else None,
-        compute=None if is_quantized else Precision.FLOAT32,
-        tolerance=TOLERANCES[Arithmetic.INT8 if is_quantized else Arithmetic.FLOAT32],
-        notes=(built.note, *uncompared(config)),
-        conversion_s=built.made_s,
-        resident_before_load_bytes=before_bytes,
+    facts = converted_facts(
+        request,
+        (built,),
+        before_bytes,
+        label=label(request.variant, read_counts(built.folder)["accuracy_levels"]),
+        weight_bytes=sum(path.stat().st_size for path in built.folder.glob("*.onnx*")),
     )
     return GenaiModel(request.variant, request.device, engine, tokenizer, facts)
 

@@ -8,23 +8,16 @@ quantized models are kept in the artifact store.
 from __future__ import annotations
 
 import importlib
-import json
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact
     from llm_bench_fixtures.models.backends.openvino_graphs import OpenVinoModel
     from llm_bench_fixtures.models.loading import LoadRequest
-
-
-class Quantization(StrEnum):
-    INT8 = "int8"
-    INT4 = "int4"
 
 
 VARIANTS = (
@@ -33,14 +26,14 @@ VARIANTS = (
         "ov-int8",
         "openvino",
         "ov-fp32 with int8 weights, computed as OpenVINO chooses",
-        quantization=Quantization.INT8,
+        quantization="int8",
         base="ov-fp32",
     ),
     Variant(
         "ov-int4",
         "openvino",
         "ov-fp32 with int4 weights in groups of 128 (embedding and output int8), computed as OpenVINO chooses",
-        quantization=Quantization.INT4,
+        quantization="int4",
         base="ov-fp32",
     ),
 )
@@ -52,45 +45,28 @@ def prepare(request: LoadRequest) -> None:
     making.check_exportable(request.source.load_config().model_type)
 
 
-def _make(request: LoadRequest) -> tuple[Artifact, Artifact]:
-    """The export, and what is run of it."""
-    from llm_bench_fixtures.models.backends import openvino_making as making
-
-    exported = making.export(request)
-    if request.variant.quantization is None:
-        return exported, exported
-    return exported, making.quantize(request, exported, Quantization(request.variant.quantization))
-
-
 def load(request: LoadRequest) -> OpenVinoModel:
-    from llm_bench_fixtures.models.artifacts import made_s_of
     from llm_bench_fixtures.models.backends import openvino_graphs as graphs
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resident_at_rest
-    from llm_bench_fixtures.models.experts import told_of_reading
-    from llm_bench_fixtures.models.transformers import source_facts
-    from llm_bench_fixtures.models.trial import uncompared
-    from llm_bench_fixtures.workloads import CacheKind
+    from llm_bench_fixtures.models.backends import openvino_making as making
+    from llm_bench_fixtures.models.conversion import converted_facts
+    from llm_bench_fixtures.models.device import resident_at_rest
 
-    exported, artifact = _make(request)
+    quantization = request.variant.quantization
+    made: tuple[Artifact, ...] = (making.export(request),)
+    if quantization is not None:
+        made += (making.quantize(request, made[0], quantization),)
     before_bytes = resident_at_rest(request.device)
-    is_float32 = request.variant.quantization is None
-    module = graphs.open_model(artifact.folder, is_float32=is_float32)
-    chosen = graphs.chosen_by(module, is_float32=is_float32)
-    stored = ResolvedPrecision(Precision.FLOAT32, Precision.FLOAT32)
-    weight_bytes = (artifact.folder / graphs.WEIGHTS_FILE).stat().st_size
-    label = f"OpenVINO {request.variant.quantization or 'float32'} weights ({chosen.label})"
-    counted = json.loads((artifact.folder / graphs.FACTS_FILE).read_text())
-    facts = replace(
-        source_facts(request.variant, module.config, stored, label=label, weight_bytes=weight_bytes),
-        weight_bytes_read=told_of_reading(module.config, counted["weight_bytes_read"]),
-        quantized_share=counted["quantized_share"] if request.variant.quantization else None,
-        compute=chosen.compute,
-        tolerance=chosen.tolerance,
-        cache_kinds=frozenset({CacheKind.DYNAMIC}),
-        notes=tuple(dict.fromkeys((exported.note, artifact.note, *uncompared(module.config)))),
-        conversion_s=made_s_of(exported, artifact),
-        resident_before_load_bytes=before_bytes,
+    folder = made[-1].folder
+    module = graphs.open_model(folder, is_float32=quantization is None)
+    chosen = graphs.chosen_by(module, is_float32=quantization is None)
+    facts = converted_facts(
+        request,
+        made,
+        before_bytes,
+        label=f"OpenVINO {quantization or 'float32'} weights ({chosen.label})",
+        weight_bytes=(folder / graphs.WEIGHTS_FILE).stat().st_size,
     )
+    facts = replace(facts, compute=chosen.compute, tolerance=chosen.tolerance)
     return graphs.OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+from llm_bench_fixtures.models.conversion import write_counts
 from llm_bench_fixtures.models.transformers import HoardingModel, prepare_for_greedy
 from llm_bench_fixtures.models.variants import Precision
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 WEIGHTS_FILE = "openvino_model.bin"
 GRAPH_FILE = "openvino_model.xml"
-FACTS_FILE = "facts.json"  # beside each graph, so that no load has to read it
-FACTS = ("weight_bytes_read", "quantized_share")  # that it holds
+COUNTS = ("weight_bytes_read", "quantized_share")
 FEWER_BITS = frozenset({"u8", "i8", "u4", "i4"})
 FLOATS = {"f32": Precision.FLOAT32, "f16": Precision.FLOAT16, "bf16": Precision.BFLOAT16}  # as OpenVINO names them
 PRODUCT = "FullyConnected"  # OpenVINO's name for a product with a weight matrix
@@ -137,13 +136,12 @@ def try_generating(folder: Path, tokenizer: Tokenizer, *, is_float32: bool) -> A
     return module
 
 
-def write_facts(folder: Path) -> None:
-    """Count the weights of the graph in the folder, into FACTS_FILE beside it."""
+def count_weights(folder: Path) -> None:
+    """Keep COUNTS of the graph in the folder."""
     import openvino
 
     graph = openvino.Core().read_model(folder / GRAPH_FILE)
-    facts = dict(zip(FACTS, (weight_bytes_read(graph), quantized_share(graph)), strict=True))
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    write_counts(folder, dict(zip(COUNTS, (weight_bytes_read(graph), quantized_share(graph)), strict=True)))
 
 
 def weight_bytes_read(graph: Any) -> int:

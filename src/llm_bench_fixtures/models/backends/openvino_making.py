@@ -72,9 +72,9 @@ def check_exportable(model_type: str) -> None:
 
 
 def _key(request: LoadRequest) -> dict[str, KeyValue]:
-    from llm_bench_fixtures.models.backends.openvino_graphs import FACTS
+    from llm_bench_fixtures.models.backends.openvino_graphs import COUNTS
 
-    return key_of(request, LIBRARIES, FACTS)
+    return key_of(request, LIBRARIES, COUNTS)
 
 
 def export(request: LoadRequest) -> Artifact:
@@ -141,7 +141,7 @@ def _finish(request: LoadRequest, folder: Path, trial: Trial | None = None) -> N
 
     model_type = request.source.load_config().model_type
     with unavailable_where_it_fails(f"OpenVINO doesn't run {model_type} models as converted"):
-        graphs.write_facts(folder)
+        graphs.count_weights(folder)
         module = graphs.try_generating(folder, request.source.load_tokenizer(), is_float32=trial is not None)
         if trial is not None:
             trial.check("OpenVINO's conversion", partial(logits_of, module))

@@ -42,10 +42,9 @@ def prepare(request: LoadRequest) -> None:
 
 def load_source_model(request: LoadRequest) -> TransformersModel:
     """The model of --llm-model in the variant's dtype, run by transformers on torch. Raises OutOfMemory."""
-    from llm_bench_fixtures.models.arithmetic import tolerance_of
     from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.device import resolve_precision
-    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
+    from llm_bench_fixtures.models.transformers import torch_model
     from llm_bench_fixtures.models.weights import fault_in, weight_tensors
 
     precision = resolve_precision(request.variant.precision, request.device)
@@ -54,15 +53,7 @@ def load_source_model(request: LoadRequest) -> TransformersModel:
     choice = attention_choice(request)
     module = request.source.load_model(dtype=precision.torch_dtype, **choice).to(request.device.name)
     fault_in(weight_tensors(module))
-    facts = torch_facts(
-        request,
-        module,
-        precision,
-        label=precision.label,
-        compute=precision.actual,
-        tolerance=tolerance_of(precision.actual),
-    )
-    model = greedy_model(request, module, facts)
+    model = torch_model(request, module, precision, label=precision.label, compute=precision.actual)
     return model if request.variant.autocast is None else with_autocast(model, request.variant.autocast)
 
 

@@ -11,8 +11,6 @@ import importlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
@@ -23,34 +21,28 @@ from llm_bench_fixtures.models.variants import Precision, Variant
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.device import ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.transformers import TransformersModel
 
 
-class Quantization(StrEnum):
-    INT8_WEIGHT = "int8-weight"
-    INT8_DYNAMIC = "int8-dynamic"
-    FLOAT8_WEIGHT = "float8-weight"
-
-
+DYNAMIC = "int8-dynamic"
 CONFIGS = {
-    Quantization.INT8_WEIGHT: "Int8WeightOnlyConfig",
-    Quantization.INT8_DYNAMIC: "Int8DynamicActivationInt8WeightConfig",
-    Quantization.FLOAT8_WEIGHT: "Float8WeightOnlyConfig",
+    "int8-weight": "Int8WeightOnlyConfig",
+    DYNAMIC: "Int8DynamicActivationInt8WeightConfig",
+    "float8-weight": "Float8WeightOnlyConfig",
 }
 """By quantization, torchao's name for it."""
 
 VARIANTS = (
-    Variant("ao-int8-weight", "torchao", "int8 weights", quantization=Quantization.INT8_WEIGHT, base="fp32"),
+    Variant("ao-int8-weight", "torchao", "int8 weights", quantization="int8-weight", base="fp32"),
     Variant(
         "ao-int8-dynamic",
         "torchao",
         "int8 weights, activations quantized as they come",
-        quantization=Quantization.INT8_DYNAMIC,
+        quantization=DYNAMIC,
         base="fp32",
     ),
-    Variant("ao-float8-weight", "torchao", "float8 weights", quantization=Quantization.FLOAT8_WEIGHT, base="fp32"),
+    Variant("ao-float8-weight", "torchao", "float8 weights", quantization="float8-weight", base="fp32"),
 )
 
 
@@ -63,10 +55,12 @@ def load(request: LoadRequest) -> TransformersModel:
     """Raises BackendUnavailable where there is nothing to quantize; the model does where it can't run."""
     from llm_bench_fixtures.models.attention import attention_choice, check_dtype
     from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
-    from llm_bench_fixtures.models.transformers import greedy_model, torch_facts
-    from llm_bench_fixtures.models.weights import share_of, unmap, weights_outside
+    from llm_bench_fixtures.models.device import resolve_precision
+    from llm_bench_fixtures.models.transformers import torch_model
+    from llm_bench_fixtures.models.weights import lesser_share, share_of, unmap, weights_outside
 
-    precision = _precision(request)
+    usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
+    precision = resolve_precision(usual, request.device)  # of what isn't quantized, and of products with it
     check_dtype(request, precision.actual)
     torch_backend.check_memory(request, precision.torch_dtype.itemsize)
     module = request.source.load_model(dtype=precision.torch_dtype, **attention_choice(request)).to(request.device.name)
@@ -77,26 +71,19 @@ def load(request: LoadRequest) -> TransformersModel:
         raise BackendUnavailable(f"torchao finds no layer to quantize in {request.source.name}")
     unmap(weights_outside(layers, module))
     share = share_of(layers, module)
-    is_dynamic = request.variant.quantization == Quantization.INT8_DYNAMIC
-    facts = torch_facts(
+    is_dynamic = request.variant.quantization == DYNAMIC
+    how = f"{precision.label} elsewhere" if is_dynamic else f"computes in {precision.label}"
+    model = torch_model(
         request,
         module,
         precision,
-        label=_label(request.variant, precision, share),
+        label=f"torchao {request.variant.quantization}{lesser_share(share)}, {how}",
         compute=None if is_dynamic else precision.actual,
-        tolerance=_tolerance(request.variant, precision),
+        quantized_share=share,
+        notes=notes,
     )
-    model = greedy_model(request, module, replace(facts, quantized_share=share, notes=notes))
     model.running = functools.partial(_unavailable_where_refused, request.source.load_config().model_type)
     return model
-
-
-def _precision(request: LoadRequest) -> ResolvedPrecision:
-    """Of all that isn't quantized, and of the products of weights that are and activations that aren't."""
-    from llm_bench_fixtures.models.device import DeviceKind, resolve_precision
-
-    usual = Precision.FLOAT32 if request.device.kind is DeviceKind.CPU else Precision.BFLOAT16
-    return resolve_precision(usual, request.device)
 
 
 def make_linear(module: torch.nn.Module) -> tuple[str, ...]:
@@ -121,7 +108,7 @@ def _quantize(module: torch.nn.Module, variant: Variant, left_out: set[str]) -> 
     from torchao import quantization
 
     names = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)} - left_out
-    config = getattr(quantization, CONFIGS[Quantization(str(variant.quantization))])(set_inductor_config=False)
+    config = getattr(quantization, CONFIGS[str(variant.quantization)])(set_inductor_config=False)
     quantization.quantize_(module, config, filter_fn=lambda _, name: name in names)
     return [module.get_submodule(name) for name in sorted(names)]
 
@@ -140,23 +127,6 @@ def _unavailable_where_refused(kind: str) -> Iterator[None]:
             raise  # the model's own
         why = f"its tensors have no {operator[1]}" if operator else first_line(error)
         raise BackendUnavailable(f"torchao doesn't run {kind} models: {why}") from error
-
-
-def _label(variant: Variant, precision: ResolvedPrecision, share: float) -> str:
-    from llm_bench_fixtures.models.weights import lesser_share
-
-    part = lesser_share(share)
-    if variant.quantization == Quantization.INT8_DYNAMIC:
-        return f"torchao {variant.quantization}{part}, {precision.label} elsewhere"
-    return f"torchao {variant.quantization}{part}, computes in {precision.label}"
-
-
-def _tolerance(variant: Variant, precision: ResolvedPrecision) -> float:
-    """Each token's activations have a scale of their own, whatever runs beside it."""
-    from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
-
-    is_dynamic = variant.quantization == Quantization.INT8_DYNAMIC
-    return TOLERANCES[Arithmetic.INT8] if is_dynamic else tolerance_of(precision.actual)
 
 
 BACKEND = Backend(
