@@ -19,8 +19,8 @@ from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Row
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import format_share
 
 GROUPS = 400  # of pairs, drawn from the trials
@@ -261,7 +261,7 @@ def curve(paths: Sequence[Path], first: int, most: int, threshold: float) -> Non
     gated = [column for column in columns if not column.alone]
     if gated:
         numeric = frozenset(range(4, len(GATE_HEADER)))
-        print(*markdown_table(Table(GATE_HEADER, tuple(gate_rows(gated, first, most, threshold)), numeric)), sep="\n")
+        print(*markdown_table(Table.of_texts(GATE_HEADER, gate_rows(gated, first, most, threshold), numeric)), sep="\n")
     if alone:
         header = ("injected", "compared", "comparisons", *(f"worse by {share:.0%}" for share in SHARES))
-        print("", *markdown_table(Table(header, tuple(single_rows(alone)), frozenset({2, 3, 4}))), sep="\n")
+        print("", *markdown_table(Table.of_texts(header, single_rows(alone), {2, 3, 4})), sep="\n")

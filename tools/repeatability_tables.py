@@ -15,7 +15,7 @@ from repeatability import Speed, SuiteRun, grouped, quantiles, suite_run
 
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
 
@@ -212,7 +212,7 @@ def main_table(every: Sequence[Series], may_win: Collection[str] = ()) -> Table:
     columns = [figures(series, may_win) for series in every]
     header = ["", *(cell for series in every for cell in (series.name, "target"))]
     rows = [(name, *(cell for column in columns for cell in column.get(name, (NONE, "")))) for name in columns[0]]
-    return Table(tuple(header), tuple(rows), frozenset(range(1, len(header))))
+    return Table.of_texts(header, rows, range(1, len(header)))
 
 
 BY_RUN = "run"
@@ -232,7 +232,7 @@ def breakdown(series: Series, by: str) -> Table:
     ordered = sorted(differences, key=lambda name: -statistics.median(differences[name]))
     rows = [(name, *map(percent, quantiles(differences[name])), share(held.get(name, []))) for name in ordered]
     header = (by, "differ, median", "90th percentile", "intervals that hold the pooled value")
-    return Table(header, tuple(rows), frozenset({1, 2, 3}))
+    return Table.of_texts(header, rows, {1, 2, 3})
 
 
 def shifts(series: Series) -> Table:
@@ -243,7 +243,7 @@ def shifts(series: Series) -> Table:
         (run.name, *(f"{math.expm1(each[variant]) * 100:+.2f} %" for variant in variants))
         for run, each in zip(series.runs, found, strict=True)
     ]
-    return Table((BY_RUN, *variants), tuple(rows), frozenset(range(1, len(variants) + 1)))
+    return Table.of_texts((BY_RUN, *variants), rows, range(1, len(variants) + 1))
 
 
 def gate_lines(series: Series, rules: Rules) -> Iterator[str]:

@@ -19,8 +19,8 @@ from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
 from llm_bench_fixtures.paired.tree import Group
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.report.tables.table import Table
 
 VARIANT_PERCENTS, TEST_PERCENT = (5.0, 3.0), 10.0
 DECODE = ("tpot_s", "decode_tokens_per_s")
@@ -151,7 +151,7 @@ def rates(files: Sequence[Path], count: int, number: int, threshold: float) -> N
     print(*sentences(pairs), sep="\n")
     rows = tuple(table(runs, number))
     header = ("what", "runs", "found there", "red", "all settled")
-    print(*markdown_table(Table(header, rows, frozenset({1, 2, 3, 4}))), sep="\n")
+    print(*markdown_table(Table.of_texts(header, rows, {1, 2, 3, 4})), sep="\n")
 
 
 def table(runs: Runs, count: int) -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.report.changes import Changes, changes_of
-from llm_bench_fixtures.report.document import Tone
+from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Force, Kind, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from run_factory import make_run
+from shown_table import header, rows
 
 from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.report.findings import findings_of
@@ -33,7 +34,7 @@ def loaded(*points: LoadPoint) -> Run:
 
 def test_a_row_tells_all_of_a_rate() -> None:
     (section,) = load_sections(loaded(point(2.0, *[answered(0.25)] * 10, FAILED)))
-    row = dict(zip(section.table.header, section.table.rows[0], strict=True))
+    row = dict(zip(header(section.table), rows(section.table)[0], strict=True))
     assert (row["variant"], row["rate"], row["requests"], row["failed"]) == ("endpoint", "2/s", "11", "1")
     assert (row["goodput, 1/s"], row["within limits"]) == ("1.00", "90.9 %")
     assert (row["TTFT p50"], row["TTFT p90"], row["TTFT p99"]) == ("250 ms", "250 ms", "–")
@@ -43,7 +44,7 @@ def test_a_row_tells_all_of_a_rate() -> None:
 
 def test_a_late_client_is_marked() -> None:
     (section,) = load_sections(loaded(point(2.0, answered(0.1, lag_s=0.05))))
-    assert section.table.rows[0][-1].startswith("INVALID: requests were sent up to 50.0 ms after their time")
+    assert rows(section.table)[0][-1].startswith("INVALID: requests were sent up to 50.0 ms after their time")
     (sentence,) = load_sentences(loaded(point(2.0, answered(0.1, lag_s=0.05))))
     assert sentence.startswith(
         "endpoint at 2/s, 64 + 11 tokens: INVALID: requests were sent up to 50.0 ms after their time"
@@ -65,7 +66,7 @@ def test_a_client_without_file_descriptors_is_marked() -> None:
     run = loaded(point(2.0, answered(0.25), Request(0.0, 0.0, failure="too many open files", is_clients=True)))
     (section,) = load_sections(run)
     said = "INVALID: 1 request failed as this client was short of file descriptors or ports, not by the server"
-    assert section.table.rows[0][-1] == f"{said}; 1 failed: too many open files"
+    assert rows(section.table)[0][-1] == f"{said}; 1 failed: too many open files"
     assert list(load_sentences(run)) == [f"endpoint at 2/s, 64 + 11 tokens: {said}."]
 
 
@@ -73,7 +74,7 @@ def test_the_share_of_answers_that_ended_early_is_told() -> None:
     run = loaded(point(2.0, answered(0.25), Request(0.0, 0.0, 0.25, 0.3, 4, 64, 0)))
     (section,) = load_sections(run)
     said = "50 % of the answers ended before 11 tokens"
-    assert section.table.rows[0][-1] == said
+    assert rows(section.table)[0][-1] == said
     assert list(load_sentences(run)) == [
         f"endpoint answers 100 % of 2 requests at 2/s, 64 + 11 tokens, {LIMITS}; {said}.",
     ]
@@ -91,7 +92,7 @@ def test_loads_of_unlike_tests_are_not_taken_together() -> None:
         f"endpoint answers 0 % of 1 request at 2/s, 900 + 11 tokens (test_long), {LIMITS}.",
     ]
     (section,) = load_sections(mixed)
-    assert [row[1:4] for row in section.table.rows] == [
+    assert [row[1:4] for row in rows(section.table)] == [
         ("test_load", "64 + 11", "2/s"),
         ("test_load", "64 + 11", "4/s"),
         ("test_long", "900 + 11", "2/s"),
@@ -111,7 +112,7 @@ def test_of_many_reasons_the_three_most_frequent_are_told() -> None:
     failed = [Request(0.0, 0.0, failure=f"reason {number}") for number in range(6) for _ in range(7 - number)]
     (section,) = load_sections(loaded(point(2.0, *failed)))
     told = [f"{7 - number} failed: reason {number}" for number in range(3)]
-    assert section.table.rows[0][-1] == "; ".join((*told, "and 9 further for 3 other reasons"))
+    assert rows(section.table)[0][-1] == "; ".join((*told, "and 9 further for 3 other reasons"))
 
 
 def test_a_run_of_loads_alone_does_not_say_that_nothing_was_measured() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import bullets, escape, escape_html, folded, markdown_table, named
+from llm_bench_fixtures.report.tables.table import Table
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_within_a_tag_no_other_begins() -> None:
 
 
 def test_a_table() -> None:
-    table = Table(("name", "n|m"), (("a", "1"), ("b", "2")), frozenset({1}))
+    table = Table.of_texts(("name", "n|m"), (("a", "1"), ("b", "2")), {1})
     assert list(markdown_table(table)) == ["| name | n\\|m |", "| --- | ---: |", "| a | 1 |", "| b | 2 |"]
 
 

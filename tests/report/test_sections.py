@@ -17,11 +17,15 @@ from run_factory import (
     make_workload,
     skipped_record,
 )
+from shown_table import by_column, header, rows
 
-from llm_bench_fixtures.report.cells import describe_workload, latency_cell
+from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.document import Document, Section
 from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.scenarios import LATENCY
 from llm_bench_fixtures.report.sections import build_document, facts
+from llm_bench_fixtures.report.tables.values import latency_cell
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 
@@ -46,8 +50,7 @@ def header_line(run: Run) -> str:
 
 def row(section: Section, key: str) -> dict[str, str]:
     """The row that begins with `key`, by column."""
-    cells = next(cells for cells in section.table.rows if cells[0] == key)
-    return dict(zip(section.table.header, cells, strict=True))
+    return by_column(section.table, key)
 
 
 def test_the_header_line() -> None:
@@ -91,8 +94,8 @@ def test_the_header_line_where_nothing_loaded() -> None:
 def test_the_summary_has_a_row_for_every_variant() -> None:
     run = full_run()
     table = summary_section(run).table
-    assert [cells[0] for cells in table.rows] == [variant.id for variant in run.variants]
-    assert {len(cells) for cells in table.rows} == {len(table.header)}
+    assert [cells[0] for cells in rows(table)] == [variant.id for variant in run.variants]
+    assert {len(cells) for cells in rows(table)} == {len(header(table))}
 
 
 def test_the_summarys_numbers() -> None:
@@ -135,10 +138,11 @@ def test_a_speedup_of_blocks_has_its_interval() -> None:
 
 def test_a_scenarios_table_has_the_speedup_beside_the_latency() -> None:
     table = section(document_of(in_blocks()), "Precision").table
-    place = table.header.index("latency")
-    assert table.header[place : place + 2] == ("latency", "speed-up")
-    assert [cells[place + 1] for cells in table.rows] == ["1.00×", "2.00× (1.94–2.06)"]
-    assert {place, place + 1} <= table.numeric
+    place = header(table).index("latency")
+    assert header(table)[place : place + 2] == ("latency", "speed-up")
+    assert [cells[place + 1] for cells in rows(table)] == ["1.00×", "2.00× (1.94–2.06)"]
+    assert table.columns[place].is_numeric
+    assert table.columns[place + 1].is_numeric
 
 
 def test_the_variation_says_how_many_rounds_were_disturbed() -> None:
@@ -151,7 +155,7 @@ def test_a_variant_that_did_not_run_has_its_reason() -> None:
     summary = summary_section(full_run())
     assert row(summary, "autocast-fp16")["what ran"].startswith("skipped: float16 autocast needs an accelerator")
     assert row(summary, "ort-fp32")["what ran"] == "error: OutOfMemory: 512 bytes asked for"
-    assert set(summary.table.rows[-1][2:]) == {"–"}
+    assert set(rows(summary.table)[-1][2:]) == {"–"}
 
 
 def test_the_summary_says_on_which_workload() -> None:
@@ -162,11 +166,11 @@ def test_the_summary_where_nothing_was_timed() -> None:
     assert summary_section(make_run([skipped_record("fp32", "why")])).note == "Nothing was timed."
 
 
-def test_random_weights_stand_where_the_perplexity_would() -> None:
+def test_random_weights_stand_at_what_ran() -> None:
     run = make_run([make_record()], [make_variant(quality={}, quality_note="random weights")])
     document = document_of(run)
-    assert row(document.summary, "fp32")["perplexity"] == "random weights"
-    assert row(section(document, "Precision"), "fp32")["perplexity"] == "random weights"
+    assert row(document.summary, "fp32")["what ran"] == "float32; no quality: random weights"
+    assert row(document.summary, "fp32")["perplexity"] == "–"
     assert ("Quality", "random weights") in document.reference
 
 
@@ -222,7 +226,7 @@ def test_several_prompts() -> None:
     ids=["none", "one", "five"],
 )
 def test_latency_is_the_median_and_half_the_quartiles_distance(rounds_s: tuple[float, ...], cell: str) -> None:
-    assert latency_cell(make_record(rounds_s=rounds_s)) == cell
+    assert text(latency_cell(make_record(rounds_s=rounds_s)), LATENCY) == cell
 
 
 def test_warnings() -> None:
@@ -271,9 +275,9 @@ def test_a_scenario_says_how_it_is_shown() -> None:
         ("first", "First"),
         ("my_first", "My first"),
     ]
-    assert tables["second"].table.header == ("variant", "what ran", "latency", "peak memory", "TTFT", "remarks")
+    assert header(tables["second"].table) == ("variant", "what ran", "latency", "peak memory", "TTFT", "remarks")
     usual = ("variant", "what ran", "latency", "TTFT", "TPOT", "tokens/s", "prompt tokens", "new tokens", "remarks")
-    assert tables["first"].table.header == tables["my_first"].table.header == usual
+    assert header(tables["first"].table) == header(tables["my_first"].table) == usual
 
 
 def test_a_scenario_without_a_workload_that_ran_has_no_table() -> None:
@@ -284,8 +288,8 @@ def test_a_scenario_without_a_workload_that_ran_has_no_table() -> None:
 def test_an_own_metric_among_a_scenarios_columns_stands_there_once() -> None:
     own = Metric("mine", "Mine", "own column", Unit.NONE, Direction.NEITHER, Kind.EXACT, "mine")
     run = make_run([make_record(extra={"mine": 1.0})], scenarios=(Scenario("precision", "", ("mine", "ttft_s")),))
-    header = section(build_document(findings_of(run, registry([own]))), "Precision").table.header
-    assert header == ("variant", "what ran", "latency", "own column", "TTFT", "remarks")
+    names = header(section(build_document(findings_of(run, registry([own]))), "Precision").table)
+    assert names == ("variant", "what ran", "latency", "own column", "TTFT", "remarks")
 
 
 def test_a_sweep_has_its_cases_together_and_a_column_for_them() -> None:
@@ -295,12 +299,12 @@ def test_a_sweep_has_its_cases_together_and_a_column_for_them() -> None:
         for case in ("1", "8")
     ]
     table = section(document_of(make_run(records)), "Batch size").table
-    assert table.header[:2] == ("case", "variant")
-    assert [cells[:2] for cells in table.rows] == [("1", "fp32"), ("1", "bf16"), ("8", "fp32"), ("8", "bf16")]
+    assert header(table)[:2] == ("case", "variant")
+    assert [cells[:2] for cells in rows(table)] == [("1", "fp32"), ("1", "bf16"), ("8", "fp32"), ("8", "bf16")]
 
 
 def test_a_scenario_of_one_case_has_no_column_for_it() -> None:
-    assert section(document_of(full_run()), "Precision").table.header[0] == "variant"
+    assert header(section(document_of(full_run()), "Precision").table)[0] == "variant"
 
 
 def test_the_padding_table() -> None:
@@ -330,13 +334,13 @@ def test_a_failed_test_keeps_its_numbers_and_its_reason() -> None:
 
 def test_generated_texts_stand_side_by_side() -> None:
     table = section(document_of(full_run()), "Generated texts").table
-    assert table.rows == (("capital", "fp32", " Paris"), ("capital", "bnb-nf4", " Rome"))
+    assert rows(table) == (("capital", "fp32", " Paris"), ("capital", "bnb-nf4", " Rome"))
 
 
 def test_skips_with_the_same_reason_are_counted_together() -> None:
     records = [skipped_record("fp16", "not here", case=str(number)) for number in range(3)]
     run = make_run([*records, skipped_record("fp32", "OutOfMemory", status=Status.ERROR)])
-    assert section(document_of(run), "Skipped and failed").table.rows == (
+    assert rows(section(document_of(run), "Skipped and failed").table) == (
         ("fp16", "skipped", "not here", "3"),
         ("fp32", "error", "OutOfMemory", "1"),
     )

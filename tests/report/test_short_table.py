@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 from run_factory import FALLBACK, full_run, make_block_record, make_record, make_run, make_variant, make_workload
+from shown_table import by_column, header, rows
 
-from llm_bench_fixtures.report.document import Table, Tone
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.short_table import legend, variants_table
+from llm_bench_fixtures.report.renderers.figures import legend, text
+from llm_bench_fixtures.report.tables.short import variants_table
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.report.variants import summary_section
-from llm_bench_fixtures.results.formatting import BYTE_SIZES, SECOND_SIZES, common_unit, with_spread
+from llm_bench_fixtures.results.formatting import BYTE_SIZES, SECOND_SIZES, Notation, common_unit
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run
 
@@ -21,14 +23,13 @@ def table_of(run: Run, *names: str) -> Table:
 
 
 def row(table: Table, key: str) -> dict[str, str]:
-    cells = next(cells for cells in table.rows if cells[0] == key)
-    return dict(zip(table.header, cells, strict=True))
+    return by_column(table, key)
 
 
 def tones(table: Table, column: str) -> dict[str, Tone]:
     """By variant, of the column."""
-    place = table.header.index(column)
-    return {table.rows[index][0]: tone for (index, at), tone in table.tones.items() if at == place}
+    cells = table.cells(column.partition(", ")[0])
+    return {row[0].text: cell.tone for row, cell in zip(table.rows, cells, strict=True) if cell.tone}
 
 
 def test_the_numbers_of_a_full_run() -> None:
@@ -57,13 +58,14 @@ def test_the_reference_has_its_perplexity_and_the_others_their_change() -> None:
     assert row(table, "bnb-nf4")["perplexity"] == "22.000"  # it wasn't compared with the reference
 
 
-def test_why_there_is_no_quality_stands_in_its_place() -> None:
+def test_why_there_is_no_quality_stands_at_what_ran() -> None:
+    """Bug: it stood in the column of perplexities, which it made as wide as a sentence."""
     run = make_run([make_record()], [make_variant(quality={}, quality_note="random weights")])
-    assert row(table_of(run), "fp32")["perplexity"] == "random weights"
+    assert row(table_of(run), "fp32")["what ran"] == "float32; no quality: random weights"
 
 
 def test_what_did_not_run_has_its_reason() -> None:
-    cells = table_of(full_run()).rows[-1]
+    cells = rows(table_of(full_run()))[-1]
     assert cells[:2] == ("ort-fp32", "error: OutOfMemory: 512 bytes asked for")
     assert set(cells[2:]) == {"–"}
 
@@ -84,12 +86,12 @@ def test_flips_stand_with_their_interval() -> None:
         make_variant("bf16", quality={**flips, "choice_items": 200}),
     ]
     table = table_of(make_run([make_record(), make_record("bf16")], variants), "flips")
-    assert table.header == ("variant", "what ran", "flips")
-    assert [cells[2] for cells in table.rows] == ["–", "8/200 (1.7–7.7 %)"]
+    assert header(table) == ("variant", "what ran", "flips")
+    assert [cells[2] for cells in rows(table)] == ["–", "8/200 (1.7–7.7 %)"]
 
 
 def test_columns_can_be_chosen() -> None:
-    assert table_of(full_run(), "latency", "peak").header == ("variant", "what ran", "latency, ms", "peak, MB")
+    assert header(table_of(full_run(), "latency", "peak")) == ("variant", "what ran", "latency, ms", "peak, MB")
 
 
 def test_the_largest_batch_stands_with_its_size() -> None:
@@ -105,7 +107,7 @@ def test_the_largest_batch_stands_with_its_size() -> None:
         for variant, size, seconds in (("fp32", 1, 0.8), ("fp32", 4, 1.0), ("bf16", 1, 1.0), ("bf16", 4, 0.5))
     ]
     table = table_of(make_run(records))
-    assert [cells[table.header.index("batched, tokens/s")] for cells in table.rows] == ["64.0 (4)", "128 (4)"]
+    assert [cells[header(table).index("batched, tokens/s")] for cells in rows(table)] == ["64.0 (4)", "128 (4)"]
     assert tones(table, "batched, tokens/s") == {"bf16": Tone.BETTER}
 
 
@@ -176,8 +178,8 @@ def test_the_unit_of_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "spread", "text"),
+    ("value", "spread", "shown"),
     [(33.81, 0.393, "33.8 ± 0.4"), (1234.0, 12.3, "1,234 ± 12"), (2.0, 0.001, "2.00 ± 0.00")],
 )
-def test_a_spread_has_as_many_digits_as_its_value(value: float, spread: float, text: str) -> None:
-    assert with_spread(value, spread) == text
+def test_a_spread_has_as_many_digits_as_its_value(value: float, spread: float, shown: str) -> None:
+    assert text(Cell(value=value, error=spread), Column("", Notation.NUMBER, unit="ms")) == shown

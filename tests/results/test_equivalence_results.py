@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from run_factory import make_record, make_run, make_variant
+from shown_table import header, rows
 
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
 from llm_bench_fixtures.report.findings import findings_of
@@ -58,7 +59,7 @@ def test_only_a_divergence_is_a_remark(found: tuple[Equivalence, ...], remarks: 
 def test_a_divergence_stands_beside_the_speed() -> None:
     run = make_run([make_record()], [make_variant(equivalence=(OTHER_TEXT,))])
     table = build_document(findings_of(run, registry())).summary.table
-    cells = dict(zip(table.header, *table.rows, strict=True))
+    cells = dict(zip(header(table), *rows(table), strict=True))
     assert cells["what ran"] == "float32; left padding changes its text"
     assert cells["latency"] == "1.00 s ± 10.0 ms"
 
@@ -71,8 +72,8 @@ def test_each_variant_has_a_row_of_its_ways() -> None:
     ]
     sections = build_document(findings_of(make_run([make_record()], variants), registry())).sections
     (section,) = (section for section in sections if section.title == "Same text however it is run")
-    assert section.table.header == ("variant", "cache", "left padding", "static cache")
-    assert section.table.rows == (
+    assert header(section.table) == ("variant", "cache", "left padding", "static cache")
+    assert rows(section.table) == (
         ("fp32", "equal", "diverges: 0.42 nats (tolerance 0.001)", "–"),
         ("ort-fp32", "equal", "–", "not supported"),
     )

@@ -6,17 +6,18 @@ import pytest
 
 from llm_bench_fixtures.results.formatting import (
     MISSING,
+    Notation,
+    change_and_error,
     five_digits,
     format_bytes,
     format_change,
-    format_change_and_error,
     format_metric,
     format_seconds,
-    format_value,
     three_digits,
     with_unit,
+    written,
 )
-from llm_bench_fixtures.results.metrics import METRICS, Unit
+from llm_bench_fixtures.results.metrics import METRICS
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -69,24 +70,24 @@ def test_change(ratio: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("ratio", "error", "text"),
     [
-        (1.0004, 0.0002, "+0.04 % ± 0.02 %"),
-        (1.0042, 0.0015, "+0.4 % ± 0.1 %"),
-        (0.9, 0.03, "−10.0 % ± 3.0 %"),
-        (1.0, 0.00000099, "+0.0 %"),
-        (1.0, 0.0, "+0.0 %"),
+        (1.0004, 0.0002, ("+0.04 %", "0.02 %")),
+        (1.0042, 0.0015, ("+0.4 %", "0.1 %")),
+        (0.9, 0.03, ("−10.0 %", "3.0 %")),
+        (1.0, 0.00000099, ("+0.0 %", "")),
+        (1.0, 0.0, ("+0.0 %", "")),
     ],
 )
-def test_change_has_the_digits_of_its_error(ratio: float, error: float, text: str) -> None:
-    assert format_change_and_error(ratio, error) == text
+def test_change_has_the_digits_of_its_error(ratio: float, error: float, text: tuple[str, str]) -> None:
+    assert change_and_error(ratio, error) == text
 
 
-@pytest.mark.parametrize("unit", Unit)
-def test_no_value_is_a_dash(unit: Unit) -> None:
-    assert format_value(None, unit) == MISSING
+@pytest.mark.parametrize("notation", Notation)
+def test_no_value_is_a_dash(notation: Notation) -> None:
+    assert written(None, notation) == MISSING
 
 
 def test_tokens_are_whole() -> None:
-    assert format_value(1234.0, Unit.TOKENS) == "1,234"
+    assert format_metric(1234.0, BY_NAME["new_tokens"]) == "1,234"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from llm_bench_fixtures.models.kept import Kept, discard, kept_in
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path
 from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.report.columns import columns
-from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_bytes
 
 HELP = "list or remove the exported and quantized models that are kept"
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _listed(kept: Sequence[Kept], root: Path, now: float) -> Iterator[str]:
     if kept:
         rows = tuple((_what(one), one.name, format_bytes(one.size_bytes), _age(now - one.used)) for one in kept)
-        yield from columns(Table(HEADER, rows, frozenset({2})))
+        yield from columns(Table.of_texts(HEADER, rows, {2}))
         yield ""
     yield f"{count(len(kept), 'folder')}, {format_bytes(sum(one.size_bytes for one in kept))} in {root}"
 

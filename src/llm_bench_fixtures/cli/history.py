@@ -19,7 +19,7 @@ from llm_bench_fixtures.cli.console import counted, data_output, is_terminal, sa
 from llm_bench_fixtures.history.headings import Heading, Unreadable, headings, oldest_first
 from llm_bench_fixtures.history.storage import find_storage, run_files
 from llm_bench_fixtures.report.columns import columns
-from llm_bench_fixtures.report.history import DISPENSABLE, history_json, history_table
+from llm_bench_fixtures.report.history import history_json, history_table
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import harmless_json
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _lines(found: Sequence[Heading], most: int, unreadable: Sequence[Unreadable], storage: Path) -> Iterator[str]:
     width = shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
     if found:
-        yield from columns(history_table(found, storage, most), width, DISPENSABLE)
+        yield from columns(history_table(found, storage, most), width)
     yield ""
     yield f"{count(len(found), 'run')} in {storage}" + (f"; the newest {most} are shown" if most < len(found) else "")
     for item in unreadable:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
     from _pytest.terminal import TerminalReporter
 
-    from llm_bench_fixtures.report.document import Tone
+    from llm_bench_fixtures.report.tables.table import Tone
 
 
 def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:

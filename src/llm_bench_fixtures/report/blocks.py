@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.report.cells import times_cell
-from llm_bench_fixtures.results.formatting import MISSING, count
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.tables.values import headline_speedup
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Record, Run, Status
 from llm_bench_fixtures.results.speedup import disturbed_pairs
 
@@ -28,14 +29,8 @@ def disturbance(*records: Record) -> str:
 
 
 def speedup_or_ratio(record: Record | None, seen: Evidence) -> str:
-    """The speed-up over the reference, with its 95 % interval if that has a width; the ratio of the medians where the
-    two were taken apart."""
-    found, reference = seen.speedup(record) if record else None, seen.reference
-    if found is not None:
-        return times_cell(found.ratio, found.low, found.high)
-    if record is None or reference is None or record.reference_s or record.workload != reference.workload:
-        return MISSING
-    return times_cell(reference.median_s / record.median_s)
+    """The speed-up over the reference, in words."""
+    return text(headline_speedup(record, seen))
 
 
 def speedup_footnotes(seen: Evidence) -> Iterator[str]:

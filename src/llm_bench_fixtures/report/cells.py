@@ -6,24 +6,14 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.answer.headline import Headline
-from llm_bench_fixtures.results.formatting import (
-    MISSING,
-    count,
-    format_change,
-    format_metric,
-    format_seconds,
-    three_digits,
-)
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.tables.table import Cell
+from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change
 from llm_bench_fixtures.results.metrics import METRICS, Metric
-from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
-from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
 from llm_bench_fixtures.statistics.spread import interval
 
 OWN_METRICS = frozenset(metric.name for metric in METRICS)
-
-
-def metric_cell(metric: Metric, record: Record | None, variant: VariantResult | None) -> str:
-    return format_metric(metric.of(record, variant) if record and variant else None, metric)
 
 
 def nothing_timed(run: Run) -> str:
@@ -76,17 +66,6 @@ def _listed(names: Sequence[str], word: str) -> str:
     return f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
-def latency_cell(record: Record | None) -> str:
-    """Median, and half the distance between the quartiles where there is more than one round."""
-    if record is None or not record.rounds_s:
-        return MISSING
-    median = format_seconds(record.median_s)
-    if len(record.rounds_s) < 2:
-        return median
-    low, _, high = record.quartiles_s
-    return f"{median} ± {format_seconds((high - low) / 2)}"
-
-
 def describe_prompts(record: Record) -> str:
     """The prompts alone, within a sentence."""
     workload = record.workload
@@ -97,20 +76,9 @@ def describe_prompts(record: Record) -> str:
     return f"{workload.prompts} prompts of {workload.prompt_tokens} tokens together"
 
 
-def speedup_cell(record: Record | None) -> str:
-    """The speed-up over the reference's rounds of the same blocks, with its 95 % interval if that has a width."""
-    found = record_speedup(record) if record else None
-    return times_cell(found.ratio, found.low, found.high) if found else MISSING
-
-
 def times_cell(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
     """A ratio, with its interval if that has a width: "1.38× (1.34–1.41)"."""
-    if ratio is None:
-        return MISSING
-    times = f"{three_digits(ratio)}×"
-    if low is None or high is None or low == high:
-        return times
-    return f"{times} ({three_digits(low)}–{three_digits(high)})"
+    return text(Cell(value=ratio, low=low, high=high, notation=Notation.TIMES))
 
 
 def instrumentation_sentences(run: Run) -> Iterator[str]:

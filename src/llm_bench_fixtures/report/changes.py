@@ -20,7 +20,7 @@ from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.change_words import LATENCY, change_sentence, interval_text
 from llm_bench_fixtures.report.comparison import baseline_sentence, change_text, grouped
 from llm_bench_fixtures.report.comparison_footnotes import footnotes
-from llm_bench_fixtures.report.document import Tone
+from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.formatting import count, with_unit
 from llm_bench_fixtures.results.metrics import Force
 from llm_bench_fixtures.results.record import Run, Scenario

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from llm_bench_fixtures.measure.flips import exact_interval
-from llm_bench_fixtures.report.document import Section, Table
+from llm_bench_fixtures.report.document import Section
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.results.formatting import count, format_metric, format_share
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table, metric_column
+from llm_bench_fixtures.results.formatting import count, format_share
 from llm_bench_fixtures.results.metrics.choices import CHOICES
 from llm_bench_fixtures.results.record import Run, VariantResult
 
 BY_NAME = {metric.name: metric for metric in CHOICES}
-SHOWN = ("choice_accuracy", "flips", "flips_lost", "flips_gained", "answers_changed")
+FLIPS = ("flips", "flips_lost", "flips_gained")
+SHOWN = ("choice_accuracy", *FLIPS, "answers_changed")
 
 
-@dataclass(frozen=True)
-class Counted:
-    """How many of the questions, and the 95 % interval of their share."""
-
-    number: int
-    share: float
-    low: float
-    high: float
-
-
-def flips_each_way(variant: VariantResult) -> dict[str, Counted]:
-    """By metric: all flips, the answers lost and those gained; empty where the variant was not compared."""
+def flip_cells(variant: VariantResult) -> dict[str, Cell]:
+    """By metric: all flips, the answers lost and those gained, with the 95 % intervals of their shares."""
     quality, items = variant.quality, round(variant.quality.get("choice_items", 0))
     if not items or "flips" not in quality:
-        return {}
-    ways = {name: round(quality.get(name, 0.0)) for name in ("flips_lost", "flips_gained")}
-    numbers = {"flips": sum(ways.values()), **ways}
-    return {name: Counted(one, one / items, *exact_interval(one, items)) for name, one in numbers.items()}
+        return {name: Cell() for name in FLIPS}
+    ways = {name: round(quality.get(name, 0.0)) for name in FLIPS[1:]}
+    return {name: _counted(number, items) for name, number in {FLIPS[0]: sum(ways.values()), **ways}.items()}
+
+
+def _counted(number: int, items: int) -> Cell:
+    low, high = exact_interval(number, items)
+    return Cell(value=number, low=low, high=high, of=items)
 
 
 def choice_sections(findings: Findings) -> Iterator[Section]:
@@ -41,11 +36,11 @@ def choice_sections(findings: Findings) -> Iterator[Section]:
     run = findings.run
     asked = _asked(run)
     if asked:
-        header = ("variant", *(BY_NAME[name].column for name in SHOWN))
-        rows = tuple((variant.id, *(_cell(variant, name) for name in SHOWN)) for variant in asked)
+        columns = (Column(VARIANT), *(metric_column(BY_NAME[name]) for name in SHOWN))
+        rows = tuple((Cell(variant.id), *_cells(variant)) for variant in asked)
         flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
         note = f"{f'Of {run.provenance.choices}.' if run.provenance.choices else ''}{flips}".strip()
-        yield Section("Multiple choice", Table(header, rows, frozenset(range(1, len(header)))), note)
+        yield Section("Multiple choice", Table(columns, rows), note)
 
 
 def choice_footnotes(run: Run) -> Iterator[str]:
@@ -76,10 +71,7 @@ def _asked(run: Run) -> list[VariantResult]:
     return [variant for variant in run.variants if variant.quality.get("choice_items")]
 
 
-def _cell(variant: VariantResult, name: str) -> str:
-    """The value; of flips, in all and each way, their number, share and interval."""
-    found = flips_each_way(variant).get(name)
-    if found is None:
-        return format_metric(variant.quality.get(name), BY_NAME[name])
-    share, low, high = map(format_share, (found.share, found.low, found.high))
-    return f"{found.number} ({share}; {low} to {high})"
+def _cells(variant: VariantResult) -> Iterator[Cell]:
+    flips = flip_cells(variant)
+    for name in SHOWN:
+        yield flips[name] if name in flips else Cell(value=variant.quality.get(name))

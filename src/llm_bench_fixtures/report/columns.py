@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from wcwidth import center, clip, ljust, rjust, wrap
 from wcwidth import width as width_of
 
-from llm_bench_fixtures.report.document import Table, Tone
-from llm_bench_fixtures.results.formatting import MINUS, MISSING
+from llm_bench_fixtures.report.renderers.figures import head, text
+from llm_bench_fixtures.report.tables.table import Column, Table, Tone
 from llm_bench_fixtures.text import printable
 
 GAP = 2  # cells between two columns
 LEAST_TEXT = 8  # cells to which a column of texts may be cut
-SIGNS = f"+-{MINUS}<~≈ "  # what a figure may begin with
 
 Paint = Callable[[str, Tone], str]
 """Gives a cell the colour of its tone."""
@@ -27,55 +27,76 @@ def plain(text: str, _: Tone) -> str:
     return text
 
 
-def columns(table: Table, width: int = 0, dispensable: Sequence[str] = (), paint: Paint = plain) -> Iterator[str]:
+def columns(table: Table, width: int = 0, paint: Paint = plain) -> Iterator[str]:
     """The lines of a table: the columns that have a value, with a rule below the header.
 
-    If the table is wider than `width` character cells, the columns of `dispensable` are left out, in that order. If the
-    other columns don't fit either, they stand in several tables below each other, each with the first column. Texts
-    in a column that is too wide even so are cut, with an ellipsis; a number never is. width: 0 is without limit.
+    If the table is wider than `width` character cells, its droppable columns are left out. If the others don't fit
+    either, they stand in several tables below each other, each with the first column. Texts in a column that is too
+    wide even so are cut, with an ellipsis; a figure never is. width: 0 is without limit.
     """
-    for index, part in enumerate(_parts(table, _fitting(table, width, dispensable), width)):
+    for index, part in enumerate(_parts(_fitting(table, width), width)):
         yield from [""] * (index > 0)
-        yield from _lines(table, part, paint)
+        yield from _lines(part, paint)
 
 
-def fitting(table: Table, width: int, dispensable: Sequence[str] = ()) -> tuple[str, ...]:
+def fitting(table: Table, width: int) -> tuple[str, ...]:
     """The names of the columns that `columns` shows."""
-    return tuple(_fitting(table, width, dispensable))
+    return tuple(one.name for one in _fitting(table, width))
 
 
-def _fitting(table: Table, width: int, dispensable: Sequence[str]) -> dict[str, int]:
-    """The width of each column that is shown."""
-    widths = {name: max(map(width_of, _column(table, name))) for name in table.header if _has_values(table, name)}
-    for dropped in dispensable:
-        if _total(widths) <= width:
+@dataclass(frozen=True)
+class _Shown:
+    """A column as it is written, without what would move the cursor."""
+
+    column: Column
+    texts: tuple[str, ...]
+    """The head, and the cells below it."""
+    tones: tuple[Tone | None, ...]
+    least: int
+    """The width of the widest figure, which may not be cut."""
+    width: int
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+def _shown(table: Table) -> Iterator[_Shown]:
+    """The columns that have a value."""
+    for place, column in enumerate(table.columns):
+        cells = [row[place] for row in table.rows]
+        if any(not cell.is_missing for cell in cells):
+            texts = tuple(map(printable, (head(column), *(text(cell, column) for cell in cells))))
+            least = max(map(width_of, texts[1:])) if column.is_numeric else 0
+            tones = (None, *(cell.tone for cell in cells))
+            yield _Shown(column, texts, tones, least, max(map(width_of, texts)))
+
+
+def _fitting(table: Table, width: int) -> list[_Shown]:
+    shown = list(_shown(table))
+    for dropped in sorted(shown, key=lambda one: -one.column.droppable):
+        if not width or _total(shown) <= width or not dropped.column.droppable:
             break
-        widths.pop(dropped, None)
-    return widths
+        shown.remove(dropped)
+    return shown
 
 
-def _parts(table: Table, widths: Mapping[str, int], width: int) -> Iterator[dict[str, int]]:
+def _parts(shown: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
     """The columns in as many tables as it takes, each with the first column."""
-    if not width or _total(widths) <= width:
-        yield dict(widths)
+    if not width or _total(shown) <= width:
+        yield list(shown)
         return
-    (first, wide), *others = widths.items()
-    least = max((_least(table, name) for name, _ in others), default=0)
-    part = {first: min(wide, max(LEAST_TEXT, width - GAP - least))}
-    room = width - GAP - part[first]
-    for name, one in others:
-        shown = min(one, max(room, _least(table, name)))
-        if len(part) > 1 and _total({**part, name: shown}) > width:
+    first, *others = shown
+    least = max((one.least for one in others), default=0)
+    first = replace(first, width=min(first.width, max(LEAST_TEXT, width - GAP - least)))
+    room, part = width - GAP - first.width, [first]
+    for other in others:
+        one = replace(other, width=min(other.width, max(room, other.least)))
+        if len(part) > 1 and _total([*part, one]) > width:
             yield part
-            part = {first: part[first]}
-        part[name] = shown
+            part = [first]
+        part.append(one)
     yield part
-
-
-def _least(table: Table, name: str) -> int:
-    """The width of the widest cell that may not be cut, as it begins with a figure."""
-    figures = [cell for cell in _column(table, name)[1:] if cell.lstrip(SIGNS)[:1].isdigit()]
-    return max(map(width_of, figures), default=0) if table.header.index(name) in table.numeric else 0
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str = "", *, break_words: bool = True) -> list[str]:
@@ -104,36 +125,23 @@ def title_line(title: str, width: int) -> str:
     return center(clip(f" {title} ", 0, width), width, "=")
 
 
-def _lines(table: Table, widths: Mapping[str, int], paint: Paint) -> Iterator[str]:
-    """The columns that have a width."""
-    lines = zip(*(_cells(table, name, width, paint) for name, width in widths.items()), strict=True)
-    for index, cells in enumerate(lines):
-        yield "  ".join(cells).rstrip()
+def _lines(shown: Sequence[_Shown], paint: Paint) -> Iterator[str]:
+    for index, cells in enumerate(zip(*(_cells(one, paint) for one in shown), strict=True)):
+        yield (" " * GAP).join(cells).rstrip()
         if index == 0:
-            yield "-" * _total(widths)
+            yield "-" * _total(shown)
 
 
-def _has_values(table: Table, name: str) -> bool:
-    return any(cell != MISSING for cell in _column(table, name)[1:])
-
-
-def _column(table: Table, name: str) -> list[str]:
-    """The header and the cells below it, with a replacement for each character that would move the cursor."""
-    index = table.header.index(name)
-    return [printable(name), *(printable(row[index]) for row in table.rows)]
-
-
-def _cells(table: Table, name: str, width: int, paint: Paint) -> list[str]:
-    index = table.header.index(name)
-    cells = [_cut(cell, width) for cell in _column(table, name)]
-    aligned = [(rjust if index in table.numeric else ljust)(cell, width) for cell in cells]
-    tones = [None, *(table.tones.get((row, index)) for row in range(len(table.rows)))]
-    return [paint(cell, tone) if tone else cell for cell, tone in zip(aligned, tones, strict=True)]
+def _cells(one: _Shown, paint: Paint) -> Iterator[str]:
+    align = rjust if one.column.is_numeric else ljust
+    for cell, tone in zip(one.texts, one.tones, strict=True):
+        aligned = align(_cut(cell, one.width), one.width)
+        yield paint(aligned, tone) if tone else aligned
 
 
 def _cut(text: str, width: int) -> str:
     return text if width_of(text) <= width else f"{clip(text, 0, width - 1)}…"
 
 
-def _total(widths: Mapping[str, int]) -> int:
-    return sum(widths.values()) + GAP * (len(widths) - 1)
+def _total(shown: Sequence[_Shown]) -> int:
+    return sum(one.width for one in shown) + GAP * (len(shown) - 1)

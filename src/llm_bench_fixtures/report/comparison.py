@@ -20,8 +20,10 @@ from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.report.columns import title_line, wrapped
 from llm_bench_fixtures.report.comparison_footnotes import footnotes
-from llm_bench_fixtures.report.document import Section, Table
+from llm_bench_fixtures.report.document import Section
 from llm_bench_fixtures.report.markdown import escape, markdown_table
+from llm_bench_fixtures.report.renderers.figures import texts
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING, format_change, with_unit
 from llm_bench_fixtures.results.metrics import Force, Kind
 from llm_bench_fixtures.results.record import Run
@@ -133,7 +135,7 @@ def _cut(
     if len(rows) > most:
         more = (f"... and {len(rows) - most} more", *[""] * (len(header) - 1))
         rows = (*rows[:most], more)
-    return Table(header, tuple(rows), numeric)
+    return Table.of_texts(header, rows, numeric)
 
 
 def grouped(found: Sequence[Judgement]) -> Iterator[tuple[Judgement, int]]:
@@ -195,8 +197,8 @@ def _lines(report: GateReport, width: int) -> Iterator[str]:
         yield from _wrap(sentence, width)
     for section in report.lists:
         yield from ("", section.title)
-        for row in section.table.rows:
-            yield from _wrap(_as_sentence(section.table.header, row), width, indent="    ", first="  ")
+        for row in texts(section.table):
+            yield from _wrap(_as_sentence(section.table.names, tuple(row)), width, indent="    ", first="  ")
     yield ""
     for note in report.footnotes:
         yield from _wrap(note, width)

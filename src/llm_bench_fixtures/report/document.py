@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 
+from llm_bench_fixtures.report.tables.table import Table
+
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
-
-
-class Tone(StrEnum):
-    """How a cell compares with the reference; one without a tone shows no difference."""
-
-    BETTER = "better"
-    WORSE = "worse"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells as text."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
-    """The columns that are set flush right, counted from 0."""
-    tones: Mapping[tuple[int, int], Tone] = field(default_factory=dict)
-    """By row and column, both counted from 0."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable
 from llm_bench_fixtures.history.storage import name_in
-from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import encodable
@@ -27,7 +27,7 @@ def history_table(runs: Sequence[Heading], storage: Path, most: int) -> Table:
     """A row for each of the last `most` runs, in their order, with a name that tells it from all the runs."""
     one_machine = len({run.path.parent for run in runs}) < 2
     rows = tuple(_row(run, run.path.name if one_machine else name_in(storage, run.path)) for run in runs[-most:])
-    return Table(HEADER, rows, frozenset({HEADER.index("measured")}))
+    return Table.of_texts(HEADER, rows, {HEADER.index("measured")}, droppable=DISPENSABLE)
 
 
 def _row(run: Heading, file: str) -> tuple[str, ...]:

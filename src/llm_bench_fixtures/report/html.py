@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.report.page.embed import content_policy, embedded_json, page_scripts
 from llm_bench_fixtures.report.page.runs import RunsPage
 from llm_bench_fixtures.report.page.values import Page
+from llm_bench_fixtures.report.renderers.figures import head, text
 from llm_bench_fixtures.text import readable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["data_uri"] = _data_uri
+    environment.filters |= {"head": head, "text": text, "data_uri": _data_uri}
     environment.filters["embedded_json"] = embedded_json
     environment.filters["one_line"] = _one_line
     return environment
@@ -64,6 +65,6 @@ def _data_uri(picture: bytes) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
-def _one_line(text: str) -> str:
+def _one_line(words: str) -> str:
     """With a sign for each line break."""
-    return text.replace("\n", "¶")
+    return words.replace("\n", "¶")

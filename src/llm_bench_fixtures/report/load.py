@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.open_loop import Request
-from llm_bench_fixtures.report.document import Section, Table
-from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds, format_share, three_digits
+from llm_bench_fixtures.report.document import Section
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table
+from llm_bench_fixtures.results.formatting import Notation, count, format_seconds, format_share
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import Run
 
@@ -20,9 +21,23 @@ OF_REQUEST: dict[str, Callable[[Request], float | None]] = {
     "latency": lambda one: one.latency_s,
 }
 MOST_REASONS = 3  # of failures, in a row
-WORDS = ("variant", "test", "tokens", "rate")
-COLUMNS = ("requests", "failed", "goodput, 1/s", "within limits", "tokens/s")
-TAIL = ("drain", "send lag", "cached")
+SECONDS, COUNT, SHARE, NUMBER = Notation.SECONDS, Notation.COUNT, Notation.SHARE, Notation.NUMBER
+COLUMNS = (
+    Column("variant"),
+    Column("test"),
+    Column("tokens", Notation.TEXT),
+    Column("rate", Notation.TEXT),
+    Column("requests", COUNT),
+    Column("failed", COUNT),
+    Column("goodput", NUMBER, unit="1/s"),
+    Column("within limits", SHARE),
+    Column("tokens/s", NUMBER),
+    *(Column(f"{name} {which}", SECONDS) for name in OF_REQUEST for which in SHARES),
+    Column("drain", SECONDS),
+    Column("send lag", SECONDS),
+    Column("cached", SHARE),
+    Column("remarks"),
+)
 NOTE = (
     "Tokens: those of a prompt and the new ones. "
     "Requests at random times (a Poisson process), sent whether or not earlier ones are answered. Times count from "
@@ -35,11 +50,8 @@ NOTE = (
 def load_sections(run: Run) -> Iterator[Section]:
     """A row for each server, test and rate, those of a series together; nothing where there are none."""
     if run.loads:
-        percentiles = [f"{name} {which}" for name in OF_REQUEST for which in SHARES]
-        header = (*WORDS, *COLUMNS, *percentiles, *TAIL, "remarks")
-        numeric = frozenset(range(2, len(header) - 1))
         points = [point for series in _by_series(run.loads).values() for point in series]
-        yield Section("Servers under load", Table(header, tuple(map(_row, points)), numeric), NOTE)
+        yield Section("Servers under load", Table(COLUMNS, tuple(tuple(_row(point)) for point in points)), NOTE)
 
 
 def _by_series(points: Iterable[LoadPoint]) -> dict[tuple[object, ...], list[LoadPoint]]:
@@ -50,33 +62,19 @@ def _by_series(points: Iterable[LoadPoint]) -> dict[tuple[object, ...], list[Loa
     return found
 
 
-def _row(point: LoadPoint) -> tuple[str, ...]:
-    times = [_seconds(point.percentile(of, share)) for of in OF_REQUEST.values() for share in SHARES.values()]
-    tokens = point.output_tokens_per_s
-    return (
-        point.variant,
-        point.function,
-        _lengths(point),
-        f"{point.rate_per_s:g}/s",
-        str(len(point.requests)),
-        str(sum(point.failures.values())),
-        three_digits(point.goodput_per_s),
-        format_share(point.good_share),
-        MISSING if tokens is None else three_digits(tokens),
-        *times,
-        _seconds(point.drain_s),
-        _seconds(point.lag_s),
-        MISSING if point.cached_share is None else format_share(point.cached_share),
-        "; ".join(_remarks(point)),
-    )
+def _row(point: LoadPoint) -> Iterator[Cell]:
+    yield from map(Cell, (point.variant, point.function, _lengths(point)))
+    yield Cell(f"{point.rate_per_s:g}/s", rank=point.rate_per_s)
+    counts = (len(point.requests), sum(point.failures.values()))
+    rates = (point.goodput_per_s, point.good_share, point.output_tokens_per_s)
+    times_s = (point.percentile(of, share) for of in OF_REQUEST.values() for share in SHARES.values())
+    for value in (*counts, *rates, *times_s, point.drain_s, point.lag_s, point.cached_share):
+        yield Cell(value=value)
+    yield Cell("; ".join(_remarks(point)))
 
 
 def _lengths(point: LoadPoint) -> str:
     return f"{point.prompt_tokens} + {point.new_tokens}"
-
-
-def _seconds(value: float | None) -> str:
-    return MISSING if value is None else format_seconds(value)
 
 
 def _remarks(point: LoadPoint) -> Iterator[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from llm_bench_fixtures.report.document import Table
+from llm_bench_fixtures.report.renderers.figures import head, texts
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.text import printable
 
 _SPECIAL = str.maketrans(
@@ -60,14 +61,12 @@ def _not_a_block(text: str) -> str:
 
 def markdown_table(table: Table) -> Iterator[str]:
     """The table's lines."""
-    rule = ["---:" if column in table.numeric else "---" for column in range(len(table.header))]
-    yield _row(table.header)
-    yield f"| {' | '.join(rule)} |"
-    for row in table.rows:
-        yield _row(row)
+    yield _row(map(head, table.columns))
+    yield f"| {' | '.join('---:' if column.is_numeric else '---' for column in table.columns)} |"
+    yield from map(_row, texts(table))
 
 
-def _row(cells: Sequence[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(escape(cell) for cell in cells)} |"
 
 

@@ -21,8 +21,8 @@ from llm_bench_fixtures.paired.tree import Group
 from llm_bench_fixtures.paired.wording import difference_texts, duration_text, group_name
 from llm_bench_fixtures.report.columns import columns, wrapped, wrapped_lines
 from llm_bench_fixtures.report.comparison import regressions
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.markdown import escape, markdown_table
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Force
 from llm_bench_fixtures.text import printable, printable_lines
@@ -55,7 +55,7 @@ def summarize(result: PairedResult) -> Summary:
     return Summary(
         printable(f"{BASE} {result.base} against {HEAD} {result.head}"),
         _header(result),
-        Table(HEADER, tuple(_rows(result)), NUMERIC),
+        Table.of_texts(HEADER, _rows(result), NUMERIC),
         (*_counts(result), *_carried(result), *absences(result.not_compared)),
         (*why_it_ended(result), *_warnings(result)),
         conclusion(result),

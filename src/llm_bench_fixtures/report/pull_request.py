@@ -12,11 +12,12 @@ from llm_bench_fixtures.report.answers import Answer
 from llm_bench_fixtures.report.blocks import speedup_footnotes
 from llm_bench_fixtures.report.cells import describe_headline, nothing_timed, title_of
 from llm_bench_fixtures.report.changes import Change, Changes
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table, named
+from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.sections import facts, noise_footnote
-from llm_bench_fixtures.report.short_table import legend, short_table
+from llm_bench_fixtures.report.tables.short import short_table
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
@@ -86,7 +87,7 @@ def _changes(changes: Changes) -> Iterator[str]:
     shown = gated[:MOST_CHANGES] + advice[:MOST_ADVISORY]
     more = len(gated) + len(advice) - len(shown)
     if shown:
-        yield from (*markdown_table(Table(header, tuple(map(_change_row, shown)), frozenset({3, 4, 5}))), "")
+        yield from (*markdown_table(Table.of_texts(header, map(_change_row, shown), {3, 4, 5})), "")
     if more:
         yield from (f"... and {more:,} more, which report.html has.", "")
     yield from bullets([changes.against, *changes.notes[:MOST_NOTES]])
@@ -124,7 +125,7 @@ def _cases(findings: Findings) -> Iterator[str]:
         for case in cases
     )
     if rows:
-        yield from markdown_table(Table(("scenario", "case", *variants), rows, frozenset(range(2, 2 + len(variants)))))
+        yield from markdown_table(Table.of_texts(("scenario", "case", *variants), rows, range(2, 2 + len(variants))))
 
 
 def _case_cells(

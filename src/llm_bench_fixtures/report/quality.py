@@ -6,14 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, is_near_lossless, near_lossless
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.results.formatting import (
-    MISSING,
-    count,
-    five_digits,
-    format_change,
-    format_change_and_error,
-    format_share,
-)
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.tables.values import perplexity_change
+from llm_bench_fixtures.results.formatting import count, five_digits, format_change, format_share
 from llm_bench_fixtures.results.record import Run, VariantResult
 
 
@@ -72,11 +67,7 @@ def flips_of(variant: VariantResult) -> tuple[int, int] | None:
 
 def change_cell(variant: VariantResult) -> str:
     """The perplexity's change against the reference's, with its standard error."""
-    ratio = variant.quality.get("ppl_ratio")
-    if ratio is None:
-        return MISSING
-    error = variant.quality.get("ppl_ratio_error")
-    return format_change(ratio) if error is None else format_change_and_error(ratio, error)
+    return text(perplexity_change(variant))
 
 
 def quality_in_short(run: Run, identifier: str) -> str:

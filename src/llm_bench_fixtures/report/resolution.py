@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution
 from llm_bench_fixtures.paired.result import PairedResult
 from llm_bench_fixtures.report.columns import columns, wrapped_lines
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.paired import absences, measured_how, why_it_ended
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.text import printable
@@ -25,7 +25,7 @@ def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width:
     yield from wrapped_lines(f"{printable(result.base)} against itself: {measured_how(result)}", width)
     yield ""
     if rows:
-        yield from (*columns(Table(HEADER, tuple(rows), frozenset({1, 2, 3}))), "")
+        yield from (*columns(Table.of_texts(HEADER, rows, {1, 2, 3})), "")
     for text in (*absences(result.not_compared), *why_it_ended(result)):
         yield from wrapped_lines(text, width)
 

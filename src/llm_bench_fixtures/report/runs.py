@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.answer.picks import Pick, Reader
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.pick_words import against
 from llm_bench_fixtures.report.run_labels import common_to, labels_of
-from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, Column, figure_columns
+from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, figure_columns
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Table, in_one_unit
 from llm_bench_fixtures.results.formatting import MISSING, count
 
-VARIANT, RUN = "variant", "run"
+RUN = "run"
 
 
 COLUMNS = {
@@ -160,23 +160,19 @@ def _named(labels: Sequence[str]) -> str:
 
 
 def _table(runs: Sequence[RunBeside]) -> Table:
-    """Rows by variant, the runs of each together. One unit a column where all runs are read best in the same."""
+    """Rows by variant, the runs of each together. One unit a column."""
     of_run = {run.label: _columns(run) for run in runs}
     names = [name for name in COLUMNS if any(name in columns for columns in of_run.values())]
-    units = {name: {columns[name].unit for columns in of_run.values() if name in columns} for name in names}
     places = list(_places(runs))
-    rows = tuple(
-        (variant, label, *(_cell(of_run[label].get(name), variant, len(units[name]) > 1) for name in names))
-        for variant, label in places
-    )
-    tones = {
-        (row, column): of_run[label][name].tones[variant]
-        for row, (variant, label) in enumerate(places)
-        for column, name in enumerate(names, 2)
-        if name in of_run[label] and variant in of_run[label][name].tones
-    }
-    header = (VARIANT, RUN, *(name if len(units[name]) > 1 else _headed(name, *units[name]) for name in names))
-    return Table(header, rows, frozenset(range(2, len(header))), tones)
+    found = [[_cell(of_run[label].get(name), variant) for variant, label in places] for name in names]
+    firsts = [next(columns[name].column for columns in of_run.values() if name in columns) for name in names]
+    columns = (Column(VARIANT), Column(RUN), *map(in_one_unit, firsts, found))
+    rows = ((Cell(variant), Cell(label), *cells) for (variant, label), *cells in zip(places, *found, strict=True))
+    return Table(columns, tuple(rows))
+
+
+def _cell(figures: Figures | None, variant: str) -> Cell:
+    return figures.cells.get(variant, Cell()) if figures else Cell()
 
 
 def _places(runs: Sequence[RunBeside]) -> Iterator[tuple[str, str]]:
@@ -188,23 +184,11 @@ def _places(runs: Sequence[RunBeside]) -> Iterator[tuple[str, str]]:
                 yield name, run.label
 
 
-def _columns(run: RunBeside) -> dict[str, Column]:
+def _columns(run: RunBeside) -> dict[str, Figures]:
     """By name, those that are comparable and have a value; without figures of another workload than the headline's."""
     columns = figure_columns(replace(run.findings, elsewhere={}))
-    found = {column.name: column for column in columns if column.has_values}
+    found = {one.column.name: one for one in columns if one.has_values}
     return {name: found[name] for name, of in COLUMNS.items() if name in found and of not in run.left_out}
-
-
-def _headed(name: str, unit: str) -> str:
-    return f"{name}, {unit}" if unit else name
-
-
-def _cell(column: Column | None, variant: str, has_unit: bool) -> str:
-    """With its unit where the column's rows have several; then without its spread."""
-    text = column.cells.get(variant, MISSING) if column else MISSING
-    if column is None or text == MISSING or not has_unit:
-        return text
-    return f"{text.partition(' ±')[0]} {column.unit}"
 
 
 def _about(runs: Sequence[RunBeside]) -> Table:
@@ -213,7 +197,7 @@ def _about(runs: Sequence[RunBeside]) -> Table:
         origin = run.findings.run.provenance
         machine = f"{origin.hardware}, {count(origin.threads, 'thread')}; {origin.device}"
         rows.append((run.label, origin.model, machine, origin.started, origin.commit[:12] or MISSING, run.source))
-    return Table((RUN, "model", "machine", "started", "commit", "file"), tuple(rows))
+    return Table.of_texts((RUN, "model", "machine", "started", "commit", "file"), rows)
 
 
 def _incomparable(runs: Sequence[RunBeside], unreadable: Sequence[str]) -> Iterator[str]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.report.cells import latency_cell, metric_cell, speedup_cell, times_cell, title_of
-from llm_bench_fixtures.report.document import Section, Table
+from llm_bench_fixtures.report.cells import title_of
+from llm_bench_fixtures.report.document import Section
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.results.formatting import MISSING
+from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Table, metric_column
+from llm_bench_fixtures.report.tables.values import QUARTILES, latency_cell, metric_cell, speedup_cell, times_cell
+from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
-from llm_bench_fixtures.statistics.ratio import Speedup
 
+CASE = "case"
+LATENCY = Column("latency", Notation.SECONDS, error_is=QUARTILES)
+SPEEDUP = Column("speed-up", Notation.TIMES)
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
 
 
@@ -36,19 +40,16 @@ def means_sections(findings: Findings) -> Iterator[Section]:
     means = list(scenario_means(findings.run))
     named = {scenario.name: scenario for scenario in findings.run.scenarios}
     titles = [title_of(named.get(one.scenario, Scenario(one.scenario))) for one in means]
-    header = ("variant", *(f"{title} ({one.cases})" for title, one in zip(titles, means, strict=True)))
+    heads = (f"{title} ({one.cases})" for title, one in zip(titles, means, strict=True))
+    columns = (Column(VARIANT), *(Column(head, Notation.TIMES) for head in heads))
     variants = [one.id for one in findings.run.variants if any(one.id in mean.speedups for mean in means)]
-    rows = tuple((name, *(_mean_cell(mean.speedups.get(name)) for mean in means)) for name in variants)
+    rows = tuple((Cell(name), *(times_cell(mean.speedups.get(name)) for mean in means)) for name in variants)
     note = (
         f"Mean speed-ups over {findings.run.reference}, with 95 % intervals, over the cases that all variants of a "
         "scenario ran. Their number stands in brackets."
     )
     if rows:
-        yield Section("Speed-ups by scenario", Table(header, rows, frozenset(range(1, len(header)))), note)
-
-
-def _mean_cell(found: Speedup | None) -> str:
-    return times_cell(found.ratio, found.low, found.high) if found else MISSING
+        yield Section("Speed-ups by scenario", Table(columns, rows), note)
 
 
 def scenario_of_texts(run: Run) -> str:
@@ -99,37 +100,28 @@ def _columns_of(scenario: Scenario, findings: Findings) -> list[Metric]:
 
 
 def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metric]) -> Table:
-    """Rows by case, the variants of each case together."""
+    """Rows by case, the variants of each case together. The speed-up has a column where any of the records was measured
+    in blocks."""
     cases = list(dict.fromkeys(record.case for record in records))
-    times = _time_columns(records)
     ordered = sorted(records, key=lambda record: cases.index(record.case))
-    rows = [_row(findings, record, times, metrics) for record in ordered]
-    header = ("case", "variant", "what ran", *times, *(metric.column for metric in metrics), "remarks")
-    if len(cases) == 1:
-        header, rows = header[1:], [row[1:] for row in rows]
-    first = header.index("latency")
-    return Table(header, tuple(rows), frozenset(range(first, len(header) - 1)))
+    has_speedups = any(record.reference_s for record in records)
+    words = tuple(map(Column, (CASE, VARIANT, WHAT_RAN)))
+    figures = (LATENCY, *([SPEEDUP] if has_speedups else []), *map(metric_column, metrics))
+    rows = (tuple(_row(findings, record, metrics, has_speedups=has_speedups)) for record in ordered)
+    table = Table((*words, *figures, Column("remarks")), tuple(rows))
+    return table.with_columns(range(1, len(table.columns))) if len(cases) == 1 else table
 
 
-def _time_columns(records: Sequence[Record]) -> dict[str, Callable[[Record], str]]:
-    """The latency; beside it the speed-up, if any of the records was measured in blocks."""
-    in_blocks = any(record.reference_s for record in records)
-    return {"latency": latency_cell, **({"speed-up": speedup_cell} if in_blocks else {})}
-
-
-def _row(
-    findings: Findings, record: Record, times: Mapping[str, Callable[[Record], str]], metrics: Sequence[Metric]
-) -> tuple[str, ...]:
+def _row(findings: Findings, record: Record, metrics: Sequence[Metric], *, has_speedups: bool) -> Iterator[Cell]:
     variant = findings.run.variant(record.variant)
+    yield from map(Cell, (record.case, record.variant, variant.label if variant else ""))
+    yield latency_cell(record)
+    if has_speedups:
+        yield speedup_cell(record)
+    yield from (metric_cell(metric, record, variant) for metric in metrics)
     remarks = [*findings.flags[record.test]]
     if record.status is not Status.MEASURED:
         remarks.insert(0, f"{record.status}: {first_line(record.reason)}")
     elif record.reason:
         remarks.append(first_line(record.reason))
-    cells = [metric_cell(metric, record, variant) for metric in metrics]
-    if variant and variant.quality_note:
-        named = zip(metrics, cells, strict=True)
-        missing = {"perplexity"} - variant.quality.keys()
-        cells = [variant.quality_note if metric.name in missing else cell for metric, cell in named]
-    label = variant.label if variant else ""
-    return (record.case, record.variant, label, *(cell(record) for cell in times.values()), *cells, "; ".join(remarks))
+    yield Cell("; ".join(remarks))

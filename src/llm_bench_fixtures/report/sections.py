@@ -7,17 +7,23 @@ from collections.abc import Iterable, Iterator
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.blocks import in_blocks_at_all, speedup_footnotes
-from llm_bench_fixtures.report.cells import (
-    describe_workload,
-    latency_cell,
-)
+from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.choices import choice_footnotes
-from llm_bench_fixtures.report.document import Document, Section, Table
+from llm_bench_fixtures.report.document import Document, Section
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.load import load_sections
-from llm_bench_fixtures.report.scenarios import means_sections, not_asked_sentence, scenario_of_texts, scenario_sections
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.scenarios import (
+    LATENCY,
+    means_sections,
+    not_asked_sentence,
+    scenario_of_texts,
+    scenario_sections,
+)
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table
+from llm_bench_fixtures.report.tables.values import latency_cell
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
-from llm_bench_fixtures.results.formatting import MISSING, count, three_digits, with_unit
+from llm_bench_fixtures.results.formatting import MISSING, Notation, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.record import Run, VariantResult
@@ -82,7 +88,7 @@ def _reference(findings: Findings) -> Iterator[tuple[str, str]]:
         return
     yield "Variant", _name(variant)
     yield "Workload", describe_workload(record)
-    yield "Latency", latency_cell(record)
+    yield "Latency", text(latency_cell(record), LATENCY)
     shown = shown_in(ReportTable.REFERENCE, findings.metrics)
     for metric in shown:
         yield metric.title, with_unit(metric.of(record, variant), metric)
@@ -108,7 +114,7 @@ def _equivalence_sections(run: Run) -> Iterator[Section]:
             "Each mode is compared with a prompt alone, unpadded, with the usual cache. A tie: they differ within the "
             "tolerance of the variant's arithmetic."
         )
-        yield Section("Same text however it is run", Table(("variant", *map(str, modes)), tuple(rows)), note)
+        yield Section("Same text however it is run", Table.of_texts((VARIANT, *map(str, modes)), rows), note)
 
 
 def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
@@ -130,14 +136,17 @@ def _text_sections(run: Run) -> Iterator[Section]:
             for variant in variants
             if (case, variant) in by_place
         ]
-        yield Section(TEXTS, Table(("prompt", "variant", "continuation"), tuple(rows)), not_asked_sentence(run))
+        yield Section(TEXTS, Table.of_texts(("prompt", VARIANT, "continuation"), rows), not_asked_sentence(run))
 
 
 def _skipped_or_failed_sections(findings: Findings) -> Iterator[Section]:
-    rows = [(one.variant, one.status.value, one.reason, str(one.benchmarks)) for one in findings.skipped_or_failed]
+    columns = (*map(Column, (VARIANT, "status", "reason")), Column("benchmarks", Notation.COUNT))
+    rows = [
+        (Cell(one.variant), Cell(one.status.value), Cell(one.reason), Cell(value=one.benchmarks))
+        for one in findings.skipped_or_failed
+    ]
     if rows:
-        header = ("variant", "status", "reason", "benchmarks")
-        yield Section(SKIPPED, Table(header, tuple(rows), frozenset({3})))
+        yield Section(SKIPPED, Table(columns, tuple(rows)))
 
 
 def footnotes(findings: Findings) -> Iterator[str]:

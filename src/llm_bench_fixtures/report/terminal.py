@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
 from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.short_table import BATCHED, FLIPS, LABEL, legend, variants_table, what_ran
+from llm_bench_fixtures.report.renderers.figures import legend
+from llm_bench_fixtures.report.tables.short import variants_table, what_ran
+from llm_bench_fixtures.report.tables.table import WHAT_RAN
 from llm_bench_fixtures.results.folder import PAGE_FILE
 from llm_bench_fixtures.text import printable, without_commands
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=(%|[mµ]?s|[kMG]?B)(?!\w))")  # the space before a unit
-ESSENTIAL = ("variant", "latency", "speed-up", "perplexity")  # shown however narrow the terminal
-# The others give way there: first those that aren't named here, then these, the least needed first.
-DISPENSABLE = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", LABEL, "weights", BATCHED, "peak", "tokens/s")
 
 
 def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Paint = plain) -> Iterator[str]:
@@ -72,11 +71,10 @@ def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
         yield from _paragraphs([f"{where[:1].upper()}{where[1:]}:"], width)
     variants = findings.run.variants
     table = variants_table(findings, [variant for variant in variants if variant.label])
-    dispensable = _dispensable(table.header)
-    shown = fitting(table, width, dispensable)
+    shown = fitting(table, width)
     if table.rows:
-        yield from columns(table, width, dispensable, paint)
-    below = [variant for variant in variants if not variant.label or LABEL not in shown]
+        yield from columns(table, width, paint)
+    below = [variant for variant in variants if not variant.label or WHAT_RAN not in shown]
     yield from _paragraphs((f"{one.id}: {what_ran(findings, one)}" for one in below), width, indent="  ")
     yield from _paragraphs(legend(table, shown), width)
 
@@ -94,10 +92,3 @@ def _lists(findings: Findings, width: int) -> Iterator[str]:
     for title, remarks in findings.answer.lists:
         yield from ("", *_paragraphs([f"{title}:"], width))
         yield from _paragraphs((f"  {one.variant} {one.text}" for one in remarks), width, indent="    ")
-
-
-def _dispensable(header: Sequence[str]) -> tuple[str, ...]:
-    """The columns that give way, in that order. A header is its column's name, then the unit after a comma."""
-    by_name = {name.partition(",")[0]: name for name in header}
-    own = [name for name in by_name if name not in (*ESSENTIAL, *DISPENSABLE)]
-    return tuple(by_name[name] for name in (*own, *DISPENSABLE) if name in by_name)

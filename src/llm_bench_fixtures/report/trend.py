@@ -12,9 +12,9 @@ from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
 from llm_bench_fixtures.report.html import render_page
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.report.trend_plots import draw_trend
 from llm_bench_fixtures.results.formatting import MISSING, count, format_change, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Direction, Metric
@@ -256,7 +256,7 @@ def _step_table(group: Group, words: Wording) -> Table | None:
         )
         for step in steps
     )
-    return Table(header, rows, frozenset({2, 3, 4})) if rows else None
+    return Table.of_texts(header, rows, {2, 3, 4}) if rows else None
 
 
 def _now_table(group: Group, words: Wording) -> Table:
@@ -269,7 +269,7 @@ def _now_table(group: Group, words: Wording) -> Table:
         (variant, tests[variant], *(cells.get((variant, name), MISSING) for name in names)) for variant in variants
     )
     header = ("variant", "tests", *(words.title(name) for name in names))
-    return Table(header, rows, frozenset(range(1, len(header))))
+    return Table.of_texts(header, rows, range(1, len(header)))
 
 
 def _now(line: Line, words: Wording) -> str:
@@ -292,4 +292,4 @@ def _run_table(runs: Sequence[Heading]) -> Table:
         )
         for run in reversed(runs)
     )
-    return Table(header, rows, frozenset({5}))
+    return Table.of_texts(header, rows, {5})

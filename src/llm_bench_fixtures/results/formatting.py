@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
 from llm_bench_fixtures.results.metrics import Kind, Metric, Unit
 
@@ -27,35 +28,51 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+class Notation(Enum):
+    """How a number is written."""
+
+    SECONDS = "with a fitting unit of time"
+    BYTES = "with a fitting unit, in powers of 1000"
+    FLOPS = "with a fitting unit of work"
+    SHARE = "as a percentage"
+    COUNT = "whole"
+    NUMBER = "three digits"
+    FINE = "five digits"
+    TIMES = "how many times as much: 1.50×"
+    CHANGE = "a ratio as a signed percentage: 1.02 is +2.0 %"
+    TEXT = "text, set as numbers are"
+
+
+BY_UNIT = {
+    Unit.SECONDS: Notation.SECONDS,
+    Unit.BYTES: Notation.BYTES,
+    Unit.FLOPS: Notation.FLOPS,
+    Unit.SHARE: Notation.SHARE,
+    Unit.COUNT: Notation.COUNT,
+    Unit.TOKENS: Notation.COUNT,
+}
+
+
+def notation_of(metric: Metric) -> Notation:
+    """Quality has five digits, because a thousandth matters there; shares and counts have as many as elsewhere."""
+    is_fine = metric.kind is Kind.QUALITY and metric.unit not in (Unit.SHARE, Unit.COUNT)
+    return Notation.FINE if is_fine else BY_UNIT.get(metric.unit, Notation.NUMBER)
+
+
+def written(value: float | None, notation: Notation) -> str:
+    """The value with a unit of fitting size and three digits: 0.0123 s is "12.3 ms"."""
+    return MISSING if value is None else _WRITERS[notation](value)
+
+
 def format_metric(value: float | None, metric: Metric) -> str:
-    """As in a table under the metric's `column`. Quality has five digits, because a thousandth matters there; shares
-    and counts have as many as elsewhere."""
-    if value is not None and metric.kind is Kind.QUALITY and metric.unit not in (Unit.SHARE, Unit.COUNT):
-        return five_digits(value)
-    return format_value(value, metric.unit)
+    """As in a table under the metric's `column`."""
+    return written(value, notation_of(metric))
 
 
 def with_unit(value: float | None, metric: Metric) -> str:
     """The value outside of any table."""
     text = format_metric(value, metric)
     return f"{text} {metric.unit}" if metric.unit in UNIT_IN_COLUMN and value is not None else text
-
-
-def format_value(value: float | None, unit: Unit) -> str:
-    """The value with a unit of fitting size and three digits: 0.0123 s is "12.3 ms"."""
-    if value is None:
-        return MISSING
-    if unit is Unit.SECONDS:
-        return format_seconds(value)
-    if unit is Unit.BYTES:
-        return format_bytes(value)
-    if unit in (Unit.TOKENS, Unit.COUNT):
-        return f"{value:,.0f}"
-    if unit is Unit.SHARE:
-        return format_share(value)
-    if unit is Unit.FLOPS:
-        return _scaled(value, FLOP_SIZES, "FLOP")
-    return three_digits(value)
 
 
 def format_seconds(seconds: float) -> str:
@@ -90,11 +107,9 @@ def common_unit(values: Iterable[float], sizes: Mapping[str, float]) -> tuple[st
     return next((unit for unit in sizes.items() if 0.9995 * unit[1] <= least), list(sizes.items())[-1])
 
 
-def with_spread(value: float, spread: float) -> str:
-    """The value with three digits, and its spread with as many after the point: "33.8 ± 0.4"."""
-    text = three_digits(value)
-    decimals = len(text.partition(".")[2])
-    return f"{text} ± {spread:,.{decimals}f}"
+def spread_like(value: float, spread: float) -> str:
+    """The spread of a value, with as many digits after the point as the value has: of 33.8 ± 0.4 the 0.4."""
+    return f"{spread:,.{_decimals(value)}f}"
 
 
 def _scaled(count: float, sizes: Mapping[str, float], smallest: str) -> str:
@@ -106,9 +121,12 @@ def _scaled(count: float, sizes: Mapping[str, float], smallest: str) -> str:
 
 def three_digits(value: float) -> str:
     """At least three significant digits, and all of those before the point."""
+    return f"{value:,.{_decimals(value)}f}"
+
+
+def _decimals(value: float) -> int:
     limits = ((3, 1), (2, 10), (1, 100))
-    decimals = next((decimals for decimals, limit in limits if round(abs(value), decimals) < limit), 0)
-    return f"{value:,.{decimals}f}"
+    return next((decimals for decimals, limit in limits if round(abs(value), decimals) < limit), 0)
 
 
 def five_digits(value: float) -> str:
@@ -127,16 +145,34 @@ def format_change(ratio: float) -> str:
     return _signed(f"{percent:+.1f} %")
 
 
-def format_change_and_error(ratio: float, error: float) -> str:
-    """A ratio and its standard error as percentages, rounded at the error's first digit: 1.0004 and 0.0002 are
-    "+0.04 % ± 0.02 %". If the error is below 0.0001 %, the change stands alone.
+def format_times(ratio: float) -> str:
+    return f"{three_digits(ratio)}×"
+
+
+def change_and_error(ratio: float, error: float) -> tuple[str, str]:
+    """A ratio and its standard error as percentages, rounded at the error's first digit: of 1.0004 and 0.0002 they
+    are "+0.04 %" and "0.02 %". If the error is below 0.0001 %, it is empty.
     """
     if error * 100 < 10**-MOST_DIGITS:
-        return format_change(ratio)
+        return format_change(ratio), ""
     digits = min(max(-math.floor(math.log10(error * 100)), 1), MOST_DIGITS)
     percent = round((ratio - 1) * 100, digits) + 0.0  # no "-0.0"
-    return _signed(f"{percent:+.{digits}f} % ± {error * 100:.{digits}f} %")
+    return _signed(f"{percent:+.{digits}f} %"), f"{error * 100:.{digits}f} %"
 
 
 def _signed(text: str) -> str:
     return text.replace("-", MINUS)
+
+
+_WRITERS: dict[Notation, Callable[[float], str]] = {
+    Notation.SECONDS: format_seconds,
+    Notation.BYTES: format_bytes,
+    Notation.FLOPS: lambda value: _scaled(value, FLOP_SIZES, "FLOP"),
+    Notation.SHARE: format_share,
+    Notation.COUNT: lambda value: f"{value:,.0f}",
+    Notation.NUMBER: three_digits,
+    Notation.FINE: five_digits,
+    Notation.TIMES: format_times,
+    Notation.CHANGE: format_change,
+    Notation.TEXT: str,
+}

@@ -3,85 +3,46 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from page_runs import chart_findings, chart_run
 
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.page.glossary import WORDS, glossary
 from llm_bench_fixtures.report.page.tables import (
     SHORT,
     page_table,
-    sort_key,
     summary_table,
     unranked,
     without,
     without_zeros,
 )
-from llm_bench_fixtures.report.page.values import Cell, Head, PageTable, Row
-from llm_bench_fixtures.results.formatting import MISSING, format_bytes, format_seconds, three_digits
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table, metric_column
+from llm_bench_fixtures.results.formatting import MISSING, Notation
 from llm_bench_fixtures.results.metrics import METRICS, registry
 
 
-@pytest.mark.parametrize(
-    ("cell", "key"),
-    [
-        ("33.8 ms ± 393 µs", 0.0338),
-        ("573 µs", 573e-6),
-        ("1.25 s", 1.25),
-        ("0.996× (0.968–1.03)", 0.996),
-        ("18.4 MB", 18.4e6),
-        ("512 B", 512),
-        ("2.05 GFLOP", 2.05e9),
-        ("+0.36 % ± 0.08 %", 0.36),
-        ("-0.1 %", -0.1),
-        ("−0.1 %", -0.1),
-        ("<0.01 %", 0.01),
-        ("5.7e-05", 5.7e-5),
-        ("3,810.9", 3810.9),
-        ("diverges: 0.3", None),
-        (MISSING, None),
-        ("", None),
-    ],
-)
-def test_a_cell_is_sorted_by_its_first_number_in_its_base_unit(cell: str, key: float | None) -> None:
-    assert sort_key(cell) == (None if key is None else pytest.approx(key))
-
-
-@given(st.floats(1e-6, 1e4))
-def test_times_and_numbers_keep_their_order_whatever_their_unit(value: float) -> None:
-    assert sort_key(format_seconds(value)) == pytest.approx(value, rel=6e-3)
-    assert sort_key(three_digits(value)) == pytest.approx(value, rel=6e-3, abs=6e-4)
-
-
-@given(st.integers(1, 10**13))
-def test_bytes_keep_their_order_whatever_their_unit(count: int) -> None:
-    assert sort_key(format_bytes(count)) == pytest.approx(count, rel=6e-3)
-
-
-def test_only_columns_of_numbers_are_sorted_by_number() -> None:
-    table = page_table(Table(("case", "latency"), (("16", "20 ms"),), frozenset({1})), "", {})
-    (row,) = table.rows
-    assert [cell.sort for cell in row.cells] == [None, pytest.approx(0.02)]
+def test_a_column_is_sorted_by_its_values_and_not_by_what_is_written() -> None:
+    """1.05 s stand as "1.05 s", and 20 ms as "20.0 ms"; the rate has a rank beside its words."""
+    columns = (Column("case"), Column("latency", Notation.SECONDS), Column("rate", Notation.TEXT))
+    row = (Cell("16"), Cell(value=1.05, error=0.02), Cell("4/s", rank=4.0))
+    (shown,) = page_table(Table(columns, (row,)), "", {}).rows
+    assert [(cell.text, cell.sort) for cell in shown.cells] == [("16", None), ("1.05 s", 1.05), ("4/s", 4.0)]
 
 
 def test_rows_know_their_variant_and_where_a_group_starts() -> None:
     rows = (("1", "fp32"), ("1", "bf16"), ("2", "fp32"))
-    table = page_table(Table(("case", "variant"), rows), "", {})
+    table = page_table(Table.of_texts(("case", "variant"), rows), "", {})
     assert [row.variant for row in table.rows] == ["fp32", "bf16", "fp32"]
     assert [row.starts_group for row in table.rows] == [False, False, True]
 
 
 def test_a_table_of_single_rows_has_no_groups() -> None:
-    table = page_table(Table(("variant", "x"), (("a", "1"), ("b", "2"))), "", {})
+    table = page_table(Table.of_texts(("variant", "x"), (("a", "1"), ("b", "2"))), "", {})
     assert not any(row.starts_group for row in table.rows)
 
 
 def test_columns_that_are_not_wanted_or_say_nothing_are_left_out() -> None:
-    table = Table(
-        ("case", "what ran", "TTFT", "latency", "remarks"), (("16", "float32", MISSING, "1 s", ""),), frozenset({2, 3})
-    )
-    expected = Table(("case", "TTFT", "latency"), (("16", MISSING, "1 s"),), frozenset({1, 2}))
+    cells = ("16", "float32", MISSING, "1 s", "")
+    table = Table.of_texts(("case", "what ran", "TTFT", "latency", "remarks"), (cells,), {2, 3})
+    expected = Table.of_texts(("case", "TTFT", "latency"), (("16", MISSING, "1 s"),), {1, 2})
     assert without(table, "what ran") == expected
 
 
@@ -111,8 +72,8 @@ def test_the_reference_has_no_change_of_perplexity_to_be_sorted_by() -> None:
     """Its own perplexity stands there, and the others' change."""
     table = summary_table(chart_findings(), {})
     assert [(row.cells[-1].text, row.cells[-1].sort) for row in table.rows][:2] == [
-        ("20.000", 0.0),
-        ("≈ +0.10 %", 0.0),
+        ("20.000", 1.0),
+        ("≈ +0.10 %", 1.0),
     ]
     assert table.rows[1].cells[-1].detail == "± 0.05 %"
 
@@ -120,13 +81,13 @@ def test_the_reference_has_no_change_of_perplexity_to_be_sorted_by() -> None:
 def test_near_lossless_variants_share_one_place_in_an_order_by_quality() -> None:
     """bf16 has +0.1 % and ort-fp32 nothing; ort-int8, with 2 %, is beyond them."""
     table = summary_table(chart_findings(), {})
-    assert [row.cells[-1].sort for row in table.rows] == [0.0, 0.0, 0.0, pytest.approx(2.0)]
-    heads = (Head("variant"), Head("KLD", is_number=True), Head("TTFT", is_number=True))
+    assert [row.cells[-1].sort for row in table.rows] == [1.0, 1.0, 1.0, pytest.approx(1.02)]
+    columns = (Column("variant"), Column("KLD", Notation.FINE), Column("TTFT", Notation.SECONDS))
     cells = {"fp32": (None, 1.0), "bf16": (1e-5, 2.0), "ort-fp32": (2e-6, 3.0), "ort-int8": (1e-7, 4.0)}
-    rows = [Row((Cell(one), Cell("", kld), Cell("", ttft)), one) for one, (kld, ttft) in cells.items()]
-    shared = unranked(PageTable("", heads, tuple(rows)), chart_run())
-    assert [row.cells[1].sort for row in shared.rows] == [2e-6, 2e-6, 2e-6, 1e-7]
-    assert [row.cells[2].sort for row in shared.rows] == [1.0, 2.0, 3.0, 4.0]
+    rows = [(Cell(one), Cell(value=kld), Cell(value=ttft)) for one, (kld, ttft) in cells.items()]
+    shared = unranked(Table(columns, tuple(rows)), chart_run())
+    assert [row[1].key for row in shared.rows] == [2e-6, 2e-6, 2e-6, 1e-7]
+    assert [row[2].key for row in shared.rows] == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_on_a_narrow_window_stays_what_decides() -> None:
@@ -135,29 +96,34 @@ def test_on_a_narrow_window_stays_what_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "detail"),
+    ("cell", "shown", "detail"),
     [
-        ("0.980× (0.951–1.01)", "0.980×", "0.951–1.01"),
-        ("34.2 ms ± 1.14 ms", "34.2 ms", "± 1.14 ms"),
-        ("3/190 (0.33–4.5 %)", "3/190", "0.33–4.5 %"),
-        ("3 (1.58 %; 0.327 % to 4.54 %)", "3", "1.58 %; 0.327 % to 4.54 %"),
-        ("754 (8)", "754 (8)", ""),
+        (Cell(value=0.98, low=0.951, high=1.01, notation=Notation.TIMES), "0.980×", "0.951–1.01"),
+        (Cell(value=0.0342, error=0.00114, notation=Notation.SECONDS), "34.2 ms", "± 1.14 ms"),
+        (Cell(value=3, of=190, low=0.00327, high=0.0454), "3/190", "0.33–4.5 %"),
+        (Cell(value=754, mark=" (8)"), "754 (8)", ""),
+        (Cell(value=1, low=1, high=1, notation=Notation.TIMES), "1.00×", ""),
+        (Cell(value=3, note="2 lost"), "3.00", "2 lost"),
     ],
 )
-def test_an_interval_or_an_error_stands_below_its_figure(text: str, value: str, detail: str) -> None:
-    (row,) = page_table(Table(("x",), ((text,),), frozenset({0})), "", {}).rows
-    assert (row.cells[0].text, row.cells[0].detail) == (value, detail)
+def test_an_interval_or_an_error_stands_below_its_figure(cell: Cell, shown: str, detail: str) -> None:
+    (row,) = page_table(Table((Column("x", Notation.NUMBER),), ((cell,),)), "", {}).rows
+    assert (row.cells[0].text, row.cells[0].detail) == (shown, detail)
 
 
 def test_a_column_of_errors_that_are_all_zero_is_left_out() -> None:
-    rows = (("fp32", MISSING, MISSING, "0"), ("bf16", "0", "0.1", "0"))
-    table = Table(("variant", "KLD ±", "ppl ratio ±", "KLD"), rows)
-    assert without_zeros(table).header == ("variant", "ppl ratio ±", "KLD")
+    columns = (
+        Column("variant"),
+        *(metric_column(registry()[name]) for name in ("kld_error", "ppl_ratio_error", "kld_mean")),
+    )
+    values = (("fp32", None, None, 0.0), ("bf16", 0.0, 0.1, 0.0))
+    table = Table(columns, tuple((Cell(name), *(Cell(value=one) for one in them)) for name, *them in values))
+    assert without_zeros(table).names == ("variant", "ppl ratio ±", "KLD")
 
 
 def test_a_head_with_its_unit_has_the_term_of_what_stands_before_it() -> None:
     terms = glossary(["latency"], registry())
-    (head,) = page_table(Table(("latency, ms",), ()), "", terms).heads
+    (head,) = page_table(Table((Column("latency", Notation.SECONDS, unit="ms"),), ()), "", terms).heads
     assert head.term is terms["latency"]
 
 

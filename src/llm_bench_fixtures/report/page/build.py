@@ -20,7 +20,6 @@ from llm_bench_fixtures.report.page.sweeps import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
     SHORT,
-    WHAT_RAN,
     page_table,
     summary_table,
     unranked,
@@ -32,6 +31,7 @@ from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.page.values import Chart, Chip, Page, PageSection, Term
 from llm_bench_fixtures.report.scenarios import not_asked_sentence
 from llm_bench_fixtures.report.sections import SKIPPED, TEXTS
+from llm_bench_fixtures.report.tables.table import WHAT_RAN
 from llm_bench_fixtures.results.record import Run
 
 ELSEWHERE = frozenset({TEXTS, SKIPPED})  # sections of the document that the page shows in its own way
@@ -99,7 +99,7 @@ def _all_charts(tradeoff: Chart | None, *more: Sequence[Chart]) -> Iterator[Char
 def _heads(document: Document) -> Iterator[str]:
     yield from SHORT
     for section in (document.summary, *document.sections):
-        yield from section.table.header
+        yield from section.table.names
 
 
 def _chips(run: Run) -> Iterator[Chip]:
@@ -128,5 +128,5 @@ def _section(run: Run, section: Section, plots: tuple[Plot, ...], terms: Mapping
     scenario, shown = section.scenario, without_zeros(section.table)
     if scenario:
         shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
-    table = unranked(page_table(shown, section.title, terms), run)
+    table = page_table(unranked(shown, run), section.title, terms)
     return PageSection(section.title, table, section.note, scenario, plots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llm_bench_fixtures.report.page.values import Term
-from llm_bench_fixtures.report.short_table import BATCHED
+from llm_bench_fixtures.report.tables.short import BATCHED
 from llm_bench_fixtures.results.metrics import Direction, Metric
 
 WORDS = {

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.picks import Reader
-from llm_bench_fixtures.report.document import Table
 from llm_bench_fixtures.report.page.glossary import glossary
 from llm_bench_fixtures.report.page.looks import looks_of
 from llm_bench_fixtures.report.page.runs_charts import runs_charts
 from llm_bench_fixtures.report.page.tables import page_table
 from llm_bench_fixtures.report.page.values import Chart, Chip, Json, PageTable, Row, Term
 from llm_bench_fixtures.report.runs import ReadersRow, Runs
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count
 
 
@@ -38,7 +38,7 @@ class RunsPage:
 
 def build_runs_page(runs: Runs) -> RunsPage:
     charts = tuple(runs_charts(runs.runs))
-    terms = glossary([head.partition(", ")[0] for head in runs.table.header], runs.runs[0].findings.metrics)
+    terms = glossary(runs.table.names, runs.runs[0].findings.metrics)
     return RunsPage(
         title=f"Text generation in {count(len(runs.runs), 'run')}{f': {runs.common}' if runs.common else ''}",
         sentence=runs.sentence,

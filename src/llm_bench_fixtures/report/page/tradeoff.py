@@ -20,6 +20,7 @@ from llm_bench_fixtures.report.page.figures import error_bars, escaped, hover, l
 from llm_bench_fixtures.report.page.looks import Look, looks_of
 from llm_bench_fixtures.report.page.pareto import Range, Standing, front
 from llm_bench_fixtures.report.page.values import Chart, Json
+from llm_bench_fixtures.report.renderers.figures import texts
 from llm_bench_fixtures.report.variants import summary_section
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric, Tolerance
@@ -209,8 +210,8 @@ def _facts_by_variant(findings: Findings) -> dict[str, list[tuple[str, str]]]:
     """The cells of the summary, those that say something."""
     table = summary_section(findings).table
     return {
-        row[0]: [(name, cell) for name, cell in zip(table.header[1:], row[1:], strict=True) if cell != MISSING]
-        for row in table.rows
+        variant: [(name, one) for name, one in zip(table.names[1:], others, strict=True) if one != MISSING]
+        for variant, *others in texts(table)
     }
 
 

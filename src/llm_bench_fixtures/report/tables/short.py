@@ -1,0 +1,207 @@
+"""The table that a terminal and a pull request show: a row a variant, one unit a column, better and worse marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.headline import BATCHES
+from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
+from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
+from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.options.quality_limit import QualityMeasure
+from llm_bench_fixtures.report.cells import describe_prompts, title_of
+from llm_bench_fixtures.report.choices import flip_cells
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.tables.table import (
+    ELSEWHERE,
+    VARIANT,
+    WHAT_RAN,
+    Cell,
+    Column,
+    Figures,
+    Table,
+    Tone,
+    in_one_unit,
+    metric_column,
+)
+from llm_bench_fixtures.report.tables.values import (
+    CHANGE_ERROR,
+    QUARTILES,
+    headline_speedup,
+    latency_cell,
+    metric_cell,
+    perplexity_change,
+)
+from llm_bench_fixtures.results.formatting import Notation
+from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
+
+BATCHED = "batched"
+FLIPS = "flips"
+BATCHED_MEANS = "batched: tokens/s at the largest batch, and its size"
+# A narrow table leaves these out, the least needed first; other columns even sooner, and the essential ones never.
+DROPPED = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", WHAT_RAN, "weights", BATCHED, "peak", "tokens/s")
+ESSENTIAL = (VARIANT, "latency", "speed-up", "perplexity")
+
+
+def variants_table(findings: Findings, variants: Sequence[VariantResult], names: Sequence[str] = ()) -> Table:
+    """A row a variant. One that didn't run has its reason. Columns without a value are left out.
+
+    names: of the columns of figures, to show only these.
+    """
+    shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.column.name in names)]
+    rows = (
+        (Cell(one.id), Cell(what_ran(findings, one)), *(column.cells.get(one.id, Cell()) for column in shown))
+        for one in variants
+    )
+    columns = (Column(VARIANT), Column(WHAT_RAN), *(one.column for one in shown))
+    return Table(tuple(replace(column, droppable=_droppable(column.name)) for column in columns), tuple(rows))
+
+
+def _droppable(name: str) -> int:
+    if name in ESSENTIAL:
+        return 0
+    return len(DROPPED) - DROPPED.index(name) if name in DROPPED else len(DROPPED) + 1
+
+
+def short_table(findings: Findings) -> Table:
+    """That of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
+    metrics."""
+    own = [metric.column for metric in findings.added]
+    names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", "top-1", FLIPS, *own)
+    return variants_table(findings, findings.run.variants, names)
+
+
+def throughput(findings: Findings) -> str:
+    """The column that stands for it in a table that has room for one."""
+    return BATCHED if len(findings.largest_batch) > 1 else "tokens/s"
+
+
+def what_ran(findings: Findings, variant: VariantResult) -> str:
+    """In words, with what is unusual about it and what its figures are of if not of the headline's workload; why it
+    didn't run, or has no quality."""
+    if variant.label:
+        record = findings.elsewhere.get(variant.id)
+        where = [f"{ELSEWHERE} {describe_prompts(record)} (“{_title(findings, record)}”)"] if record else []
+        has_no_quality = variant.quality_note and "perplexity" not in variant.quality
+        why = [f"no quality: {variant.quality_note}"] if has_no_quality else []
+        return "; ".join([variant.label, *findings.variant_flags[variant.id], *where, *why])
+    return f"{variant.status}: {first_line(variant.reason)}"
+
+
+def _title(findings: Findings, record: Record) -> str:
+    named = {scenario.name: scenario for scenario in findings.run.scenarios}
+    return title_of(named.get(record.scenario, Scenario(record.scenario)))
+
+
+def figure_columns(findings: Findings) -> Iterator[Figures]:
+    """Every column of figures, from the left to the right."""
+    metrics, records = findings.metrics, {**findings.common, **findings.elsewhere}
+    speeds = _speed_tones(findings, findings.common)
+    peak = next((name for name in PEAKS if name == memory_metric(findings)), PEAKS[-1])
+    latencies = {name: latency_cell(record) for name, record in records.items()}
+    speedups = {name: headline_speedup(record, findings) for name, record in records.items()}
+    for name in ("ttft_s", "tpot_s"):
+        yield _marked(_of_metric(metrics[name], findings), findings)
+    latency = Column("latency", Notation.SECONDS, metric=metrics["latency_s"], error_is=QUARTILES)
+    yield _marked(_figures(latency, latencies, speeds), findings)
+    yield _marked(_figures(Column("speed-up", Notation.TIMES, metric=metrics["speedup"]), speedups, speeds), findings)
+    yield _marked(_of_metric(metrics["output_tokens_per_s"], findings, speeds), findings)
+    yield _batched(findings)
+    yield _of_metric(metrics[WEIGHTS], findings, _memory_tones(findings, WEIGHTS))
+    peaks = _of_metric(metrics[peak], findings, _memory_tones(findings, peak))
+    yield _marked(replace(peaks, column=replace(peaks.column, name="peak")), findings)
+    yield _perplexities(findings)
+    for name in ("kld_mean", "top1_agreement"):
+        yield _of_metric(metrics[name], findings)
+    flips = {one.id: flip_cells(one)["flips"] for one in findings.run.variants if one.label}
+    yield Figures(Column(FLIPS, Notation.COUNT, metric=metrics["flips"]), flips)
+    for metric in findings.added:
+        yield _of_metric(metric, findings)
+
+
+def _figures(column: Column, cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> Figures:
+    """Times and bytes in one unit."""
+    toned = {name: replace(cell, tone=tones.get(name)) for name, cell in cells.items()}
+    return Figures(in_one_unit(column, toned.values()), toned)
+
+
+def _of_metric(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
+    """By variant that has a value. Weights and quality are the variant's, whether or not it was timed."""
+    found = {}
+    for variant in findings.run.variants:
+        record = findings.elsewhere.get(variant.id) or findings.common.get(variant.id)
+        if record is None and (metric.name == WEIGHTS or metric.name in variant.quality):
+            record = Record("", "", "", variant.id, variant.status)
+        value = metric.of(record, variant) if record and variant.label else None
+        if value is not None:
+            found[variant.id] = Cell(value=value)
+    return _figures(metric_column(metric), found, tones or {})
+
+
+def _marked(shown: Figures, findings: Findings) -> Figures:
+    """The column with a mark at each figure of another workload than the headline's."""
+    cells = {
+        name: replace(cell, mark=ELSEWHERE) if name in findings.elsewhere else cell
+        for name, cell in shown.cells.items()
+    }
+    return Figures(shown.column, cells)
+
+
+def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Tone]:
+    """Of the variants that are faster or slower than the reference's record by a difference that this run can show."""
+    reference = records.get(seen.run.reference)
+    if reference is None:
+        return {}
+    gains = {name: seen.gain(one, reference) for name, one in records.items() if not seen.ran_the_reference(name)}
+    faster = {name: Tone.BETTER for name, gain in gains.items() if gain.is_faster}
+    return faster | {name: Tone.WORSE for name, gain in gains.items() if gain.is_slower}
+
+
+def _batched(findings: Findings) -> Figures:
+    """Tokens per second at the largest batch and its size, which is a variant's own where it lacks the headline's."""
+    metric = findings.metrics["output_tokens_per_s"]
+    own = sorted(findings.run.measured(BATCHES), key=_batch_size)
+    cells = {}
+    for name, record in ({record.variant: record for record in own} | {**findings.largest_batch}).items():
+        cells[name] = replace(metric_cell(metric, record, findings.run.variant(name)), mark=f" ({_batch_size(record)})")
+    column = Column(BATCHED, Notation.NUMBER, unit=str(metric.unit), legend=BATCHED_MEANS)
+    return _figures(column, cells, _speed_tones(findings, findings.largest_batch))
+
+
+def _batch_size(record: Record) -> int:
+    return record.workload.batch_size if record.workload else 0
+
+
+def _memory_tones(seen: Evidence, metric: str) -> dict[str, Tone]:
+    peaks = peaks_of(seen, metric)
+    reference = peaks.get(seen.run.reference)
+    if reference is None:
+        return {}
+    less = {name: Tone.BETTER for name, one in peaks.items() if is_less(one, reference, metric)}
+    return less | {name: Tone.WORSE for name, one in peaks.items() if is_less(reference, one, metric)}
+
+
+def _perplexities(findings: Findings) -> Figures:
+    """The reference's perplexity and the others' change, which all are sorted by."""
+    run, metric = findings.run, findings.metrics["perplexity"]
+    cells = {}
+    for one in run.variants:
+        if one.label:
+            change = perplexity_change(one)
+            own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
+            cells[one.id] = own if change.is_missing else change
+    column = replace(metric_column(metric), error_is=CHANGE_ERROR)
+    return _figures(column, cells, _quality_tones(run))
+
+
+def _quality_tones(run: Run) -> dict[str, Tone]:
+    """Of the variants that are not near-lossless, and whose whole interval is on one side of the reference's."""
+    tones = {}
+    for variant in run.variants:
+        found = interval_of(variant, QualityMeasure.PPL_RATIO)
+        if found is not None and not is_near_lossless(variant) and not found.low <= 1 <= found.high:
+            tones[variant.id] = Tone.WORSE if found.low > 1 else Tone.BETTER
+    return tones

@@ -1,0 +1,161 @@
+"""A table before any format: columns, and cells that hold values. What a cell looks like, renderers decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SIZES, Notation, common_unit, notation_of
+from llm_bench_fixtures.results.metrics import Metric
+
+VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables have
+ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the headline's workload
+
+
+class Tone(StrEnum):
+    """How a cell compares with the reference, or with the run before; one without a tone is compared with nothing."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    ALIKE = "near-lossless"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value with what is known of it, or words. `Cell()` is a value that is missing."""
+
+    text: str = MISSING
+    """The words, where there is no value."""
+    value: float | None = None
+    """In its base unit."""
+    error: float | None = None
+    """It stands as ± beside the value."""
+    low: float | None = None
+    """Ends of the interval that the value lies in; of a count, the ends of its share."""
+    high: float | None = None
+    of: int | None = None
+    """What a count is of: 3 of 190."""
+    notation: Notation | None = None
+    """How the value is written, where not as the column's others are."""
+    tone: Tone | None = None
+    mark: str = ""
+    """It stands right behind the figure."""
+    note: str = ""
+    """Further words, for a format that has room for a second line."""
+    rank: float | None = None
+    """What the cell is sorted by, where not by its value."""
+
+    @property
+    def is_missing(self) -> bool:
+        return self.value is None and self.text == MISSING
+
+    @property
+    def key(self) -> float | None:
+        """What the cell is sorted by; None sorts by its text, or last among numbers."""
+        return self.value if self.rank is None else self.rank
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    """Without the unit, which renderers add."""
+    notation: Notation | None = None
+    """How its values are written; None for a column of words."""
+    unit: str = ""
+    """The unit of all its values, which then stands at the head and not in the cells."""
+    size: float = 1.0
+    """The unit's, in base units."""
+    metric: Metric | None = None
+    """It explains the column."""
+    error_is: str = ""
+    """What stands as ± beside the values."""
+    legend: str = ""
+    """What else a reader of the table must know of the column."""
+    droppable: int = 0
+    """Columns leave a table that is too wide in this order, the highest first; 0 stays."""
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is set flush right."""
+        return self.notation is not None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether its values are the errors of another column's."""
+        return self.metric is not None and self.metric.name.endswith("_error")
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    @classmethod
+    def of_texts(
+        cls,
+        header: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        numeric: Iterable[int] = (),
+        tones: Mapping[tuple[int, int], Tone] | None = None,
+        droppable: Sequence[str] = (),
+    ) -> Table:
+        """numeric: the columns that are set flush right, counted from 0. tones: by row and column. droppable: names of
+        the columns that leave a table that is too wide, in that order."""
+        right, given = frozenset(numeric), tones or {}
+        ranks = {name: rank for rank, name in enumerate(reversed(droppable), 1)}
+        columns = (
+            Column(name, Notation.TEXT if place in right else None, droppable=ranks.get(name, 0))
+            for place, name in enumerate(header)
+        )
+        cells = (
+            tuple(Cell(text, tone=given.get((index, place))) for place, text in enumerate(row))
+            for index, row in enumerate(rows)
+        )
+        return cls(tuple(columns), tuple(cells))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def cells(self, name: str) -> list[Cell]:
+        """Those of the first column of that name; none without one."""
+        place = self.names.index(name) if name in self.names else None
+        return [] if place is None else [row[place] for row in self.rows]
+
+    def with_columns(self, places: Iterable[int]) -> Table:
+        """These columns only, in this order."""
+        kept = tuple(places)
+        return Table(
+            tuple(self.columns[place] for place in kept),
+            tuple(tuple(row[place] for place in kept) for row in self.rows),
+        )
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A column of a table whose rows are variants."""
+
+    column: Column
+    cells: Mapping[str, Cell]
+    """By variant; one that is absent has no value."""
+
+    @property
+    def has_values(self) -> bool:
+        return any(not cell.is_missing for cell in self.cells.values())
+
+
+def metric_column(metric: Metric) -> Column:
+    """Under the metric's own name, as the metric is written."""
+    return Column(metric.column, notation_of(metric), metric=metric)
+
+
+def in_one_unit(column: Column, cells: Iterable[Cell]) -> Column:
+    """The column with the unit at its head in which its times or bytes are read best."""
+    sizes = {Notation.SECONDS: SECOND_SIZES, Notation.BYTES: BYTE_SIZES}.get(column.notation or Notation.TEXT)
+    values = [cell.value for cell in cells if cell.value is not None]
+    if not sizes or not values:
+        return column
+    unit, size = common_unit(values, sizes)
+    return replace(column, unit=unit, size=size)

@@ -1,0 +1,54 @@
+"""Cells of a record's and a variant's values, which several tables hold."""
+
+from __future__ import annotations
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.report.tables.table import Cell
+from llm_bench_fixtures.results.formatting import Notation
+from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.statistics.ratio import Speedup
+
+QUARTILES = "half the distance between the quartiles of the latency"
+CHANGE_ERROR = "one standard error of the perplexity's change"
+
+
+def metric_cell(metric: Metric, record: Record | None, variant: VariantResult | None) -> Cell:
+    return Cell(value=metric.of(record, variant) if record and variant else None)
+
+
+def latency_cell(record: Record | None) -> Cell:
+    """Median, and half the distance between the quartiles where there is more than one round."""
+    if record is None or not record.rounds_s:
+        return Cell()
+    if len(record.rounds_s) < 2:
+        return Cell(value=record.median_s)
+    low, median, high = record.quartiles_s
+    return Cell(value=median, error=(high - low) / 2)
+
+
+def times_cell(found: Speedup | None) -> Cell:
+    """A ratio with its 95 % interval."""
+    return Cell(value=found.ratio, low=found.low, high=found.high, notation=Notation.TIMES) if found else Cell()
+
+
+def speedup_cell(record: Record | None) -> Cell:
+    """The speed-up over the reference's rounds of the same blocks."""
+    return times_cell(record_speedup(record) if record else None)
+
+
+def headline_speedup(record: Record | None, seen: Evidence) -> Cell:
+    """The speed-up over the reference; the ratio of the medians where the two were measured in separate runs."""
+    found, reference = seen.speedup(record) if record else None, seen.reference
+    if found is not None:
+        return times_cell(found)
+    if record is None or reference is None or record.reference_s or record.workload != reference.workload:
+        return Cell()
+    return Cell(value=reference.median_s / record.median_s, notation=Notation.TIMES)
+
+
+def perplexity_change(variant: VariantResult) -> Cell:
+    """The perplexity's change against the reference's, with its standard error."""
+    quality = variant.quality
+    return Cell(value=quality.get("ppl_ratio"), error=quality.get("ppl_ratio_error"), notation=Notation.CHANGE)
