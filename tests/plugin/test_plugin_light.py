@@ -16,7 +16,7 @@ OF_EVERY_RUN = {  # modules of the package that every pytest run loads, each at 
     "llm_bench_fixtures",
     *("llm_bench_fixtures.options", "llm_bench_fixtures.options.table"),
     *("llm_bench_fixtures.plugin", "llm_bench_fixtures.plugin.fixtures", "llm_bench_fixtures.plugin.hooks"),
-    *("llm_bench_fixtures.plugin.hookspecs", "llm_bench_fixtures.version"),
+    *("llm_bench_fixtures.plugin.hookspecs", "llm_bench_fixtures.suite", "llm_bench_fixtures.version"),
 }
 IMPORTS_CONFTEST = """
     import json

@@ -1,4 +1,4 @@
-"""`llm-bench`: works on saved runs, and compares two versions of a project.
+"""`llm-bench`: runs the ready suite, works on saved runs, and compares two versions of a project.
 
 Each command is a module of this package with a `HELP`, an `add_arguments` and a `run` that returns the exit status.
 """
@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, pair, report, trend
+from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, history, pair, report, run, trend
 from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 
 COMMANDS: Mapping[str, ModuleType] = {
+    "run": run,
     "report": report,
     "compare": compare,
     "gate": gate,
@@ -31,7 +32,7 @@ COMMANDS: Mapping[str, ModuleType] = {
 
 EXIT_BROKEN_PIPE = 141  # as a shell says of SIGPIPE, which not every system has
 
-PASSES_ON = ("pair", "aa")  # to pytest, what follows "--"
+PASSES_ON = ("run", "pair", "aa")  # to pytest, what follows "--"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -46,7 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. An error of ours becomes one message on stderr."""
     with printing():
         own, passed_on = _split(sys.argv[1:] if arguments is None else arguments)
-        chosen = _parser().parse_args(own, argparse.Namespace(passed_on=passed_on))
+        parser = _parser()
+        chosen, unknown = parser.parse_known_args(own, argparse.Namespace(passed_on=passed_on))
+        if unknown:
+            hint = "; what is pytest's goes behind --" if chosen.command in PASSES_ON else ""
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return _run(chosen)
 
 

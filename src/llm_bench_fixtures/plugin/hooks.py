@@ -29,6 +29,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_prompts,
     llm_session,
 )
+from llm_bench_fixtures.suite import suite_id
 
 OWN_FIXTURES = frozenset(SWEEPS).union(name for name in dir() if name.startswith("llm_"))
 BENCH_HOOKS = "llm_bench_fixtures.plugin.bench_hooks"
@@ -109,6 +110,12 @@ def refuse_unreadable_storage(folder: str) -> None:
 
 def _is_given(config: pytest.Config, name: str) -> bool:
     return config.getoption(name) is not None or config.getini(name) is not None
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Give the tests of the installed suite the ids that they have in the repository."""
+    nodeid = suite_id(module_path)
+    return pytest.Module.from_parent(parent, path=module_path, nodeid=nodeid) if nodeid else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

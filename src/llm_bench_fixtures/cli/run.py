@@ -1,0 +1,39 @@
+"""Measure every variant of a model that runs on this machine, and say which to use. The ready suite runs under pytest.
+
+MODEL is a folder or the name of a repository on the Hugging Face hub; without one, the embedded model is measured.
+Arguments after `--` go to pytest, whose options for this are listed by `pytest --help` under "llm-bench".
+
+exit status: pytest's (0: all tests passed, 1: some failed, 2: interrupted), and the gate's where `--llm-gate` is given
+
+Examples:
+  llm-bench run
+  llm-bench run Qwen/Qwen2.5-0.5B -- --llm-variants fp32,bf16,ort-int8-dynamic
+  llm-bench run ./my-model -- -k "prompt_length or batch" --benchmark-autosave
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+HELP = "run the ready suite on a model"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s [MODEL] [-- pytest arguments]"
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="default: the embedded model")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Becomes pytest, where the system lets one process become another: signals and the exit status are pytest's."""
+    from llm_bench_fixtures.suite import pytest_arguments
+
+    model = [f"--llm-model={arguments.model}"] if arguments.model else []
+    command = [sys.executable, "-m", "pytest", *pytest_arguments(), *model, *arguments.passed_on]
+    if os.name == "posix":
+        sys.stdout.flush()
+        os.execv(command[0], command)  # noqa: S606  # this Python, with arguments of our own and the user's
+    import subprocess
+
+    return subprocess.call(command)  # noqa: S603
