@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from llm_bench_fixtures.statistics.pooling import mean_over_cases, mean_over_runs
+from llm_bench_fixtures.statistics.pooling import chance_of_distance, mean_over_cases, mean_over_runs
 from llm_bench_fixtures.statistics.ratio import PROCESS_DEVIATION, LogRatio, trimmed_mean
 
 
@@ -104,3 +104,10 @@ def test_the_interval_holds_the_truth(runs: int, differ: float, least: float) ->
         found = mean_over_runs(ratios)
         held += abs(found.centre) <= found.margin(0.95)
     assert held / trials >= least - 0.02
+
+
+def test_runs_as_far_apart_as_expected_are_likely_and_others_are_not() -> None:
+    """Two that differ by a standard error of their difference: |z| > 1, of which about a third are."""
+    apart = [[LogRatio(0.0, 0.01, 1e6), LogRatio(sigmas * 0.01 * math.sqrt(2), 0.01, 1e6)] for sigmas in (0, 1, 3)]
+    assert [chance_of_distance(pair) for pair in apart] == [pytest.approx(p, abs=1e-3) for p in (1, 0.317, 0.003)]
+    assert chance_of_distance(apart[2][:1]) == 1

@@ -44,14 +44,24 @@ def record_log_ratio(record: Record) -> LogRatio | None:
 
 def mean_log_ratio(cases: Sequence[Record]) -> LogRatio | None:
     """Of the reference and a variant, over its cases; None where any has fewer than three rounds in blocks."""
-    return _mean([[_in_one_run(one) for one in case.by_run] for case in cases])
+    return _mean(log_ratios_by_run(cases))
 
 
-def _mean(cases: Sequence[Sequence[LogRatio | None]]) -> LogRatio | None:
-    """cases: each one's log ratio in each run. Within a run the same processes ran all cases, so these come first."""
+def log_ratios_by_run(cases: Sequence[Record]) -> list[LogRatio | None]:
+    """Of the reference and a variant over its cases, in each run; None where any has fewer than three rounds in
+    blocks."""
+    return _by_run([[_in_one_run(one) for one in case.by_run] for case in cases])
+
+
+def _by_run(cases: Sequence[Sequence[LogRatio | None]]) -> list[LogRatio | None]:
+    """cases: each one's log ratio in each run. The same processes ran all cases of a run, so their mean comes first."""
     runs = [[one for one in run if one is not None] for run in zip(*cases, strict=True)]
-    whole = [mean_over_cases(run) for run in runs if len(run) == len(cases)]
-    return mean_over_runs(whole) if whole else None
+    return [mean_over_cases(run) if len(run) == len(cases) else None for run in runs]
+
+
+def _mean(by_run: Sequence[LogRatio | None]) -> LogRatio | None:
+    known = [one for one in by_run if one is not None]
+    return mean_over_runs(known) if known else None
 
 
 def _in_one_run(record: Record | None) -> LogRatio | None:
@@ -73,7 +83,8 @@ def mean_speedup(cases: Sequence[Record], confidence: float = CONFIDENCE) -> Spe
 def mean_speedup_between(pairs: Sequence[tuple[Record, Record]], confidence: float = CONFIDENCE) -> Speedup | None:
     """How many times as fast the first of each pair is, over several cases; None where any has fewer than three rounds
     in blocks."""
-    ratio = _mean([list(starmap(_between, zip(of.by_run, over.by_run, strict=True))) for of, over in pairs])
+    ratios = [list(starmap(_between, zip(of.by_run, over.by_run, strict=True))) for of, over in pairs]
+    ratio = _mean(_by_run(ratios))
     return _speedup(ratio, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)
 
 

@@ -43,13 +43,32 @@ def mean_over_runs(ratios: Sequence[LogRatio]) -> LogRatio:
     """
     if len(ratios) == 1:
         return ratios[0]
-    expected = [max(one.standard_error**2 + one.process_variance, LEAST_VARIANCE) for one in ratios]
-    weights = [1 / variance for variance in expected]
-    mean = sum(weight * one.centre for weight, one in zip(weights, ratios, strict=True)) / sum(weights)
-    distances = (weight * (one.centre - mean) ** 2 for weight, one in zip(weights, ratios, strict=True))
-    own = VarianceEstimate(sum(distances) / (len(ratios) - 1), len(ratios) - 1)
+    weights = _weights(ratios)
+    mean, own = _distance(ratios, weights)
     factor = shrink(own, VarianceEstimate(1.0, _expected_freedom(ratios, weights)))
     return LogRatio(mean, math.sqrt(max(factor.variance, 1.0) / sum(weights)), factor.freedom)
+
+
+def chance_of_distance(ratios: Sequence[LogRatio]) -> float:
+    """How likely runs that differ only as expected come out as far apart as these, or farther; an F test. 1 for one."""
+    if len(ratios) == 1:
+        return 1.0
+    from scipy.special import fdtrc
+
+    weights = _weights(ratios)
+    _, own = _distance(ratios, weights)
+    return float(fdtrc(own.freedom, _expected_freedom(ratios, weights), own.variance))
+
+
+def _weights(ratios: Sequence[LogRatio]) -> list[float]:
+    return [1 / max(one.standard_error**2 + one.process_variance, LEAST_VARIANCE) for one in ratios]
+
+
+def _distance(ratios: Sequence[LogRatio], weights: Sequence[float]) -> tuple[float, VarianceEstimate]:
+    """The weighted mean, and how many times as far apart the runs are as expected, squared."""
+    mean = sum(weight * one.centre for weight, one in zip(weights, ratios, strict=True)) / sum(weights)
+    squares = (weight * (one.centre - mean) ** 2 for weight, one in zip(weights, ratios, strict=True))
+    return mean, VarianceEstimate(sum(squares) / (len(ratios) - 1), len(ratios) - 1)
 
 
 def _expected_freedom(ratios: Sequence[LogRatio], weights: Sequence[float]) -> float:

@@ -1,0 +1,111 @@
+"""How far pooled runs agree on the headline's workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.peaks import memory_metric
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
+from llm_bench_fixtures.results.pooled import PooledRun, quality_differences
+from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.results.speedup import log_ratios_by_run
+from llm_bench_fixtures.statistics.pooling import chance_of_distance
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup, speedup_from
+
+CHANCE = 0.01  # below which runs disagree, shared by all variants (Bonferroni)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A metric of one variant, in base units."""
+
+    runs: tuple[float | None, ...]
+    """In each run; None where it has none."""
+    pooled: float | None
+
+    @property
+    def spread(self) -> float | None:
+        """How far the runs are apart: the largest over the smallest, less 1. None for fewer than two."""
+        known = [value for value in self.runs if value]
+        return max(known) / min(known) - 1 if len(known) > 1 else None
+
+
+@dataclass(frozen=True)
+class VariantAgreement:
+    """What one variant did in each run, and in all together."""
+
+    variant: str
+    speedups: tuple[Speedup | None, ...]
+    """In each run; None where it wasn't measured in blocks, as for the reference."""
+    pooled: Speedup | None
+    disagrees: bool
+    """Whether the runs' speed-ups are farther apart than chance explains."""
+    latency_s: Figures
+    memory: Figures
+
+    @property
+    def spread(self) -> float | None:
+        """How far the runs' speed-ups are apart: the largest over the smallest, less 1."""
+        return Figures(tuple(one.ratio if one else None for one in self.speedups), None).spread
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Several runs of one version on one machine."""
+
+    runs: tuple[str, ...]
+    """When each started."""
+    memory_metric: str
+    variants: tuple[VariantAgreement, ...]
+    """Those of the headline's workload, in the run's order."""
+    quality_differences: tuple[str, ...]
+    """Quality is exact, so there should be none."""
+
+    @property
+    def widest(self) -> VariantAgreement | None:
+        """The variant whose speed-ups are farthest apart; None where there are none."""
+        known = [one for one in self.variants if one.spread is not None]
+        return max(known, key=lambda one: one.spread or 0.0, default=None)
+
+    @property
+    def disagreeing(self) -> tuple[VariantAgreement, ...]:
+        return tuple(one for one in self.variants if one.disagrees)
+
+
+def agreement_of(seen: Evidence) -> Agreement | None:
+    """None for a single run."""
+    run = seen.run
+    if not isinstance(run, PooledRun):
+        return None
+    metric = memory_metric(seen)
+    chance = CHANCE / max(len(seen.others), 1)
+    return Agreement(
+        tuple(one.provenance.started for one in run.runs),
+        metric,
+        tuple(_of_variant(seen, run, record, metric, chance) for record in seen.common.values()),
+        tuple(quality_differences(run)),
+    )
+
+
+def _of_variant(seen: Evidence, run: PooledRun, record: Record, metric: str, chance: float) -> VariantAgreement:
+    is_reference = record.variant == run.reference
+    ratios = [] if is_reference else log_ratios_by_run(seen.cases_of(record))
+    known = [one for one in ratios if one is not None]
+    return VariantAgreement(
+        record.variant,
+        tuple(speedup_from(one, CONFIDENCE, 0) if one else None for one in ratios),
+        None if is_reference else seen.speedup(record),
+        bool(known) and chance_of_distance(known) < chance,
+        _figures(run, record, "latency_s"),
+        _figures(run, record, metric),
+    )
+
+
+def _figures(run: PooledRun, record: Record, metric: str) -> Figures:
+    places = [(run, record), *zip(run.runs, record.by_run, strict=True)]
+    pooled, *values = (
+        METRIC_BY_NAME[metric].of(one, variant) if one and (variant := of.variant(record.variant)) else None
+        for of, one in places
+    )
+    return Figures(tuple(values), pooled)

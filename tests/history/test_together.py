@@ -1,0 +1,88 @@
+"""What may be put together as one run, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from run_factory import make_provenance, make_record, make_run, make_variant, make_workload
+
+from llm_bench_fixtures.history.together import grouped, is_same_run, why_apart, why_runs_apart
+from llm_bench_fixtures.results.record import Run
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"started": "2027-01-01T00:00:00+00:00"},
+        {"branch": "topic"},
+        {"command": "pytest -k bf16"},
+        {"energy": "RAPL"},
+        {"read_bytes_per_s": 1e10},
+    ],
+)
+def test_when_and_which_tests_were_run_keeps_nothing_apart(changes: dict[str, Any]) -> None:
+    assert not list(why_apart(make_provenance(), make_provenance(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"hardware": "b"}, "another machine: b, 2 threads, Linux, not a processor, 2 cores, 2 threads, Linux"),
+        ({"commit": "f" * 40}, "another commit: ffffffffffff, not 0123456789ab"),
+        ({"commit": ""}, "another commit: unknown, not 0123456789ab"),
+        ({"dirty": True}, "uncommitted changes, which may differ"),
+        ({"model": "gpt2"}, "another model: gpt2, not tiny"),
+        ({"corpus": "mine"}, "another corpus: mine, not embedded corpus"),
+        ({"choices": "mine"}, "other questions: mine, not none"),
+        ({"libraries": {"torch": "2.7.0"}}, "another set of libraries: torch 2.7.0, not torch 2.6.0"),
+        ({"libraries": {"torch": "2.6.0", "pytest": "9"}}, "another version of pytest: 9, not none"),
+    ],
+)  # fmt: skip
+def test_what_keeps_two_runs_apart_is_said(changes: dict[str, Any], reason: str) -> None:
+    assert list(why_apart(make_provenance(), make_provenance(**changes))) == [reason]
+
+
+def test_other_weights_under_the_same_name_keep_them_apart() -> None:
+    origins = [make_provenance(model_digests={"weights": digest}) for digest in "ab"]
+    assert list(why_apart(*origins)) == ["other files of the model: weights"]
+
+
+def test_two_runs_outside_of_git_may_be_put_together() -> None:
+    assert not list(why_apart(make_provenance(commit=""), make_provenance(commit="")))
+
+
+def two(**changes: Any) -> tuple[Run, Run]:
+    run = make_run([make_record(), make_record("bf16")])
+    return run, replace(run, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reference": "bf16"}, "another reference: bf16, not fp32"),
+        ({"variants": (make_variant("bf16", configuration="float32"),)}, "bf16 ran as something else"),
+        ({"records": (make_record(workload=make_workload("mine")),)}, "other prompts or settings in 1 test"),
+    ],
+)
+def test_runs_that_did_other_work_are_kept_apart(changes: dict[str, Any], reason: str) -> None:
+    assert list(why_runs_apart(*two(**changes))) == [reason]
+
+
+def test_runs_of_other_tests_and_variants_may_be_put_together() -> None:
+    """As shards are."""
+    first = make_run([make_record("fp32")])
+    assert not list(why_runs_apart(first, make_run([make_record("bf16", scenario="cache")])))
+
+
+def test_each_run_joins_those_that_it_is_like() -> None:
+    runs = [make_run([make_record()], provenance=make_provenance(hardware=name)) for name in "abab"]
+    assert grouped(runs) == [[0, 2], [1, 3]]
+
+
+def test_one_run_in_two_files_is_found_by_its_times() -> None:
+    first, again = two(session_s=13.0)
+    assert is_same_run(first, again)
+    assert not is_same_run(first, make_run([make_record(median_s=1.1)]))
+    assert not is_same_run(make_run(), make_run())
