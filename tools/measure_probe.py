@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from llm_bench_fixtures.results.probe import medians_s, probe_level_s
+from llm_bench_fixtures.results.noise import probe_level_s, probe_medians_s
 from llm_bench_fixtures.statistics.spread import interval
 
 PAIRS = 1000
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> None:
 
 
 def cost(pairs: Sequence[Pair]) -> tuple[str, str]:
-    products_s, reads_s = medians_s([pair.probe_s for pair in pairs]) or (math.nan, math.nan)
+    products_s, reads_s = probe_medians_s([pair.probe_s for pair in pairs]) or (math.nan, math.nan)
     bare_ms = statistics.median(pair.bare.latency_s for pair in pairs) * 1000
     latency = describe([pair.probed.latency_s / pair.bare.latency_s for pair in pairs])
     ttft = describe([pair.probed.ttft_s / pair.bare.ttft_s for pair in pairs])

@@ -271,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         "time-is-not-spent",
-        "session/budget.py",
+        "session/measuring.py",
         "self._left_s = max(self._left_s - seconds, 0.0)",
         "self._left_s = max(self._left_s, 0.0)",
         "tests/session/test_budget.py",

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.weights import bytes_read_by_forward, fault_in, storage_bytes, unmap, weight_tensors
-from llm_bench_fixtures.processes.status import status_bytes
+from llm_bench_fixtures.processes.memory import status_bytes
 
 MakeRequest = Callable[..., LoadRequest]
 

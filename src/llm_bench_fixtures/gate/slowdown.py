@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from llm_bench_fixtures.results.probe import probe_level_s
+from llm_bench_fixtures.results.noise import probe_level_s
 
 Probe: TypeAlias = Sequence[tuple[float, float]]  # seconds of both kinds of work, for each round
 

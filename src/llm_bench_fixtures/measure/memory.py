@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from llm_bench_fixtures.models.device import DeviceKind, resident_bytes
-from llm_bench_fixtures.processes.status import library_bytes, status_bytes
+from llm_bench_fixtures.processes.memory import library_bytes, status_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType

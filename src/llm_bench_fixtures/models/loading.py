@@ -17,7 +17,7 @@ from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.processes.status import library_bytes
+from llm_bench_fixtures.processes.memory import library_bytes
 from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:

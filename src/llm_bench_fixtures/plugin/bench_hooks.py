@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from llm_bench_fixtures.errors import named
-from llm_bench_fixtures.plugin.beside_benchmark import (  # noqa: F401  # pytest finds hooks by their names, too
-    pytest_benchmark_generate_commit_info,
-    pytest_benchmark_update_json,
-)
-from llm_bench_fixtures.plugin.distributed import tell_controller
-from llm_bench_fixtures.plugin.finish import claim_report, finish, settle_status
+from llm_bench_fixtures.plugin.finish import claim_report, finish, settle_status, show_summary
 from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
+from llm_bench_fixtures.plugin.harmless import warn
+from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY
 from llm_bench_fixtures.plugin.internals import (
     NEEDS_PYTEST_BENCHMARK,
     has_pytest_benchmark,
@@ -31,6 +28,7 @@ from llm_bench_fixtures.plugin.items import (
     is_benchmark,
     leave_out_overhead,
     left_out_lines,
+    plan_and_arrange,
     scenarios_of,
     variant_of,
 )
@@ -38,6 +36,7 @@ from llm_bench_fixtures.plugin.outcomes import as_skips
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stash import (
     BENCHMARKS,
+    RUN,
     SCENARIOS,
     SESSION,
     any_given,
@@ -49,7 +48,6 @@ from llm_bench_fixtures.plugin.stash import (
     runs_in_turns,
     selected_variants,
 )
-from llm_bench_fixtures.plugin.summary import show_summary
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -115,8 +113,6 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         end_at_signals(session)
         claim_report(session.config)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
-        from llm_bench_fixtures.plugin.lineup import plan_and_arrange
-
         plan_and_arrange(session)
     return (yield)
 
@@ -177,9 +173,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     """
     failure = None
     try:
-        tell_controller(session.config)
         if not is_xdist_worker(session.config):
             finish(session, exitstatus)
+        elif HAS_BENCHMARKS in session.config.stash:
+            session.config.workeroutput[HAS_BENCHMARKS_KEY] = True  # type: ignore[attr-defined]  # for the controller
     except KeyboardInterrupt:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
     except BaseException as error:  # a bug of ours
@@ -211,3 +208,29 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[SESSION].close()
         gc.collect()
         gc.freeze()  # pytest collects five times after this, and would go through the libraries' objects each time
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_benchmark_generate_commit_info(config: pytest.Config) -> Generator[None, dict[str, Any], dict[str, Any]]:
+    """The commit of the project that is measured; pytest-benchmark would look in the working folder."""
+    if SESSION not in config.stash:
+        return (yield)
+    from llm_bench_fixtures.plugin.storage import in_project, with_branch
+
+    with in_project(config):
+        return with_branch((yield))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
+    """Put the run's results into the files that pytest-benchmark writes, so that its storage is the run history."""
+    if RUN in config.stash:
+        from llm_bench_fixtures.history.saved import fault_of_stored, to_stored
+
+        to_stored(output_json, config.stash[RUN])
+        fault = fault_of_stored(output_json)
+        if fault:
+            warn(
+                f"what pytest-benchmark saves of this run {fault}: it is whole, but llm-bench will refuse it. Without "
+                "--benchmark-save-data a run is kept without the times of its tokens; --benchmark-json has them always"
+            )

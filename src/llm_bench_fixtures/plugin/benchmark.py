@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llm_bench_fixtures.errors import MeasuredBefore
-from llm_bench_fixtures.plugin.harmless_warnings import warn
+from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import is_timed, name_parameters, report_times
 from llm_bench_fixtures.plugin.items import case_of, identify, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.plugin.harmless_warnings import warn
+from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
 if TYPE_CHECKING:

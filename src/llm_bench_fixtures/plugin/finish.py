@@ -1,4 +1,4 @@
-"""The start and the end of a pytest run: its folder is claimed; its results are gathered, judged and reported."""
+"""The start and the end of a pytest run: claims its folder; gathers, judges, reports and shows its results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ import pytest
 
 from llm_bench_fixtures.errors import reason_of
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.plugin.gating import BASELINE, changes_of_run, finish_gate, gate_run, is_gated
-from llm_bench_fixtures.plugin.harmless_warnings import warn
-from llm_bench_fixtures.plugin.internals import save_whole
+from llm_bench_fixtures.plugin.gating import (
+    BASELINE,
+    DECISION,
+    changes_of_run,
+    finish_gate,
+    gate_run,
+    gate_summary,
+    is_gated,
+)
+from llm_bench_fixtures.plugin.harmless import warn
+from llm_bench_fixtures.plugin.hooks import IN_WORKERS
+from llm_bench_fixtures.plugin.internals import coloured, save_whole, terminal_width
 from llm_bench_fixtures.plugin.stash import (
     RUN,
     SESSION,
@@ -26,13 +35,20 @@ from llm_bench_fixtures.plugin.stash import (
     selection_of,
     settings_of,
 )
+from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
     from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.report.files import Published
+    from llm_bench_fixtures.report.tables.table import Tone
     from llm_bench_fixtures.results.record import Run
 
+NOTHING_MEASURED = (
+    "llm-bench: no times and no report, as pytest-xdist runs tests at the same time: run the benchmarks without -n"
+)
 MADE_FOLDER: pytest.StashKey[bool] = pytest.StashKey()  # whether there was none for the report
 PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
 NOT_SAVED: pytest.StashKey[list[str]] = pytest.StashKey()  # what pytest-benchmark could not write, and why
@@ -131,6 +147,26 @@ def settle_status(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     if session.exitstatus == pytest.ExitCode.OK and FAILED_HOOK in stash:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
+def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """What was found, what was not written, and what the gate decided."""
+    width = terminal_width(terminalreporter)
+    published = config.stash.get(PUBLISHED, None)
+    if published is not None and published.findings is not None:
+        from llm_bench_fixtures.report.columns import COLOURS
+        from llm_bench_fixtures.report.terminal import summary_lines
+
+        def paint(text: str, tone: Tone) -> str:
+            return coloured(terminalreporter, text, COLOURS[tone])
+
+        findings = published.findings
+        if DECISION in config.stash:
+            findings = replace(findings, changes=None)  # the gate tells them below
+        tell(terminalreporter, summary_lines(findings, published.folder, width, paint))
+    tell(terminalreporter, (*trouble_lines(config), *([NOTHING_MEASURED] if IN_WORKERS in config.stash else [])))
+    if DECISION in config.stash:
+        tell(terminalreporter, gate_summary(config, width))
 
 
 def trouble_lines(config: pytest.Config) -> Iterator[str]:

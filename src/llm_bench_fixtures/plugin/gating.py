@@ -12,7 +12,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnwritableFile, reason_of
 from llm_bench_fixtures.gate import options
-from llm_bench_fixtures.plugin.harmless_warnings import warn
+from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import (
     compare_with,
     compared_run,

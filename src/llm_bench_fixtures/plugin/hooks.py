@@ -35,6 +35,7 @@ OWN_FIXTURES = frozenset(SWEEPS).union(name for name in dir() if name.startswith
 BENCH_HOOKS = "llm_bench_fixtures.plugin.bench_hooks"
 WORKING_STORAGE = "./.benchmarks"  # pytest-benchmark's default
 HAS_BENCHMARKS_KEY = "llm_bench_has_benchmarks"  # of what a worker of pytest-xdist tells its controller
+IN_WORKERS: pytest.StashKey[bool] = pytest.StashKey()  # whether any worker had tests of a variant
 
 MARKERS = (
     "llm_variants(*names): run the test on these variants only: ids, or the groups precision, quantization, reference",
@@ -160,8 +161,6 @@ def pytest_testnodedown(node: Any) -> None:
     """In the controller of pytest-xdist, which collects no tests itself."""
     if HAS_BENCHMARKS_KEY in getattr(node, "workeroutput", ()):
         use(node.config)
-        from llm_bench_fixtures.plugin.distributed import IN_WORKERS
-
         node.config.stash[IN_WORKERS] = True
 
 
@@ -177,6 +176,6 @@ def pytest_benchmark_generate_machine_info() -> Generator[None, dict[str, Any], 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_benchmark_compare_machine_info(compared_benchmark: dict[str, Any]) -> None:
     """What is shown of a saved run, which may be anybody's: its figures in the table, its machine in a warning."""
-    from llm_bench_fixtures.plugin.beside_benchmark import make_harmless_to_show
+    from llm_bench_fixtures.plugin.harmless import make_harmless_to_show
 
     make_harmless_to_show(compared_benchmark)

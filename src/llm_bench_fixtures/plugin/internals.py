@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pytest
 
-from llm_bench_fixtures.plugin.saved_files import reserve, save
 from llm_bench_fixtures.text import harmless_text
-from llm_bench_fixtures.writing import check_folder, check_writable
+from llm_bench_fixtures.writing import check_folder, check_writable, reserve, save_or_keep
 
 if TYPE_CHECKING:
     from _pytest.junitxml import LogXML
@@ -228,7 +227,7 @@ def save_whole(config: pytest.Config, failed: Callable[[str], object]) -> None:
         return
 
     def written(path: Path, run: object) -> Path | None:
-        return save(path, safe_dumps(run, ensure_ascii=True, indent=4), failed)
+        return save_or_keep(path, safe_dumps(run, ensure_ascii=True, indent=4), failed)
 
     def save_json(run: object) -> None:
         if kept := written(session.json, run):

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped
-from llm_bench_fixtures.plugin.stash import selected_variants, settings_of, takes_requests
+from llm_bench_fixtures.plugin.stash import bench_session, selected_variants, settings_of, takes_requests
+from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.progress import Part
+from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
@@ -183,6 +186,34 @@ def arrange(items: list[pytest.Item], order: Sequence[str], groups: Callable[[Va
 
     places = {item.nodeid: place(position, item) for position, item in enumerate(items)}
     items.sort(key=lambda item: places[item.nodeid])
+
+
+def plan_and_arrange(session: pytest.Session) -> None:
+    """Plan the lineup of the variants that have tests, with the reference, and put the tests of each group together.
+
+    Where no model can be found, or no process can be started, nothing is done: the first test says why.
+    """
+    config = session.config
+    selected = selected_variants(config)
+    bench = bench_session(config)
+    tested = {variant.id for item in session.items if (variant := variant_of(item))}
+    variants = [one for one in selected if one.id in tested or one.id == bench.results.reference]
+    try:
+        lineup = bench.loader.plan(variants)
+    except LlmBenchError:
+        return
+    except (OSError, RuntimeError) as error:
+        if not is_process_limit(error):
+            raise
+        return
+    arrange(session.items, [variant.id for variant in selected], lineup.place)
+    bench.progress.expect(Part.VARIANT, len(variants))
+    placed = ((case_of(item), variant_of(item)) for item in filter(is_benchmark, session.items))
+    bench.progress.expect(Part.CASE, len({(case, lineup.place(variant)) for case, variant in placed if variant}))
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and config.get_verbosity() >= 0:
+        lines = filter(None, (lineup.describe(), bench.setup.threads_warning))
+        tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
 
 
 def identify(item: pytest.Item) -> Identity:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from llm_bench_fixtures.errors import HookFailed, InvalidSetting, reason_of
-from llm_bench_fixtures.plugin.harmless_warnings import warn
+from llm_bench_fixtures.plugin.harmless import warn
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.quality import CorpusScore

@@ -18,7 +18,7 @@ from llm_bench_fixtures.options.parsers import Setting, names_seen_from, parse_o
 from llm_bench_fixtures.options.settings import FIELDS, parse_settings
 from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
-from llm_bench_fixtures.plugin.harmless_warnings import HarmlessWarnings
+from llm_bench_fixtures.plugin.harmless import HarmlessWarnings
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 

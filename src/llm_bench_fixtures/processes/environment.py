@@ -1,11 +1,11 @@
-"""The environment variables of a worker: its threads, where they run, how its memory is allocated, and that it imports
-nothing from the working folder."""
+"""What a process runs with: the environment variables of a worker (its threads, where they run, how its memory is
+allocated, nothing imported from the working folder), and the limit of open files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from llm_bench_fixtures.processes.allocator import KEEPING_VARIABLES
 
@@ -44,3 +44,20 @@ def setting(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
+
+
+@contextmanager
+def most_open_files() -> Iterator[None]:
+    """Allow as many open files, connections among them, as the system lets this process have; afterwards as before."""
+    try:
+        import resource
+    except ImportError:  # on Windows, which has none
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS names a limit that it doesn't allow
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

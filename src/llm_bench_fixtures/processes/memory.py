@@ -1,14 +1,19 @@
-"""The memory that this process may still take: what the machine has free, or what its container is left with."""
+"""The memory that this process has, and what it may still take of its machine or its container."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from llm_bench_fixtures.processes.control_groups import GROUPS, MEMBERSHIP, own_groups
-from llm_bench_fixtures.processes.status import status_bytes
+
+STATUS = Path("/proc/self/status")
+MAPPINGS = Path("/proc/self/smaps")
+MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ (\S{4}) \S+ \S+ (\d+) *(.*)")  # how it may be used, its inode and file
 
 
 @dataclass(frozen=True)
@@ -72,3 +77,33 @@ def _reclaimable(folder: Path, controller: _Controller) -> int:
     except OSError:
         return 0
     return sum(int(row[1]) for row in rows if row[0] in controller.reclaimable)
+
+
+def status_bytes() -> Mapping[str, int]:
+    """The sizes in proc(5)'s status by name ("RssAnon", "VmHWM"), in bytes. Empty elsewhere than on Linux."""
+    try:
+        lines = STATUS.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    fields = (line.removesuffix(" kB").partition(":") for line in lines if line.endswith(" kB"))
+    return {name: int(kibibytes) * 1024 for name, _, kibibytes in fields}
+
+
+def library_bytes() -> int | None:
+    """Of this process' resident memory, pages of libraries' files: of those that it runs code from. What is mapped of
+    other files, such as a model's weights, isn't among them. None where the system doesn't tell."""
+    pages: Counter[str] = Counter()
+    libraries: set[str] = set()
+    file = ""
+    try:
+        with MAPPINGS.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if found := MAPPING.match(line):
+                    file = found[3] if found[2] != "0" else ""  # 0 of what is of no file
+                    libraries |= {file} if "x" in found[1] else set()
+                elif line.startswith(("Rss:", "Anonymous:")):  # the latter is the process' own copy
+                    sign = 1 if line.startswith("Rss:") else -1
+                    pages[file] += sign * int(line.split()[1]) * 1024
+    except OSError:
+        return None
+    return sum(pages[name] for name in libraries - {""}) if pages else None

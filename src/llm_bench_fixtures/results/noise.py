@@ -1,6 +1,7 @@
 """Whether two latencies that were taken apart, minutes from each other, differ by more than chance.
 
-Two things decide: how far the rounds of each scatter, and how far identical work differs within the run.
+Two things decide: how far the rounds of each scatter, and how far identical work differs within the run. Where a fixed
+probe ran before each round, it tells how fast the machine was.
 """
 
 from __future__ import annotations
@@ -90,3 +91,20 @@ def _log_interval(of: Sequence[float], over: Sequence[float]) -> tuple[float, fl
         return difference, difference
     interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(CONFIDENCE)
     return float(interval.low), float(interval.high)
+
+
+def probe_medians_s(probe_s: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Seconds of the probe's matrix products, and of its reads of memory (see measure/probe.py). None without."""
+    if not probe_s:
+        return None
+    products_s, reads_s = zip(*probe_s, strict=True)
+    return statistics.median(products_s), statistics.median(reads_s)
+
+
+def probe_level_s(probe_s: Sequence[tuple[float, float]]) -> float | None:
+    """Geometric mean of the two medians: a machine k times as slow at both has k times that level.
+
+    None where there is no probe, or one that takes no time, as only a damaged file holds.
+    """
+    medians = probe_medians_s(probe_s)
+    return statistics.geometric_mean(medians) if medians and min(medians) > 0 else None

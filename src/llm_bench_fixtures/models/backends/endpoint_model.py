@@ -22,7 +22,7 @@ from llm_bench_fixtures.models.counter import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
-from llm_bench_fixtures.processes.open_files import most_open_files
+from llm_bench_fixtures.processes.environment import most_open_files
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
 

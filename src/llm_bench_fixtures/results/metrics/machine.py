@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from llm_bench_fixtures.results import probe, roofline
+from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
+from llm_bench_fixtures.results.noise import probe_medians_s
 from llm_bench_fixtures.results.record import Record, VariantResult
 
 
@@ -20,7 +21,7 @@ def _tokens_per_joule(record: Record, variant: VariantResult) -> float | None:
 
 def _probe_median(part: int) -> Value:
     def value(record: Record, _: VariantResult) -> float | None:
-        medians = probe.medians_s(record.probe_s)
+        medians = probe_medians_s(record.probe_s)
         return medians[part] if medians else None
 
     return value
