@@ -51,6 +51,26 @@ def test_each_environment_of_tests_is_run_at_each_push_or_each_night() -> None:
     assert tested == {name.strip() for name in tox["tox"]["env_list"].split(",")}
 
 
+def test_every_workflow_takes_the_same_version_of_an_action() -> None:
+    """Also those that users copy. Bug: theirs kept versions for a Node that is gone."""
+    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "docs" / "how-to" / "ci").glob("*.yml")]
+    used = {
+        found for file in files for found in re.findall(r"uses: ([\w./-]+)@(\S+)", file.read_text(encoding="utf-8"))
+    }
+    versions = {(action.removesuffix("/restore").removesuffix("/save"), version) for action, version in used}
+    assert len(dict(versions)) == len(versions)
+
+
+def test_only_what_publishes_may_write_and_only_an_identity() -> None:
+    release = load(".github/workflows/release.yml")
+    assert release["permissions"] == {"contents": "read"}
+    assert {name: job.get("permissions") for name, job in release["jobs"].items()} == {
+        "build": None,
+        "publish": {"id-token": "write"},
+    }
+    assert not any("${{" in command for command in commands(".github/workflows/release.yml"))
+
+
 def test_the_workflow_tests_pythons_that_the_package_says_it_supports() -> None:
     tested = load(".github/workflows/ci.yml")["jobs"]["checks"]["strategy"]["matrix"]["python"]
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
