@@ -2,7 +2,7 @@
 
 Each family of tests/families.py is built as a small folder with random weights, loaded as each variant whose engine is
 installed, observed while it generates, and checked for equivalence. What an engine computes in float32 is compared with
-fp32's tokens, prompts alone and in a padded batch. What docs/reference/families.md shows is what this prints.
+fp32's tokens, prompts alone and in a padded batch. docs/reference/families.md sums up what this prints.
 
     python tools/measure_families.py [--variants ID,ID] [FAMILY ...]
 

@@ -7,22 +7,21 @@ A page keeps what stands above its mark, and the rest is written anew.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
-import io
-import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import llm_bench_fixtures
-from llm_bench_fixtures.cli.main import COMMANDS, main
+from llm_bench_fixtures.cli.main import COMMANDS
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.report.markdown import escape
@@ -30,8 +29,12 @@ from llm_bench_fixtures.results.metrics import METRICS, Kind
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+SHOWN = {"?": "[{0}]", "+": "{0} [{0} ...]"}  # by how many of a positional argument there are
+IN_SCHEMA = frozenset({
+    "Equivalence", "LoadPoint", "MeasuredRecord", "MemoryFacts", "Provenance", "Record", "Reply", "Request", "Run",
+    "VariantResult", "Work", "WorkloadFacts",
+})  # fmt: skip
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"
-COLUMNS = "88"  # of a terminal that shows --help
 GATE, PAIR, PYTEST, ALL = "`llm-bench gate`", "`llm-bench pair`", "`pytest --llm-gate`", "all commands"
 GIVEN_BY = {
     ExitStatus.PASSED: ALL,
@@ -98,7 +101,9 @@ def public_name_tables() -> Iterator[str]:
         yield f"| `{name}` | {kind_of(name)} | {sentence.replace('|', escape('|'))} |"
     yield ""
     yield from ("## Members of enums, fields of values", "")
-    parts = ((name, parts_of(getattr(llm_bench_fixtures, name))) for name in sorted(llm_bench_fixtures.__all__))
+    yield from ("[Files and schema](results.md) explains the fields of what a saved run holds.", "")
+    names = sorted({*llm_bench_fixtures.__all__} - IN_SCHEMA - {"Settings"})
+    parts = ((name, parts_of(getattr(llm_bench_fixtures, name))) for name in names)
     yield from ("| name | has |", "| --- | --- |")
     yield from (
         f"| `{name}` | {', '.join(f'`{part}`' for part in its_parts)} |" for name, its_parts in parts if its_parts
@@ -151,21 +156,56 @@ def kind_of(name: str) -> str:
     return "class" if inspect.isclass(value) else "function" if inspect.isfunction(value) else "constant"
 
 
-def command_help() -> Iterator[str]:
-    for name in ("", *COMMANDS):
-        yield from (f"## {f'llm-bench {name}'.strip()}", "", "```text", help_of(name).rstrip(), "```", "")
+class ListingParser(argparse.ArgumentParser):
+    """Remembers the arguments that a command adds."""
+
+    def __init__(self, name: str) -> None:
+        self.added: list[argparse.Action] = []
+        super().__init__(prog=f"llm-bench {name}", add_help=False)
+
+    def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
+        self.added.append(super().add_argument(*names, **how))
+        return self.added[-1]
 
 
-def help_of(command: str) -> str:
-    """What --help prints in a terminal of a fixed width."""
-    printed = io.StringIO()
-    with mock.patch.dict(os.environ, {"COLUMNS": COLUMNS}), redirect_stdout(printed), suppress(SystemExit):
-        main([*filter(None, [command]), "--help"])
-    return printed.getvalue()
+def command_reference() -> Iterator[str]:
+    """The commands' docstrings, and their arguments with the help; help that several commands give stands once."""
+    parsers = {name: ListingParser(name) for name in COMMANDS}
+    for name, module in COMMANDS.items():
+        module.add_arguments(parsers[name])
+    texts = Counter(text_of(one) for parser in parsers.values() for one in parser.added)
+    shared = {text for text, count in texts.items() if count > 1}
+    yield from ("## A saved run", "", f"Where a command takes a run, it takes {RUN_HELP}.", "")
+    yield from ("## Options of several commands", "")
+    yield from table(("option", "what"), filter(shared.__contains__, texts))
+    for name, parser in parsers.items():
+        own = [text for text in map(text_of, parser.added) if text not in shared]
+        also = [f"`{one.option_strings[-1]}`" for one in parser.added if text_of(one) in shared]
+        yield from (f"## llm-bench {name}", "", "```text", inspect.cleandoc(COMMANDS[name].__doc__ or ""), "```", "")
+        if own:
+            yield from table(("argument", "what"), own)
+        if also:
+            yield from (f"Also {', '.join(also)}: see [above](#options-of-several-commands).", "")
+
+
+def text_of(argument: argparse.Action) -> tuple[str, str]:
+    return names_of(argument), help_of(argument)
+
+
+def names_of(argument: argparse.Action) -> str:
+    """As it is typed: `-o DIR, --output DIR`, or `RUN [RUN ...]`."""
+    if not argument.option_strings:
+        return SHOWN.get(str(argument.nargs), "{0}").format(argument.metavar)
+    value = "" if argument.nargs == 0 else f" {argument.metavar}"
+    return ", ".join(f"{name}{value}" for name in argument.option_strings)
+
+
+def help_of(argument: argparse.Action) -> str:
+    return ((argument.help or "") % {**vars(argument)}).replace(RUN_HELP, "a saved run, named as above")
 
 
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
-    "reference/command-line.md": command_help,
+    "reference/command-line.md": command_reference,
     "reference/exit-statuses.md": exit_status_table,
     "reference/metrics.md": metric_tables,
     "reference/options.md": option_table,
