@@ -15,6 +15,7 @@ from repeatability_answers import RunAnswer, answer_of
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import headline_of
+from llm_bench_fixtures.answer.noise import MachineNoise
 from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.options import MISSING
@@ -148,7 +149,7 @@ def claims(run: Run, speeds: Mapping[str, Speed]) -> Iterator[Claim]:
     """What the report may claim of a variant beside the reference."""
     by_variant = headline_of(cast("Run", run)).common
     common = {record.test: record for record in by_variant.values()}
-    seen = Evidence(by_variant, {}, {}, {}, cast("Run", run), noise_floor(run))
+    seen = Evidence(by_variant, {}, {}, {}, cast("Run", run), noise_floor(run), MachineNoise())
     for speed in _comparable(run, speeds) if seen.reference else []:
         found = seen.gain(common[speed.test], by_variant[run.reference])
         if found.is_faster or found.is_slower:

@@ -43,10 +43,7 @@ def answer_of(run: Run) -> RunAnswer:
     return RunAnswer(
         run.reference,
         {(reader, name): value for reader, found in records.items() for name, value in _speedups(seen, found)},
-        {
-            pick.reader: frozenset((*pick.variants, *(one.variant for one in pick.undecided)))
-            for pick in picks_of(seen, need)
-        },
+        {pick.reader: frozenset(one.variant for one in pick.choices) for pick in picks_of(seen, need)},
         need.kept_by(run),
         {reader: tuple(_identical_claims(seen, found)) for reader, found in records.items()},
     )

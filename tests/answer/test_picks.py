@@ -6,7 +6,7 @@ from run_factory import BLOCKS_S, make_block_record, make_run, make_variant, mak
 
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import Need
-from llm_bench_fixtures.answer.picks import Pick, Reader, picks_of
+from llm_bench_fixtures.answer.picks import Outcome, Pick, Reader, picks_of
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
 from llm_bench_fixtures.results.record import Run
 
@@ -24,13 +24,13 @@ def lossy_run() -> Run:
 
 def test_a_winner_keeps_what_is_needed() -> None:
     found = pick(lossy_run(), Reader.LATENCY, Need(QualityLimit(QualityMeasure.PPL_RATIO, 1.05)))
-    assert (found.variants, found.is_proven, found.better_beyond_limit) == (("v0",), True, ())
+    assert (found.outcome, found.alike, found.beyond_limit) == (Outcome.WINNER, ("v0",), ())
 
 
 def test_who_does_not_keep_it_is_named_apart() -> None:
     found = pick(lossy_run(), Reader.LATENCY)
-    assert (found.variants, found.is_proven) == (("fp32",), False)
-    assert [one.variant for one in found.better_beyond_limit] == ["v0"]
+    assert (found.outcome, found.alike) == (Outcome.REFERENCE, ("fp32",))
+    assert [one.variant for one in found.beyond_limit] == ["v0"]
 
 
 def test_throughput_is_picked_at_one_batch_size() -> None:
@@ -39,5 +39,5 @@ def test_throughput_is_picked_at_one_batch_size() -> None:
     found = pick(
         make_run([make_block_record(spread=0.0, **where), make_block_record("v0", 3.0, **where)]), Reader.THROUGHPUT
     )
-    assert (found.variants, found.batch_size) == (("v0",), 4)
+    assert (found.alike, found.batch_size) == (("v0",), 4)
     assert pick(lossy_run(), Reader.THROUGHPUT).choices == ()

@@ -89,7 +89,7 @@ def test_what_one_variant_needs_is_by_its_weights_and_its_process() -> None:
     assert needed_bytes(100_000_000, cuda) == 600_000_000 + 600_000_000
 
 
-def test_whether_figures_are_taken_apart() -> None:
+def test_whether_figures_are_measured_at_different_times() -> None:
     assert apart(VARIANTS).is_apart
     assert plan_lineup(VARIANTS, "fp32", 2 * GB, GB).is_apart
     assert not plan_lineup(VARIANTS, "fp32", 2 * GB, 4 * GB).is_apart
@@ -110,21 +110,21 @@ def test_whether_figures_are_taken_apart() -> None:
             plan_lineup(VARIANTS, "fp32", 2 * GB, 3 * GB),
             (
                 "one variant at a time: no two fit in memory together (each needs up to 2.0 GB of 3.0 GB), so their "
-                "figures are taken apart"
+                "figures are measured at different times"
             ),
         ),
         (
             plan_lineup((FP32, FP16, SERVER_A), "fp32", 2 * GB, 2 * GB, {"a"}),
             (
                 "a is measured beside fp32; no two others fit in memory together (each needs up to 2.0 GB of 2.0 GB), "
-                "so the figures of fp16 are taken apart"
+                "so the figures of fp16 are measured at different times"
             ),
         ),
         (
             plan_lineup((FP32, FP16, BF16, SERVER_A, SERVER_B), "fp32", 2 * GB, 2 * GB, {"a", "b"}),
             (
                 "a, b are measured beside fp32; no two others fit in memory together (each needs up to 2.0 GB of "
-                "2.0 GB), so the figures of fp16, bf16 are taken apart"
+                "2.0 GB), so the figures of fp16, bf16 are measured at different times"
             ),
         ),
         (
@@ -159,5 +159,6 @@ def test_whether_figures_are_taken_apart() -> None:
     ],
 )
 def test_the_decision_in_a_sentence(lineup: Lineup, sentence: str) -> None:
-    """Bug: groups of which not each has the first variant were said to be taken apart, and not why they were."""
+    """Bug: groups of which not each has the first variant were said to be measured at different times, with no
+    reason."""
     assert lineup.describe() == sentence

@@ -193,7 +193,7 @@ def test_every_explanation_that_a_head_offers_is_in_the_glossary() -> None:
 def test_the_page_starts_with_the_answer() -> None:
     texts = Page(render(full_run())).texts
     answer = findings_of(full_run(), registry()).answer
-    places = [texts.index(text) for text in ("What to use here", answer.sentence, "The variants", "Run it again")]
+    places = [texts.index(text) for text in ("What to use here", *answer.lines, "The variants", "Run it again")]
     assert places == sorted(places)
     for one in answer.recommendations:
         assert one.sentence in texts

@@ -70,7 +70,7 @@ def test_the_sentence_names_for_each_reader_what_to_use_where() -> None:
     assert reader is Reader.LATENCY
     assert [(row.label, row.variant, row.beside) for row in rows] == [
         ("laptop", "bf16", "2.00× as fast as fp32"),
-        ("server", "fp32", "nothing is shown to beat it"),
+        ("server", "fp32", "no other variant is more than 10 % faster"),
     ]
 
 

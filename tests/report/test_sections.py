@@ -232,8 +232,8 @@ def test_latency_is_the_median_and_half_the_quartiles_distance(rounds_s: tuple[f
 def test_warnings() -> None:
     run = full_run(interrupted=True, provenance=make_provenance(random_weights=True))
     assert document_of(run).warnings == (
-        "The run was interrupted: what had finished by then is here.",
-        "The weights are random: speed and memory are real, the generated text means nothing.",
+        "The run was interrupted; this is what had finished by then.",
+        "Random weights: speed and memory are real, the generated text is meaningless.",
         "Failed to load: ort-fp32.",
     )
     assert document_of(make_run([make_record()])).warnings == ()
@@ -367,7 +367,7 @@ def test_the_reference_is_shown_on_the_common_workload() -> None:
 def test_footnotes_tell_the_noise_floor() -> None:
     """fp32 came to 100 and 101 ms, fp16, which ran the same, to 102 ms: too few pairs to tell 2 % from chance."""
     note = document_of(full_run()).footnotes[0]
-    assert "15 %, assumed" in note
+    assert "is taken to differ by up to 15 %" in note
     assert "3 pairs" in note
 
 

@@ -1,8 +1,8 @@
 """What the answer and the takeaways rest on, and which differences it supports.
 
-Variants that were measured in blocks are compared by the interval of their speed-up, which is widened for as many
-comparisons as are claimed at once (Bonferroni). What was taken apart, such as two cases of one variant, is compared by
-the noise floor.
+Variants that took turns are compared by the interval of their speed-up, which is widened for as many comparisons as are
+claimed at once (Bonferroni). What was measured at different times, such as two cases of one variant, is compared by the
+noise floor. On a noisy machine no difference between variants is claimed that identical work shows as well.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.headline import Headline, headline_of
+from llm_bench_fixtures.answer.noise import MachineNoise, machine_noise, ran_the_same
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import mean_speedup, mean_speedup_between
@@ -22,7 +23,8 @@ class Evidence(Headline):
 
     run: Run
     noise: NoiseFloor
-    """How far apart identical work comes out that was taken apart."""
+    """How far apart identical work comes out that was measured at different times."""
+    machine: MachineNoise
 
     @property
     def reference(self) -> Record | None:
@@ -36,7 +38,7 @@ class Evidence(Headline):
 
     def ran_the_reference(self, identifier: str) -> bool:
         """Whether it is the reference, or a variant that ran the same thing."""
-        return self._configuration(identifier) == self._configuration(self.run.reference)
+        return ran_the_same(self.run, identifier, self.run.reference)
 
     @property
     def comparisons(self) -> int:
@@ -69,8 +71,10 @@ class Evidence(Headline):
         if of.variant == over.variant or of.workload != over.workload:
             return gain(of, over, self.noise)
         found = self._in_blocks(of, over) or gain(of, over, self.noise)
-        is_same = self._configuration(of.variant) == self._configuration(over.variant)
-        return Gain(found.ratio, is_faster=False, is_slower=False) if is_same else found
+        is_same = ran_the_same(self.run, of.variant, over.variant)
+        if is_same or self.machine.hides(found.ratio):
+            return Gain(found.ratio, is_faster=False, is_slower=False, is_unclear=not is_same)
+        return found
 
     def speedup(self, record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
         """The record's over the reference; of the common workload, that of all cases of one prompt. None where one has
@@ -94,13 +98,10 @@ class Evidence(Headline):
         variant = self.run.variant(record.variant)
         return self.common.get(variant.base or "") if variant and variant.quantized else None
 
-    def _configuration(self, identifier: str) -> str:
-        variant = self.run.variant(identifier)
-        return variant.configuration if variant else ""
-
 
 def evidence_of(run: Run) -> Evidence:
-    return Evidence(**vars(headline_of(run)), run=run, noise=noise_floor(run))
+    floor = noise_floor(run)
+    return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=machine_noise(run, floor))
 
 
 def in_blocks(*records: Record) -> bool:

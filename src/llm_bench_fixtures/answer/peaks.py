@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
+from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
 PEAKS = ("cuda_max_allocated_bytes", "own_memory_bytes")  # the first that the reference has
@@ -64,6 +65,16 @@ def _repeats(run: Run, metric: str, record: Record, variant: VariantResult) -> l
 
 def is_less(one: Peaks, other: Peaks, metric: str) -> bool:
     """Whether all of one's peaks are below all of the other's, by more than the tolerance of the metric."""
+    return _are_apart(one.high, other.low, metric)
+
+
+def compare_peaks(one: Peaks, other: Peaks, metric: str) -> Gain:
+    """How many times as much memory the other takes. Unclear: only some of one's peaks are below the other's."""
+    is_less_, is_more = is_less(one, other, metric), is_less(other, one, metric)
+    may_be_less = _are_apart(one.low, other.high, metric)
+    return Gain(other.shown / max(one.shown, 1.0), is_less_, is_more, is_unclear=may_be_less and not is_less_)
+
+
+def _are_apart(low: float, high: float, metric: str) -> bool:
     tolerance = METRIC_BY_NAME[metric].default_tolerance
-    gap = other.low - one.high
-    return gap > tolerance.absolute and gap > tolerance.relative * one.high
+    return high - low > max(tolerance.absolute, tolerance.relative * low)

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
 from llm_bench_fixtures.results.record import Run, VariantResult
 from llm_bench_fixtures.statistics.spread import Interval
@@ -67,9 +68,7 @@ class QualityStandings:
 
     def _is_reference(self, variant: VariantResult) -> bool:
         """Whether it is the reference, or ran the same as it."""
-        reference = self.run.variant(self.run.reference)
-        is_same = bool(reference and variant.configuration and variant.configuration == reference.configuration)
-        return variant.id == self.run.reference or is_same
+        return ran_the_same(self.run, variant.id, self.run.reference)
 
 
 def interval_of(variant: VariantResult, measure: QualityMeasure) -> Interval | None:
@@ -101,10 +100,8 @@ def is_near_lossless(variant: VariantResult) -> bool:
 
 def near_lossless(run: Run) -> tuple[str, ...]:
     """In the run's order, which says nothing of their quality. What ran the same as the reference is not named."""
-    reference = run.variant(run.reference)
-    same = reference.configuration if reference else ""
     return tuple(
         variant.id
         for variant in run.variants
-        if variant.id != run.reference and variant.configuration != same and is_near_lossless(variant)
+        if is_near_lossless(variant) and not ran_the_same(run, variant.id, run.reference)
     )

@@ -47,7 +47,10 @@ class Lineup:
         if len(variants) == 1:
             return f"{variants[0]} is measured alone"
         if self.is_apart:
-            return f"one variant at a time: no two fit in memory together ({facts}), so their figures are taken apart"
+            return (
+                f"one variant at a time: no two fit in memory together ({facts}), so their figures are measured at "
+                "different times"
+            )
         if len(self.groups) == 1:
             return f"{len(variants)} variants are measured side by side ({facts})"
         if all(len(group) == 1 for group in self.groups[1:]) and self.budget_bytes < 2 * self.needed_bytes:
@@ -58,13 +61,13 @@ class Lineup:
         return f"{len(variants)} variants in groups of {sizes}, those of a group side by side ({facts})"
 
     def _describe_servers(self, facts: str) -> str:
-        """Where no two variants fit in memory, and the first has servers beside it, which take no room."""
+        """Where no two variants fit in memory, and the first has servers next to it, which take no room."""
         first, *servers = (variant.id for variant in self.groups[0])
         left = ", ".join(variant.id for group in self.groups[1:] for variant in group)
         are = "is" if len(servers) == 1 else "are"
         return (
             f"{', '.join(servers)} {are} measured beside {first}; no two others fit in memory together ({facts}), so "
-            f"the figures of {left} are taken apart"
+            f"the figures of {left} are measured at different times"
         )
 
 

@@ -9,8 +9,8 @@ from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.options.quality_limit import QualityLimit
-from llm_bench_fixtures.report.answers import answer_of
 from llm_bench_fixtures.report.changes import Changes, changes_of
+from llm_bench_fixtures.report.words.answer import answer_of
 
 
 def changes_against(comparison: Comparison, quality_limit: QualityLimit) -> Changes:

@@ -11,16 +11,16 @@ from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
-from llm_bench_fixtures.report.answers import Answer, answer_of
 from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
 from llm_bench_fixtures.report.changes import Changes
-from llm_bench_fixtures.report.flags import flags, variant_flags
-from llm_bench_fixtures.report.takeaways import decode_sentence, takeaways
+from llm_bench_fixtures.report.words.answer import Answer, answer_of
+from llm_bench_fixtures.report.words.measured import flags, noise_warning, variant_flags
+from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Run, Status
 
 NO_RAW_DATA = (
-    "The generated texts and the times of single tokens were not saved with this run: what needs them is left out. "
+    "Generated texts and the times of single tokens were not saved with this run, so what needs them is left out; "
     "--benchmark-save-data keeps them."
 )
 _Reason: TypeAlias = tuple[str, Status, str]  # variant, status and first line
@@ -50,10 +50,12 @@ class Findings(Evidence):
     """What was loaded, and where it ran."""
     decode: str
     """How near the reference's decode comes to the machine's limits; empty where that isn't known."""
+    noisy: str
+    """What a noisy machine means for the answer, to be said before it; empty of a calm one."""
     warnings: tuple[str, ...]
-    """What a reader must not miss."""
+    """What else a reader must not miss."""
     answer: Answer
-    """What to use here, what it costs, and what doesn't pay."""
+    """What to use here, what it costs, and what is not worth using."""
     takeaways: tuple[str, ...]
     """What else follows from the records, the most useful first."""
     flags: Mapping[str, tuple[str, ...]]
@@ -82,6 +84,7 @@ def findings_of(
         added=tuple(added_metrics(run, metrics)),
         header=_header(run),
         decode=decode_sentence(evidence),
+        noisy=noise_warning(evidence),
         warnings=tuple(_warnings(run)),
         answer=answer_of(evidence, quality_limit),
         takeaways=takeaways(evidence),
@@ -107,13 +110,13 @@ def _warnings(run: Run) -> Iterator[str]:
     if not has_raw_data(run):
         yield NO_RAW_DATA
     if run.interrupted:
-        yield "The run was interrupted: what had finished by then is here."
+        yield "The run was interrupted; this is what had finished by then."
     for candidate in run.provenance.passed_over:
         yield f"Not used: {candidate}."
     if run.provenance.random_weights:
-        yield "The weights are random: speed and memory are real, the generated text means nothing."
+        yield "Random weights: speed and memory are real, the generated text is meaningless."
     if run.reference not in [variant.id for variant in run.variants]:
-        yield f"The reference {run.reference} was not among --llm-variants: there is nothing to compare with."
+        yield f"The reference, {run.reference}, is not among --llm-variants, so there is nothing to compare with."
     failed = [variant.id for variant in run.variants if variant.status is Status.ERROR]
     if failed:
         yield f"Failed to load: {', '.join(failed)}."
@@ -125,13 +128,12 @@ def _skipped_or_failed(run: Run) -> Iterator[SkippedOrFailed]:
         for record in run.records
         if record.status in (Status.SKIPPED, Status.ERROR)
     )
-    for (variant, status, reason), benchmarks in _one_of_each(counts).items():
+    for (variant, status, reason), benchmarks in merge_prefixed_reasons(counts).items():
         yield SkippedOrFailed(variant, status, reason, benchmarks)
 
 
-def _one_of_each(counts: Mapping[_Reason, int]) -> Counter[_Reason]:
-    """The same with a reason that another one merely introduces counted for the shorter: "no static cache: why" for
-    "why"."""
+def merge_prefixed_reasons(counts: Mapping[_Reason, int]) -> Counter[_Reason]:
+    """Count "no static cache: why" under "why"."""
     merged: Counter[_Reason] = Counter()
     for (variant, status, reason), benchmarks in counts.items():
         shorter = (

@@ -1,7 +1,7 @@
 """The answers under every quality limit that would change who may be recommended.
 
 The variants that keep a limit change only where it passes the strictest bound that one of them keeps. So there are
-few different answers, and all of them can be computed beforehand by the rules of answers.py.
+few different answers, and all of them can be computed beforehand by the same rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.limit_bounds import bounds, strictest_bounds
 from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.report.answers import Answer, answer_of
+from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.results.record import Status
 
 TITLES = {

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from llm_bench_fixtures.report.answers import Answer
-from llm_bench_fixtures.report.blocks import speedup_footnotes
 from llm_bench_fixtures.report.cells import describe_headline, nothing_timed, title_of
 from llm_bench_fixtures.report.changes import Change, Changes
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
@@ -18,6 +16,8 @@ from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.sections import facts, noise_footnote
 from llm_bench_fixtures.report.tables.short import short_table
 from llm_bench_fixtures.report.tables.table import Table
+from llm_bench_fixtures.report.words.answer import Answer
+from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds
 from llm_bench_fixtures.results.record import Record, Scenario, Status
 from llm_bench_fixtures.results.speedup import record_speedup
@@ -45,7 +45,10 @@ def render_markdown(findings: Findings) -> str:
 def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
     yield from (f"## Text generation of {escape(findings.run.provenance.model)}", "")
     yield from (escape(findings.header).replace("\\|", "|"), "")
-    yield from (f"**{escape(findings.answer.sentence)}**", "")
+    if findings.noisy:
+        yield from (f"> **{escape(findings.noisy)}**", "")
+    for line in findings.answer.lines:
+        yield from (f"**{escape(line)}**", "")
     if findings.changes is not None:
         yield from (f"**{escape(findings.changes.sentence)}**", "")
     for warning in findings.warnings:
@@ -100,7 +103,7 @@ def _change_row(one: Change) -> tuple[str, ...]:
 
 
 def _answer(answer: Answer) -> Iterator[str]:
-    """What each reader should use, and what doesn't pay."""
+    """What each reader should use, and what is not worth using."""
     for one in answer.recommendations:
         yield f"- {escape(f'For the {one.pick.reader}:')} {escape(' '.join([one.sentence, *one.notes]))}"
     yield from bullets(answer.remarks)

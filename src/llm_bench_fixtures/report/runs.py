@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llm_bench_fixtures.answer.picks import Pick, Reader
+from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.pick_words import against
 from llm_bench_fixtures.report.run_labels import common_to, labels_of
 from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Table, in_one_unit
+from llm_bench_fixtures.report.words.answer import standing_words
 from llm_bench_fixtures.results.formatting import MISSING, count
 
 RUN = "run"
@@ -62,7 +62,7 @@ class ReadersRow:
     variant: str
     figure: str
     beside: str
-    """How it stands to the run's reference, or that nothing beats that."""
+    """How it stands to the run's reference."""
 
 
 @dataclass(frozen=True)
@@ -125,18 +125,9 @@ def runs_of(named: Sequence[tuple[str, Findings]], unreadable: Sequence[str] = (
 def _reader_rows(runs: Sequence[RunBeside], reader: Reader) -> Iterator[ReadersRow]:
     for run in runs:
         for one in run.findings.answer.recommendations:
-            if one.pick.reader is reader and one.pick.best is not None:
-                best = one.pick.best
-                yield ReadersRow(run.label, best.variant, one.figure, _beside(one.pick, run.findings.run.reference))
-
-
-def _beside(pick: Pick, reference: str) -> str:
-    best = pick.best
-    if best is None or not pick.is_proven:
-        return "nothing is shown to beat it"
-    others = f"; or {', '.join(pick.variants[1:])}" if len(pick.variants) > 1 else ""
-    over = f"as fast as {reference}" if pick.reader is Reader.LATENCY else f"{reference}'s {pick.reader.quantity}"
-    return f"{against(best)} {over}{others}"
+            if one.pick.reader is reader:
+                words = standing_words(one.pick, run.findings.run.reference)
+                yield ReadersRow(run.label, one.name, one.figure, words)
 
 
 def _sentence(readers: Sequence[tuple[Reader, Sequence[ReadersRow]]]) -> str:
@@ -211,9 +202,9 @@ def _incomparable(runs: Sequence[RunBeside], unreadable: Sequence[str]) -> Itera
 
 def _notes(runs: Sequence[RunBeside]) -> Iterator[str]:
     """How to read the table, and what didn't run where."""
-    yield "Two runs were taken apart: of their latencies only a difference far beyond their noise means anything."
+    yield "The runs ran at different times: compare their latencies only where they differ by far more than the noise."
     for run in runs:
-        yield f"{run.label}: noise of the median latency {run.findings.noise.percent:.0f} %."
+        yield f"{run.label}: identical work differed by up to {run.findings.noise.percent:.0f} %."
     if len({run.findings.run.provenance.model for run in runs}) > 1:
         yield "Perplexities of two models are over other tokens; the change against the own reference can be compared."
     said = [(run.label, sentence) for run in runs for sentence in _remarks(run)]
@@ -221,7 +212,7 @@ def _notes(runs: Sequence[RunBeside]) -> Iterator[str]:
 
 
 def _remarks(run: RunBeside) -> Iterator[str]:
-    yield from run.findings.warnings
+    yield from filter(None, (run.findings.noisy, *run.findings.warnings))
     absent = [one for one in run.findings.run.variants if not one.label]
     if absent:
         yield f"not measured: {'; '.join(f'{one.id} ({one.status}: {first_line(one.reason)})' for one in absent)}."

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.memory import MemoryMethod
-from llm_bench_fixtures.report.blocks import in_blocks_at_all, speedup_footnotes
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.choices import choice_footnotes
 from llm_bench_fixtures.report.document import Document, Section
@@ -23,6 +22,7 @@ from llm_bench_fixtures.report.scenarios import (
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table
 from llm_bench_fixtures.report.tables.values import latency_cell
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
+from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
@@ -37,7 +37,7 @@ def build_document(findings: Findings) -> Document:
     return Document(
         title=f"Text generation of {run.provenance.model}",
         header=findings.header,
-        warnings=findings.warnings,
+        warnings=tuple(filter(None, (findings.noisy, *findings.warnings))),
         facts=tuple(facts(run)),
         summary=summary_section(findings),
         reference=tuple(_reference(findings)),
@@ -180,13 +180,13 @@ def footnotes(findings: Findings) -> Iterator[str]:
 
 
 def noise_footnote(findings: Findings) -> str:
-    """How far apart identical work came out."""
+    """How far apart identical work came out at different times."""
     floor = findings.noise
-    measured = f"measured on {floor.pairs} pairs of identical work in this run (95th percentile)"
-    few = f"assumed, because this run has {count(floor.pairs, 'pair') if floor.pairs else 'no pairs'} of identical work"
-    how = measured if floor.pairs >= ENOUGH_PAIRS else few
-    apart = " that was taken apart, as different cases are" if in_blocks_at_all(findings.run) else ""
-    return f"Noise of the median latency{apart}: {floor.percent:.0f} %, {how}. Smaller differences mean nothing."
+    differed = f"differed by up to {floor.percent:.0f} % ({floor.pairs} pairs, 95th percentile)"
+    few = f"only {count(floor.pairs, 'pair')}" if floor.pairs else "no pairs"
+    assumed = f"is taken to differ by up to {floor.percent:.0f} %, as this run has {few} of it"
+    how = differed if floor.pairs >= ENOUGH_PAIRS else assumed
+    return f"Identical work measured at different times {how}. Smaller differences between cases are noise."
 
 
 def _by_size(items: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -30,16 +30,16 @@ def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Pa
 def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) -> Iterator[str]:
     yield ""
     yield title_line(printable(f"llm-bench: {findings.run.provenance.model}"), width)
-    yield from _paragraphs([findings.header, *findings.warnings], width)
+    yield from _paragraphs(filter(None, [findings.header, findings.noisy, *findings.warnings]), width)
     yield ""
-    yield from _paragraphs([findings.answer.sentence], width)
+    yield from _paragraphs(findings.answer.lines, width)
     if findings.changes is not None:
         yield from ("", *_paragraphs([findings.changes.sentence], width))
     yield ""
     yield from _table(findings, width, paint)
     yield from _list(_answer(findings), width)
     yield from _lists(findings, width)
-    yield from _list(findings.answer.quality_notes, width)
+    yield from _list(findings.answer.notes, width)
     yield from _list(findings.takeaways, width)
     for cost in findings.instrumentation:
         yield ""
@@ -80,7 +80,7 @@ def _table(findings: Findings, width: int, paint: Paint) -> Iterator[str]:
 
 
 def _answer(findings: Findings) -> Iterator[str]:
-    """What the sentence leaves out: what ties, what would be better but for the limit, what is unknown."""
+    """What the answer's lines leave out: what ties, what would be better but for the limit, what is unknown."""
     answer = findings.answer
     for one in answer.recommendations:
         yield from one.notes
@@ -88,7 +88,7 @@ def _answer(findings: Findings) -> Iterator[str]:
 
 
 def _lists(findings: Findings, width: int) -> Iterator[str]:
-    """What doesn't pay and what isn't recommended: a line a variant."""
+    """What is not worth using and what isn't recommended: a line a variant."""
     for title, remarks in findings.answer.lists:
         yield from ("", *_paragraphs([f"{title}:"], width))
         yield from _paragraphs((f"  {one.variant} {one.text}" for one in remarks), width, indent="    ")

@@ -1,4 +1,4 @@
-"""Whether two latencies that were taken apart, minutes from each other, differ by more than chance.
+"""Whether two latencies that were measured minutes from each other differ by more than chance.
 
 Two things decide: how far the rounds of each scatter, and how far identical work differs within the run. Where a fixed
 probe ran before each round, it tells how fast the machine was.

@@ -106,7 +106,7 @@ def test_the_limit_moves_the_answer_to_what_python_says_under_it(compared: Path,
     assert words == "perplexity at most 2.2 % above fp32's: kept by bf16, ort-fp32, ort-int8"
     expected = findings_of(heavier(), registry(), parse_quality_limit("ppl_ratio:1.022")).answer
     assert opened.page.inner_text(LEAD) == expected.sentence != before
-    assert opened.visible("#answer .pick") == [one.pick.variants[0] for one in expected.recommendations]
+    assert opened.visible("#answer .pick") == [one.name for one in expected.recommendations]
     assert opened.page.get_attribute("#limit", "aria-valuetext") == words
     assert opened.page.text_content("#said") == expected.sentence
     opened.page.click("#limit-back")

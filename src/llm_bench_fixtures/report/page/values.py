@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from llm_bench_fixtures.report.answers import Answer
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.limits import LimitScale
+from llm_bench_fixtures.report.words.answer import Answer
 
 Json: TypeAlias = "dict[str, object]"
 

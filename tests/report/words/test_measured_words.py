@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from run_factory import make_block_record, make_record, make_run
 
-from llm_bench_fixtures.report.blocks import speedup_footnotes
 from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record
 
 METHOD = (
-    "Speed-ups are measured in blocks: rounds of each variant, the reference among them, in turns. A speed-up, "
-    "with its 95 % interval, is the trimmed mean ratio of the rounds' latencies, in pairs of the same block."
+    "Variants take turns in random order, always with the reference. A speed-up is the trimmed mean ratio of latencies "
+    "from the same turns, with its 95 % interval."
 )
 WHOLE = "No round paused: each turn was a whole round."
-ONE = (
-    "The report makes 1 comparison of speed-ups at once, each with 95 % confidence, so that all hold with 95 % "
-    "(Bonferroni)."
-)
 
 
 def footnotes(*records: Record) -> list[str]:
@@ -25,50 +21,56 @@ def footnotes(*records: Record) -> list[str]:
 
 
 def test_a_run_in_blocks() -> None:
-    assert footnotes(make_block_record(spread=0.0), make_block_record("bf16", 2.0)) == [METHOD, WHOLE, ONE]
+    assert footnotes(make_block_record(spread=0.0), make_block_record("bf16", 2.0)) == [METHOD, WHOLE]
 
 
 def test_how_often_rounds_paused() -> None:
-    """A record has ten rounds; one that was taken apart is a turn of its own."""
+    """A record has ten rounds; one that was measured alone is a turn of its own."""
     records = [make_block_record(spread=0.0, pauses=30), make_block_record("bf16", 2.0, pauses=20), make_record("nf4")]
     assert footnotes(*records)[1] == (
-        "20 rounds paused 50 times, while others had their turn. The first decode steps after a pause, "
-        "which are slower, count as the mean of those after them, up to the next pause."
+        "20 rounds paused 50 times while others had their turn. The first decode steps after a pause are slower; they "
+        "count as the mean of the steps that follow them."
     )
 
 
 def test_how_many_rounds_were_left_out() -> None:
     records = [make_block_record(spread=0.0, crowded_rounds=1), make_block_record("bf16", 2.0, crowded_rounds=2)]
-    assert footnotes(*records)[2] == "3 further rounds left out, because other programs ran in their blocks."
+    assert footnotes(*records)[2] == "3 more rounds left out, because other programs ran meanwhile."
 
 
 def test_how_many_pairs_of_rounds_were_disturbed() -> None:
     """Of the ten of bf16: the reference's own are counted with it."""
     bf16 = make_block_record("bf16", 2.0, waited_s=(0.5,) * 4 + (0.0,) * 6)
     assert footnotes(make_block_record(spread=0.0, waited_s=(0.5,) * 10), bf16)[2] == (
-        "A round of a variant is paired with one of the reference. In 4 of 10 pairs a thread waited for a core."
+        "Each round of a variant is paired with one of the reference. In 4 of 10 pairs, a thread had to wait for a "
+        "core."
     )
 
 
 def test_rounds_of_the_reference_next_to_a_server_count() -> None:
     """Bug: a server tells no waits, so all of its pairs were left out."""
     server = make_block_record("endpoint", 29.3, reference_waited_s=(0.5,) * 10)
-    assert "In 10 of 10 pairs a thread waited for a core." in footnotes(make_block_record(spread=0.0), server)[2]
+    assert "In 10 of 10 pairs, a thread had to wait for a core." in footnotes(make_block_record(spread=0.0), server)[2]
 
 
 def test_how_many_comparisons_are_made_at_once() -> None:
     """Two with fp32, and one between the two: 1 - 0.05 / 3."""
     records = [make_block_record(spread=0.0), make_block_record("bf16", 2.0), make_block_record("nf4", 1.5)]
-    assert "3 comparisons of speed-ups at once, each with 98.33 % confidence" in footnotes(*records)[-1]
+    assert (
+        "All 3 comparisons of speeds hold together with 95 % confidence, as each is made with 98.33 %"
+        in footnotes(*records)[-1]
+    )
 
 
-def test_what_was_taken_apart_is_named() -> None:
+def test_what_was_measured_alone_is_named() -> None:
     records = [make_block_record(spread=0.0), make_block_record("bf16", 2.0), make_record("nf4"), make_record("int8")]
-    assert footnotes(*records)[-1] == ("Some benchmarks were taken apart, not measured in blocks: those of nf4, int8.")
+    assert footnotes(*records)[-1] == (
+        "Some benchmarks were measured alone, not in turns with the reference: those of nf4, int8."
+    )
 
 
-def test_a_run_without_blocks_was_taken_apart() -> None:
+def test_a_run_without_turns_says_so() -> None:
     assert footnotes(make_record(), make_record("bf16", 0.5)) == [
-        "The variants were taken apart: a speed-up is a ratio of medians from different minutes."
+        "The variants took no turns: a speed-up is a ratio of medians from different minutes."
     ]
     assert footnotes(make_record()) == []

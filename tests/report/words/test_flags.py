@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from run_factory import make_block_record, make_record, make_run, make_workload, skipped_record
 
-from llm_bench_fixtures.report.flags import flags
+from llm_bench_fixtures.report.words.measured import flags
 from llm_bench_fixtures.results.record import Record
 
 
@@ -42,8 +42,8 @@ def test_a_speedup_of_blocks_that_were_mostly_disturbed(disturbed: int, remarks:
     assert of_last(make_block_record("endpoint", 2.0, reference_waited_s=waited_s)) == remarks
 
 
-def test_what_was_taken_apart_where_others_were_measured_in_blocks() -> None:
-    assert of_last(make_block_record(), make_record("bf16")) == ["taken apart"]
+def test_what_was_measured_alone_where_others_took_turns() -> None:
+    assert of_last(make_block_record(), make_record("bf16")) == ["measured alone"]
     assert of_last(make_record("bf16"), make_block_record()) == []
     assert of_last(make_block_record(), skipped_record("bf16", "why")) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, is_near_lossless, near_lossless
+from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, Standing, is_near_lossless, near_lossless
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.values import perplexity_change
@@ -25,9 +25,9 @@ def near_lossless_sentence(run: Run) -> str:
     order, whose = (", in no order", "Their") if len(names) > 1 else ("", "Its")
     group = f"{', '.join(_with_agreement(run, name) for name in names)}{_flips_of_all(run, names)}"
     return (
-        f"Near-lossless by perplexity{order}: {group}. {whose} perplexity is within {NEAR * 100:g} % of "
-        f"{run.reference}'s with its whole 95 % interval. So near to it neither perplexity nor KLD nor top-1 ranks "
-        "variants by the tasks that they solve: only your own task does."
+        f"Near-lossless by perplexity{order}: {group}. {whose} perplexity is within ±{NEAR * 100:g} % of "
+        f"{run.reference}'s, with its whole 95 % interval. Such differences are too small to rank variants; test your "
+        "own task."
     )
 
 
@@ -48,7 +48,7 @@ def _flips_of_all(run: Run, names: Sequence[str]) -> str:
     return f"; of {count(found[0][1], 'answer')} {low if low == high else f'{low} to {high}'} {flip}"
 
 
-def beside_perplexity(variant: VariantResult) -> Iterator[str]:
+def _next_to_perplexity(variant: VariantResult) -> Iterator[str]:
     """What else was measured against the reference: the agreement on the likeliest token, and answers that flip."""
     if QualityMeasure.TOP1_AGREEMENT in variant.quality:
         yield f"top-1 {format_share(variant.quality[QualityMeasure.TOP1_AGREEMENT])}"
@@ -66,7 +66,7 @@ def flips_of(variant: VariantResult) -> tuple[int, int] | None:
 
 
 def change_cell(variant: VariantResult) -> str:
-    """The perplexity's change against the reference's, with its standard error."""
+    """The perplexity's change from the reference's, with its standard error."""
     return text(perplexity_change(variant))
 
 
@@ -82,16 +82,29 @@ def quality_in_short(run: Run, identifier: str) -> str:
 
 
 def quality_words(run: Run, identifier: str) -> str:
-    """The variant's perplexity beside the reference's and what else is known of its quality, or why nothing is."""
+    """The change of the variant's perplexity and what else is known of its quality, or why nothing is."""
     variant, reference = run.variant(identifier), run.variant(run.reference)
     own, other = (one.quality.get("perplexity") if one else None for one in (variant, reference))
     if variant is None or own is None:
         note = f" ({variant.quality_note})" if variant and variant.quality_note else ""
-        return f"its quality was not measured{note}"
+        return f"quality not measured{note}"
     if other is None:
         return f"perplexity {five_digits(own)}, and the reference has none"
-    if is_near_lossless(variant):
-        return f"near-lossless ({', '.join([f'perplexity {change_cell(variant)}', *beside_perplexity(variant)])})"
     change = change_cell(variant) if "ppl_ratio" in variant.quality else format_change(own / other)
-    perplexity = f"perplexity {five_digits(own)} against {five_digits(other)} ({change})"
-    return ", ".join([perplexity, *beside_perplexity(variant)])
+    words = ", ".join([f"perplexity {change}", *_next_to_perplexity(variant)])
+    return f"near-lossless ({words})" if is_near_lossless(variant) else words
+
+
+def why_not_admitted(variant: VariantResult, standings: QualityStandings, limit: str) -> str:
+    """The figure that keeps the variant from being recommended. limit: what to call it."""
+    standing = standings.of(variant)
+    if standing is Standing.UNKNOWN:
+        note = f" ({variant.quality_note})" if variant.quality_note else ""
+        return f"has no quality figure to compare with {standings.run.reference}'s{note}"
+    if standings.limit.measure is QualityMeasure.PPL_RATIO:
+        figure = f"perplexity {change_cell(variant)}"
+    else:
+        figure = f"top-1 agreement {format_share(variant.quality[standings.limit.measure])}"
+    if standing is Standing.UNCLEAR:
+        return f"may or may not keep {limit} (not decided: {figure})"
+    return f"does not keep {limit} ({figure})"

@@ -1,0 +1,160 @@
+"""What batches, the KV cache, padding and longer prompts do to one variant, and what decoding and waiting threads show.
+
+None claims a difference that the run can't show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.noise import disturbance
+from llm_bench_fixtures.answer.picks import MUCH, Found
+from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
+from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
+from llm_bench_fixtures.results.speedup import record_speedup, share_blocks, waiting_share
+from llm_bench_fixtures.statistics.ratio import Speedup, log_ratio, speedup_from, speedup_of
+
+HELD_UP = 0.2  # of a round's time, summed over threads
+LITTLE = HELD_UP / 2  # what the reference may wait meanwhile: a neighbour on the machine would hold up both
+LEAST_DECODE = 0.1  # of a round, that its decode takes where tokens come one by one
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One case against another of the same variant."""
+
+    of: Record
+    over: Record
+    found: Found
+    """How many times as fast `of` is as `over`."""
+
+    @property
+    def workloads(self) -> tuple[WorkloadFacts, WorkloadFacts]:
+        return facts_of(self.of), facts_of(self.over)
+
+
+def is_unclear(effects: Sequence[Effect]) -> bool:
+    """Whether nothing can be claimed, because of too few rounds."""
+    return not any(one.found.is_faster for one in effects) and any(one.found.is_unclear for one in effects)
+
+
+def facts_of(record: Record) -> WorkloadFacts:
+    if record.workload is None:
+        raise ValueError(f"{record.test} has no workload")
+    return record.workload
+
+
+def effects_of_batches(seen: Evidence) -> list[Effect]:
+    """Each larger batch size over the smallest."""
+    records = sorted(_of_one_variant(seen.run, "batch"), key=lambda record: facts_of(record).batch_size)
+    return [_effect(seen, record, records[0]) for record in records[1:]]
+
+
+def effects_of_cache(seen: Evidence) -> list[Effect]:
+    """With the usual cache over without any."""
+    by_cache = {facts_of(record).cache: record for record in _of_one_variant(seen.run, "cache")}
+    if "dynamic" not in by_cache or "off" not in by_cache:
+        return []
+    dynamic = by_cache["dynamic"]
+    if dynamic.work and dynamic.work.forward_passes and not dynamic.work.cache_bytes:
+        return []  # its passes were seen, and they kept no keys and values
+    return [_effect(seen, dynamic, by_cache["off"])]
+
+
+def effects_of_padding(seen: Evidence) -> list[Effect]:
+    """Each batch that is padded at the left over the same prompts one by one."""
+    records = [(record, facts_of(record)) for record in _of_one_variant(seen.run, "padding")]
+    singles = [record for record, facts in records if facts.batch_size == 1]
+    padded = [record for record, facts in records if facts.batch_size > 1 and facts.padding_side == "left"]
+    return [_effect(seen, record, singles[0]) for record in padded if singles]
+
+
+def effects_of_length(seen: Evidence) -> list[Effect]:
+    """The shortest prompt over the longest."""
+    records = sorted(_of_one_variant(seen.run, "prompt_length"), key=lambda record: facts_of(record).prompt_tokens)
+    return [_effect(seen, records[0], records[-1])] if len(records) > 1 else []
+
+
+def _effect(seen: Evidence, of: Record, over: Record) -> Effect:
+    return Effect(of, over, seen.gain(of, over))
+
+
+def _of_one_variant(run: Run, scenario: str) -> list[Record]:
+    """The scenario's records of the reference, or of the first variant where the reference has none."""
+    records = [record for record in run.measured(scenario) if record.workload is not None]
+    variants = [record.variant for record in records]
+    chosen = run.reference if run.reference in variants else next(iter(variants), "")
+    return [record for record in records if record.variant == chosen]
+
+
+def waiting_threads(seen: Evidence) -> tuple[float, Mapping[str, float]] | None:
+    """Shares of a round's time that threads wait for a core: the reference's, and those of the variants that wait long.
+
+    None where nobody does, or the reference waits, too: then something else holds both up.
+    """
+    reference = seen.reference
+    own = waiting_share(reference.rounds_s, reference.waited_s) if reference else None
+    shares = ((record.variant, waiting_share(record.rounds_s, record.waited_s)) for record in seen.others)
+    long = {name: share for name, share in shares if share is not None and share > HELD_UP}
+    return (own, long) if own is not None and own <= LITTLE and long and seen.run.provenance.threads > 1 else None
+
+
+def fastest_tokens(seen: Evidence) -> tuple[Record, float] | None:
+    """The variant whose decode is shown to be far faster than the reference's, and how many times; of those whose
+    rounds were mostly undisturbed."""
+    reference = seen.reference
+    if reference is None:
+        return None
+    calm = (record for record in seen.others if disturbance(record) is None)
+    pairs = ((record, _decode_speedup(record, reference, seen.confidence)) for record in calm)
+    far = [(record, found.ratio) for record, found in pairs if found is not None and found.low >= MUCH]
+    return max(far, key=lambda one: one[1], default=None)
+
+
+def _decode_speedup(record: Record, reference: Record, confidence: float) -> Speedup | None:
+    """By the time per token of each round and of the reference's round in the same turn, as far as that is known.
+
+    None where they took no turns, fewer than three rounds have such a time, the whole round isn't shown to be faster,
+    or tokens came in a burst.
+    """
+    whole = record_speedup(record, confidence) if record.workload == reference.workload else None
+    if whole is None or not whole.is_faster or any(map(_is_burst, (record, reference))):
+        return None
+    own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
+    if not share_blocks(record, reference):
+        return _decode_speedup_of_another_group(record, own_s, reference, reference_s, confidence)
+    both = min(len(own_s), len(reference_s))  # one may have been settled earlier
+    return speedup_of(reference_s[:both], own_s[:both], confidence)
+
+
+def _decode_speedup_of_another_group(
+    record: Record, own_s: Sequence[float], reference: Record, reference_s: Sequence[float], confidence: float
+) -> Speedup | None:
+    """Of the reference's rounds in the record's turns only their latency is kept: a token has the share of it that it
+    has in the reference's own rounds.
+
+    own_s, reference_s: (R,) each, times per token.
+    """
+    ratio, share = log_ratio(record.reference_s, own_s), log_ratio(reference.rounds_s, reference_s)
+    if ratio is None or share is None:
+        return None
+    found = replace(ratio.minus(share), process_variance=ratio.process_variance)  # the reference's process is the same
+    return speedup_from(found, confidence, len(own_s))
+
+
+def _is_burst(record: Record) -> bool:
+    """Whether the tokens came nearly at once, as from a server or a proxy that keeps them back."""
+    return sum(per_round(record, decode_s)) < LEAST_DECODE * sum(record.rounds_s)
+
+
+def undecided_effects(seen: Evidence) -> Iterator[str]:
+    """The names of those for which the rounds are too few."""
+    topics = {
+        "batching": effects_of_batches,
+        "the KV cache": effects_of_cache,
+        "padding": effects_of_padding,
+        "longer prompts": effects_of_length,
+    }
+    return (topic for topic, effects in topics.items() if is_unclear(effects(seen)))

@@ -1,0 +1,81 @@
+"""How noisy the machine was while variants took turns, by work that is identical and by threads that had to wait."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from llm_bench_fixtures.results.noise import ENOUGH_PAIRS, NoiseFloor
+from llm_bench_fixtures.results.record import Record, Run, Status
+from llm_bench_fixtures.results.speedup import disturbed_pairs, record_speedup
+from llm_bench_fixtures.statistics.ratio import WIDE
+
+NOISY = WIDE  # identical work that differs by more hides what a speed-up's interval must be able to show
+MOST = 0.5  # share of disturbed pairs from which on a trimmed mean no longer leaves the disturbance out
+KEPT = 0.95  # of the figures of identical work, the nearest to 1: one odd case doesn't make a machine noisy
+
+
+@dataclass(frozen=True)
+class MachineNoise:
+    """What a run shows of the machine's noise."""
+
+    least: float = 1.0
+    """How many times as fast identical work came out, at least."""
+    most: float = 1.0
+    comparisons: int = 0
+    """How many comparisons of identical work the two are taken from."""
+    disturbed: int = 0
+    """How many pairs of rounds were disturbed: a thread had to wait for a core."""
+    pairs: int = 0
+
+    @property
+    def is_noisy(self) -> bool:
+        """By identical work; by disturbed rounds alone where the run has none."""
+        if self.comparisons:
+            return max(self.most, 1 / self.least) > 1 + NOISY
+        return self.is_mostly_disturbed
+
+    @property
+    def is_mostly_disturbed(self) -> bool:
+        return self.disturbed > MOST * self.pairs
+
+    def hides(self, ratio: float) -> bool:
+        """Whether identical work came out as different as this ratio."""
+        return self.is_noisy and self.least <= ratio <= self.most
+
+
+def machine_noise(run: Run, floor: NoiseFloor) -> MachineNoise:
+    """From the variants that ran the same as the reference, in turns with it.
+
+    In a run whose variants never took turns, from identical work at different times.
+    """
+    others = [record for record in run.measured() if record.variant != run.reference]
+    found = [record_speedup(record) for record in others if ran_the_same(run, record.variant, run.reference)]
+    ratios = sorted((one.ratio for one in found if one is not None), key=lambda ratio: abs(math.log(ratio)))
+    if not in_turns_at_all(run) and floor.pairs >= ENOUGH_PAIRS:
+        ratios = [math.exp(-floor.log_ratio), math.exp(floor.log_ratio)]
+    near = [1.0, *ratios[: math.ceil(KEPT * len(ratios))]]
+    disturbed, pairs = sum(map(disturbed_pairs, others)), sum(len(record.reference_s) for record in others)
+    return MachineNoise(min(near), max(near), len(ratios), disturbed, pairs)
+
+
+def ran_the_same(run: Run, one: str, other: str) -> bool:
+    """Whether two variants are one, or had the same configuration."""
+    own, its = run.variant(one), run.variant(other)
+    return one == other or bool(own and its and own.configuration == its.configuration != "")
+
+
+def in_turns_at_all(run: Run) -> bool:
+    """Whether any benchmark of the run was measured in turns with the reference."""
+    return any(record.reference_s for record in run.measured())
+
+
+def was_alone(run: Run, record: Record) -> bool:
+    """Whether it was not measured in turns with the reference, though others of the run were."""
+    return record.status is Status.MEASURED and not record.reference_s and in_turns_at_all(run)
+
+
+def disturbance(*records: Record) -> tuple[int, int] | None:
+    """How many of their pairs of rounds were disturbed, and of how many; None where these are not most."""
+    disturbed, pairs = sum(map(disturbed_pairs, records)), sum(len(record.reference_s) for record in records)
+    return (disturbed, pairs) if disturbed > MOST * pairs else None

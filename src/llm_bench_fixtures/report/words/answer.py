@@ -1,0 +1,443 @@
+"""The answer of a run: what to use here, by how much, at what cost, and what is not worth using."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from llm_bench_fixtures.answer.drawbacks import Drawback, drawbacks_of
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.headline import compared_records
+from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.noise import disturbance
+from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
+from llm_bench_fixtures.answer.picks import SMALL, Choice, Outcome, Pick, Reader, picks_of, rivals_of
+from llm_bench_fixtures.answer.standings import QualityStandings
+from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
+from llm_bench_fixtures.report.cells import headline_prompts, times_cell
+from llm_bench_fixtures.report.words.measured import speedup_words
+from llm_bench_fixtures.report.words.quality import (
+    limit_words,
+    near_lossless_sentence,
+    quality_in_short,
+    quality_words,
+    why_not_admitted,
+)
+from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
+from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.statistics.ratio import Speedup
+
+_SMALL = f"{SMALL * 100:.0f} %"
+
+
+@dataclass(frozen=True)
+class _Phrases:
+    """How a reader's gain is spoken of."""
+
+    best: str
+    among: str
+    verb: str
+    better: str
+    """To stand before "than fp32"."""
+    more: str
+    """By more than the share that the reference is kept within."""
+
+
+_PHRASES = {
+    Reader.LATENCY: _Phrases("is the fastest", "is among the fastest", "is", "faster", f"is more than {_SMALL} faster"),
+    Reader.THROUGHPUT: _Phrases(
+        "has the most throughput",
+        "is among those with the most throughput",
+        "has",
+        "more throughput",
+        f"has over {_SMALL} more throughput",
+    ),
+    Reader.MEMORY: _Phrases(
+        "takes the least memory", "is among those with the least memory", "takes", "less memory", "takes less memory"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something about one variant."""
+
+    variant: str
+    text: str
+    """Without the variant's id, and without a full stop."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What one reader should use."""
+
+    pick: Pick
+    name: str
+    """The variant, after "probably" where the run is undecided."""
+    figure: str
+    """The variant's latency, throughput or memory."""
+    sentence: str
+    """How sure that is, by how much it is better, and what it costs."""
+    notes: tuple[str, ...]
+    """What can't be told from it, and what would be better but for the limit; in sentences."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run tells somebody who must choose."""
+
+    lines: tuple[str, ...]
+    """What to use, a sentence or two for each variant that some reader should use; never empty."""
+    limit: QualityLimit
+    """The quality that a recommended variant keeps."""
+    recommendations: tuple[Recommendation, ...]
+    """For the lowest latency, the most throughput and the least memory, in this order, as far as the run can tell."""
+    untold: tuple[str, ...]
+    """For whom there is no recommendation, and who is not compared, with the reasons; in sentences."""
+    lists: tuple[tuple[str, tuple[Remark, ...]], ...]
+    """What is not worth using, and what doesn't keep the limit, each under its title; without those that are empty."""
+    notes: tuple[str, ...]
+    """How the limit was applied, and what the figures of quality can't tell; in sentences."""
+
+    @property
+    def sentence(self) -> str:
+        """All lines as one."""
+        return " ".join(self.lines)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All that stands below the recommendations, in sentences."""
+        said = [f"{title}: {'; '.join(f'{one.variant} {one.text}' for one in them)}." for title, them in self.lists]
+        return (*self.untold, *said, *self.notes)
+
+
+def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> Answer:
+    """limit: what a variant must keep to be recommended."""
+    standings = QualityStandings(seen.run, limit)
+    picks = picks_of(seen, Need(limit))
+    recommendations = tuple(_recommendations(picks, seen, standings))
+    lists = {
+        _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
+        "Not recommended under the quality limit": tuple(_beyond_limit(standings)),
+    }
+    notes = [_limit_note(standings) if recommendations else "", near_lossless_sentence(seen.run)]
+    return Answer(
+        lines=tuple(_lines(picks, seen, standings)),
+        limit=limit,
+        recommendations=recommendations,
+        untold=tuple(_untold(picks, seen)),
+        lists=tuple((title, remarks) for title, remarks in lists.items() if remarks),
+        notes=tuple(filter(None, notes)),
+    )
+
+
+def figure_of(choice: Choice, pick: Pick) -> str:
+    """The choice's latency, throughput or memory."""
+    if pick.reader is Reader.MEMORY:
+        return format_bytes(choice.value)
+    return format_seconds(choice.value) if pick.reader is Reader.LATENCY else f"{three_digits(choice.value)} tokens/s"
+
+
+def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
+    """What the reader gains: "1.38× (1.34–1.41) as fast as fp32", "2.00 MB of weights instead of 4.00 MB"."""
+    times = times_cell(choice.ratio, choice.low, choice.high)
+    if pick.reader is Reader.LATENCY:
+        return f"{times} as fast as {reference}"
+    if pick.reader is Reader.THROUGHPUT:
+        return f"{times} {reference}'s throughput at batch {pick.batch_size}"
+    own = f" instead of {figure_of(pick.reference, pick)}" if pick.reference else ""
+    return f"{figure_of(choice, pick)} of {'memory' if pick.metric in PEAKS else 'weights'}{own}"
+
+
+def name_of(pick: Pick) -> str:
+    """What the reader should use, as far as the run can tell."""
+    return f"probably {pick.best.variant}" if pick.outcome is Outcome.UNDECIDED else pick.best.variant
+
+
+def standing_words(pick: Pick, reference: str) -> str:
+    """How the reader's best stands to the reference, for a line of its own."""
+    if pick.outcome is Outcome.REFERENCE:
+        return f"no other variant {_PHRASES[pick.reader].more}"
+    gain = gain_words(pick.best, pick, reference)
+    if pick.outcome is Outcome.UNDECIDED:
+        return f"undecided: {gain}"
+    return f"{gain}{'; or ' if len(pick.alike) > 1 else ''}{', '.join(pick.alike[1:])}"
+
+
+def _lines(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[str]:
+    """One for as many readers as have the same answer, in the readers' order; then what is beyond the limit."""
+    if nothing := _why_nothing(seen):
+        yield nothing
+        return
+    left = answered = [pick for pick in picks if pick.choices]
+    while left:
+        first, name = left[0], left[0].best.variant
+        alike = [pick for pick in left if pick.outcome is first.outcome]
+        if first.outcome is Outcome.WINNER:
+            name = max(first.alike, key=lambda name: sum(name in pick.alike for pick in alike))
+            served = [pick for pick in alike if name in pick.alike]
+            yield _use(name, served, seen)
+        else:
+            served = [pick for pick in alike if pick.best.variant == name]
+            readers = "" if len(served) == len(answered) else _for_readers(served)
+            is_kept = first.outcome is Outcome.REFERENCE
+            yield _keep(served, readers, seen, standings) if is_kept else _undecided(served, readers, seen)
+        left = [pick for pick in left if pick not in served]
+    for pick, choice in rivals_of(picks, standings):
+        yield _rejection(choice, pick, standings)
+
+
+def _why_nothing(seen: Evidence) -> str:
+    """Why the run has no answer; empty where it has one."""
+    measured = dict.fromkeys(record.variant for record in compared_records(seen.run))
+    if not measured:
+        return f"{'Only loads were' if seen.run.loads else 'Nothing was'} measured, so there is no answer."
+    if len(measured) == 1:
+        return f"Only {next(iter(measured))} was measured: there is nothing to choose between."
+    if seen.reference is None:
+        return f"{seen.run.reference}, the reference, was not measured on the others' prompts: nothing to compare with."
+    return ""
+
+
+def _for_readers(served: Sequence[Pick]) -> str:
+    """Empty where it is all of them."""
+    readers = " and ".join(f"the {pick.reader}" for pick in served)
+    return "" if len(served) == len(Reader) else f" for {readers}"
+
+
+def _use(name: str, served: Sequence[Pick], seen: Evidence) -> str:
+    """The variant is shown to be better than the reference for each of these readers."""
+    alike = [one for one in served[0].alike if one != name and all(one in pick.alike for pick in served)]
+    others = f" (or {', '.join(alike)})" if alike else ""
+    return f"Use {name}{others}{_for_readers(served)}: {', '.join(_in_short(name, served, seen))}."
+
+
+def _undecided(served: Sequence[Pick], readers: str, seen: Evidence) -> str:
+    best, reference = served[0].best, seen.run.reference
+    words = ", ".join(_in_short(best.variant, served, seen))
+    is_ahead = best.ratio < 1 if served[0].reader is Reader.MEMORY else best.ratio > 1
+    probably = f"probably {best.variant}" if is_ahead else f"{best.variant} comes nearest to {reference}"
+    certain = " ".join(_certain(pick, reference) for pick in served)
+    return f"Undecided{readers}: {probably}, {words}. {certain}"
+
+
+def _certain(pick: Pick, reference: str) -> str:
+    """Which variants are shown to be better than the reference."""
+    return f"Certainly {_PHRASES[pick.reader].better} than {reference}: {', '.join(pick.better) or 'none'}."
+
+
+def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: QualityStandings) -> str:
+    *first, last = (_PHRASES[pick.reader].more for pick in served)
+    more = f"{', '.join(first)} or {last}" if first else last
+    return f"Keep {seen.run.reference}{readers}: no other variant{_admitted(standings)} {more}."
+
+
+def _admitted(standings: QualityStandings) -> str:
+    """Among which variants the best is sought, where the limit excludes some."""
+    measured = [variant for variant in standings.run.variants if variant.status is Status.MEASURED]
+    return "" if all(map(standings.admits, measured)) else " within the quality limit"
+
+
+def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str]:
+    """What the readers gain, and what it costs: quality; for whom speed matters memory, else speed."""
+    yield from (gain_words(pick.choice(name), pick, seen.run.reference) for pick in served)
+    yield quality_in_short(seen.run, name)
+    if served[0].reader is Reader.MEMORY:
+        yield from _speed(name, seen)
+    elif all(pick.reader is not Reader.MEMORY for pick in served):
+        yield from (f"{times_cell(own / other)} the {title}" for title, own, other in _sizes(name, served[0], seen))
+
+
+def _recommendations(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[Recommendation]:
+    told = set()  # whose quality stands in a sentence
+    for pick in picks:
+        if pick.choices:
+            best = pick.best
+            sentence = _sentence(pick, seen, standings, is_quality_told=best.variant in told)
+            told |= {best.variant} if pick.outcome is not Outcome.REFERENCE else set()
+            notes = tuple(_notes(pick, picks, seen, standings))
+            yield Recommendation(pick, name_of(pick), figure_of(best, pick), sentence, notes)
+
+
+def _sentence(pick: Pick, seen: Evidence, standings: QualityStandings, *, is_quality_told: bool) -> str:
+    best, phrases, reference = pick.best, _PHRASES[pick.reader], seen.run.reference
+    if pick.outcome is Outcome.REFERENCE:
+        return f"No other variant{_admitted(standings)} {phrases.more}."
+    costs = "".join(f"; {cost}" for cost in _costs(pick, seen, is_quality_told))
+    gain = f"{_gain_in_figures(pick, seen)}{costs}."
+    if pick.outcome is Outcome.UNDECIDED:
+        return f"Undecided: {best.variant} is the likeliest, {gain} {_certain(pick, reference)}"
+    those = " of those within the quality limit" if pick.has_rivals_beyond_limit else ""
+    return f"{best.variant} {phrases.among if len(pick.choices) > 1 else phrases.best}{those}: {gain}"
+
+
+def _gain_in_figures(pick: Pick, seen: Evidence) -> str:
+    best, run = pick.best, seen.run
+    own = figure_of(pick.reference, pick) if pick.reference else ""
+    if pick.reader is Reader.MEMORY:
+        what = "at its peak" if pick.metric in PEAKS else "of weights"
+        return f"{figure_of(best, pick)} {what}, {format_share(best.ratio)} of {run.reference}'s {own}"
+    where, apart = "", ""
+    if best.low is None:
+        side = "beyond" if best.is_better else "not shown beyond"
+        apart = f", measured at different times: {side} the noise of {seen.noise.percent:.0f} %"
+    if pick.reader is Reader.LATENCY:
+        own = _reference_latency(best, pick, seen)
+        where = f" on {headline_prompts(seen)}"
+        shown, are_pooled = seen.reference, any(len(cases) > 1 for cases in seen.cases.values())
+        own = f"{own} with {shown.workload.prompt_tokens} tokens" if are_pooled and shown and shown.workload else own
+    return f"{gain_words(best, pick, run.reference)}{where} ({figure_of(best, pick)} instead of {own}{apart})"
+
+
+def _reference_latency(choice: Choice, pick: Pick, seen: Evidence) -> str:
+    """Of its own test, or if that was measured alone, of its rounds in turns with the variant's."""
+    record = seen.common[choice.variant]
+    if record.reference_s and seen.reference is not None and not seen.reference.reference_s:
+        return format_seconds(statistics.median(record.reference_s))
+    return figure_of(pick.reference, pick) if pick.reference else ""
+
+
+def _costs(pick: Pick, seen: Evidence, is_quality_told: bool) -> Iterator[str]:
+    name = pick.best.variant
+    if not is_quality_told:
+        yield quality_words(seen.run, name)
+    if pick.reader is Reader.MEMORY:
+        yield from _speed(name, seen)
+    else:
+        for title, own, other in _sizes(name, pick, seen):
+            yield f"{title} {format_bytes(own)} instead of {format_bytes(other)}"
+
+
+def _speed(name: str, seen: Evidence) -> Iterator[str]:
+    record = seen.common.get(name)
+    if record is not None and seen.reference is not None:
+        yield f"{speedup_words(record, seen)} as fast as {seen.run.reference}"
+
+
+def _sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, float]]:
+    """The title and value of the variant's peak and the reference's on the workload of the pick, else of their weights;
+    nothing where they are read as the same."""
+    records = seen.common if pick.reader is Reader.LATENCY else seen.largest_batch
+    variants = [one for one in map(seen.run.variant, (name, seen.run.reference)) if one is not None]
+    for metric in (*PEAKS, WEIGHTS):
+        values = [METRIC_BY_NAME[metric].of(records[one.id], one) for one in variants]
+        own, other = values if len(values) == 2 else (None, None)
+        if own is not None and other is not None:
+            title = METRIC_BY_NAME[metric].title
+            if other and format_bytes(own) != format_bytes(other):
+                yield f"{title[:1].lower()}{title[1:]}", own, other
+            return
+
+
+def _notes(pick: Pick, picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[str]:
+    """Doubts, what can't be told from the best, what would be better but for the limit, and the smallest weights."""
+    records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.largest_batch}.get(pick.reader, {})
+    record = records.get(pick.best.variant)
+    if pick.outcome is not Outcome.REFERENCE and record and (found := disturbance(*seen.cases_of(record))):
+        yield (
+            f"{record.variant}'s speed-up is doubtful: in {found[0]} of {found[1]} pairs of rounds, threads waited for "
+            "a core."
+        )
+    others = ", ".join(f"{one.variant} ({_figure_in_short(one, pick)})" for one in pick.choices[1:])
+    if others and pick.outcome is Outcome.UNDECIDED:
+        yield f"Other candidates: {others}."
+    elif others:
+        yield f"No measurable difference in {pick.reader.quantity}: {pick.best.variant}, {others}."
+    in_lines = rivals_of(picks, standings)
+    yield from (_rejection(one, pick, standings) for one in pick.beyond_limit if (pick, one) not in in_lines)
+    yield from _weights(pick, seen, standings)
+
+
+def _figure_in_short(choice: Choice, pick: Pick) -> str:
+    if pick.reader is Reader.MEMORY:
+        return figure_of(choice, pick)
+    interval = f", {three_digits(choice.low)}–{three_digits(choice.high)}" if choice.low and choice.high else ""
+    return f"{times_cell(choice.ratio)}{interval if choice.is_unclear else ''}"
+
+
+def _rejection(choice: Choice, pick: Pick, standings: QualityStandings) -> str:
+    """Who would be better by how much but for the limit."""
+    variant = standings.run.variant(choice.variant)
+    why = why_not_admitted(variant, standings, "the quality limit") if variant else ""
+    gain = gain_words(choice, pick, standings.run.reference)
+    return f"{choice.variant} {_PHRASES[pick.reader].verb} {gain}, but {why}."
+
+
+def _weights(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:
+    """Next to the peaks, the smallest weights: they are exact, and weigh more in a larger model."""
+    run = seen.run
+    reference = run.variant(run.reference)
+    own = reference.weight_bytes if reference else None
+    sizes = [
+        (one.weight_bytes, one.id)
+        for one in run.variants
+        if one.id in seen.common and one.weight_bytes and standings.admits(one)
+    ]
+    if pick.metric in PEAKS and own and sizes and min(sizes)[0] < own:
+        size, name = min(sizes)
+        yield (
+            f"{name} has the smallest weights: {format_bytes(size)}, {size / own * 100:.0f} % of {run.reference}'s "
+            f"{format_bytes(own)}."
+        )
+
+
+def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
+    """Readers without a choice, and variants that are not compared; none where the lines say why there is no answer."""
+    if seen.reference is None or len(seen.common) < 2:
+        return
+    for pick in picks:
+        if not pick.choices:
+            yield f"No answer for the {pick.reader}: {_why_untold(pick.reader, seen)}."
+    if seen.elsewhere:
+        yield f"Not compared, because not measured on {headline_prompts(seen)}: {', '.join(seen.elsewhere)}."
+
+
+def _why_untold(reader: Reader, seen: Evidence) -> str:
+    if reader is not Reader.THROUGHPUT:
+        return "it was not measured on two variants"
+    if not seen.largest_batch:
+        return "no batch sizes were measured"
+    if seen.run.reference not in seen.largest_batch:
+        return f"{seen.run.reference} was not measured in batches"
+    return f"only {seen.run.reference} was measured in batches"
+
+
+def _limit_note(standings: QualityStandings) -> str:
+    limit, run = standings.limit, standings.run
+    if standings.is_applied:
+        return f"Recommended: variants with {limit_words(standings)} ({limit}; change it with --llm-quality-limit)."
+    notes = dict.fromkeys(variant.quality_note for variant in run.variants if variant.quality_note)
+    why = f" ({'; '.join(notes)})" if notes else ""
+    return f"The limit {limit} is not applied: no variant's quality was compared with {run.reference}'s{why}."
+
+
+def _beyond_limit(standings: QualityStandings) -> Iterator[Remark]:
+    for variant in standings.run.variants:
+        if variant.status is Status.MEASURED and not standings.admits(variant):
+            yield Remark(variant.id, why_not_admitted(variant, standings, "it"))
+
+
+def _not_worth_title(seen: Evidence) -> str:
+    some = seen.reference or next(iter(seen.common.values()), None)
+    scope = f" on {headline_prompts(seen)}, batch {some.workload.batch_size}" if some and some.workload else ""
+    return f"Not worth using{scope}"
+
+
+def _remark(one: Drawback, seen: Evidence) -> Remark:
+    if one.found is None:
+        return Remark(one.variant, f"is identical to {seen.run.reference} here")
+    parts = [f"is {_percent(1 - one.found.ratio)} % slower than {one.slower_than}"]
+    if isinstance(one.found, Speedup) and one.found.low < one.found.high:
+        parts[0] += f" ({_percent(1 - one.found.high)} to {_percent(1 - one.found.low)} %)"
+    if one.saved_bytes is not None:
+        size = "same weight size" if one.saved_bytes == 0 else "larger weights"
+        parts.append(f"saves {format_bytes(one.saved_bytes)} of weights" if one.saved_bytes > 0 else size)
+    if one.in_batches is not None:
+        parts.append("slower in batches, too" if one.in_batches.is_slower else "no gain shown in batches")
+    return Remark(one.variant, ", ".join(parts))
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g}"

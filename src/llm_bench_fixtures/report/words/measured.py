@@ -1,0 +1,186 @@
+"""How the run was measured, in sentences: noise, turns, and what is unusual about a record, with its likely cause."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.noise import disturbance, in_turns_at_all, was_alone
+from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
+from llm_bench_fixtures.report.renderers.figures import text
+from llm_bench_fixtures.report.tables.values import headline_speedup
+from llm_bench_fixtures.results.formatting import count, three_digits
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.results.speedup import disturbed_pairs
+from llm_bench_fixtures.statistics.spread import UNSTABLE, coefficient_of_variation, stability
+
+SLOW = 1.5  # times the median of the scenario's other cases on the same variant
+MANY_TOKENS = 4  # times their median prompt
+
+
+def noise_warning(seen: Evidence) -> str:
+    """What was seen of a noisy machine, what is safe to conclude all the same, and what to do; empty of a calm one."""
+    noise, reference = seen.machine, seen.reference
+    if not noise.is_noisy:
+        return ""
+    seen_of_it = []
+    if noise.comparisons:
+        between = f"{three_digits(noise.least)} to {three_digits(noise.most)}"
+        seen_of_it.append(f"identical work came out {between} times as fast")
+    if noise.is_mostly_disturbed:
+        seen_of_it.append(f"in {noise.disturbed} of {count(noise.pairs, 'pair')} of rounds, threads waited for a core")
+        todo = "More rounds won't help: stop what else runs, or measure on another machine"
+    else:
+        todo = "Measure for longer (--llm-max-time), stop what else runs, or take another machine"
+    gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
+    groups = {
+        "faster": [name for name, found in gains.items() if found.is_faster],
+        "slower": [name for name, found in gains.items() if found.is_slower],
+    }
+    safe = [
+        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {word} than {seen.run.reference}"
+        for word, names in groups.items()
+        if names
+    ]
+    return (
+        f"Noisy machine: {'; '.join(seen_of_it)}. Safe to conclude nevertheless: "
+        f"{'; '.join(safe) or 'nothing about speed'}. Memory and quality are not affected. {todo}."
+    )
+
+
+def speedup_words(record: Record | None, seen: Evidence) -> str:
+    """The speed-up over the reference."""
+    return text(headline_speedup(record, seen))
+
+
+def speedup_footnotes(seen: Evidence) -> Iterator[str]:
+    """How the speed-ups were measured, and how many comparisons the report makes with them."""
+    run = seen.run
+    if in_turns_at_all(run):
+        yield (
+            "Variants take turns in random order, always with the reference. A speed-up is the trimmed mean ratio of "
+            "latencies from the same turns, with its 95 % interval."
+        )
+        yield from _pauses(run)
+        if left_out := sum(record.crowded_rounds for record in run.measured()):
+            yield f"{count(left_out, 'more round')} left out, because other programs ran meanwhile."
+        yield from _disturbed(run)
+    elif len({record.variant for record in run.measured()}) > 1:
+        yield "The variants took no turns: a speed-up is a ratio of medians from different minutes."
+    if seen.comparisons > 1:
+        yield (
+            f"All {seen.comparisons} comparisons of speeds hold together with 95 % confidence, as each is made with "
+            f"{seen.confidence * 100:.4g} % (Bonferroni)."
+        )
+    alone = dict.fromkeys(record.variant for record in run.records if was_alone(run, record))
+    if alone:
+        yield f"Some benchmarks were measured alone, not in turns with the reference: those of {', '.join(alone)}."
+
+
+def _pauses(run: Run) -> Iterator[str]:
+    """How often rounds paused, and what that does to their times."""
+    records = [record for record in run.measured() if record.pauses]
+    if not records:
+        yield "No round paused: each turn was a whole round."
+        return
+    rounds, pauses = sum(len(record.rounds_s) for record in records), sum(record.pauses for record in records)
+    yield (
+        f"{count(rounds, 'round')} paused {count(pauses, 'time')} while others had their turn. The first decode steps "
+        "after a pause are slower; they count as the mean of the steps that follow them."
+    )
+
+
+def _disturbed(run: Run) -> Iterator[str]:
+    """How many pairs of rounds were disturbed; nothing where the system doesn't tell."""
+    others = [record for record in run.measured() if record.variant != run.reference]
+    records = [record for record in others if record.waited_s or record.reference_waited_s]
+    rounds = sum(len(record.reference_s) for record in records)
+    if rounds:
+        yield (
+            f"Each round of a variant is paired with one of the reference. In {sum(map(disturbed_pairs, records))} of "
+            f"{count(rounds, 'pair')}, a thread had to wait for a core."
+        )
+
+
+def flags(run: Run, record: Record) -> list[str]:
+    """Short remarks for the record's row; none where nothing is unusual."""
+    return [*_slow_edge(run, record), *_other_text(run, record), *_unstable(record), *_of_turns(run, record)]
+
+
+def variant_flags(variant: VariantResult) -> list[str]:
+    """The execution modes that change what it answers beyond float error, or that its code fails in."""
+    diverging = [found for found in variant.equivalence if found.verdict is EquivalenceVerdict.DIVERGES]
+    in_text = dict.fromkeys(found.mode for found in diverging if found.token is not None)
+    in_probability = dict.fromkeys(found.mode for found in diverging if found.mode not in in_text)
+    return [
+        *(f"{mode} changes its text" for mode in in_text),
+        *(f"{mode} changes its probabilities" for mode in in_probability),
+        *(f"{mode} fails" for mode in dict.fromkeys(_failed(variant))),
+    ]
+
+
+def _failed(variant: VariantResult) -> list[str]:
+    return [found.mode for found in variant.equivalence if found.verdict is EquivalenceVerdict.FAILED]
+
+
+def _siblings(run: Run, record: Record) -> list[Record]:
+    """Measured records of the same scenario on the same variant, this one included."""
+    return [other for other in run.measured(record.scenario) if other.variant == record.variant and other.workload]
+
+
+def _slow_edge(run: Run, record: Record) -> Iterator[str]:
+    """An edge prompt that takes much longer than the others."""
+    if record.scenario != "edge_prompts" or not record.workload or not record.rounds_s:
+        return
+    others = [other for other in _siblings(run, record) if other.test != record.test]
+    if not others:
+        return
+    usual_s = statistics.median(other.median_s for other in others)
+    usual_tokens = statistics.median(other.workload.prompt_tokens for other in others if other.workload)
+    ratio = record.median_s / usual_s
+    if ratio > SLOW:
+        long = record.workload.prompt_tokens > MANY_TOKENS * usual_tokens
+        cause = f"long prefill, {record.workload.prompt_tokens} tokens" if long else "not the prompt's length"
+        yield f"{three_digits(ratio)}× the usual latency: {cause}"
+
+
+def _other_text(run: Run, record: Record) -> Iterator[str]:
+    """Greedy text that differs from the same prompts' on the plainest way to run them.
+
+    That is: one by one, else the smallest batch; with the usual cache.
+    """
+    if not record.workload or not record.outputs:
+        return
+    same_prompts = [
+        other
+        for other in _siblings(run, record)
+        if other.outputs and other.workload and other.workload.prompts_digest == record.workload.prompts_digest
+    ]
+    plainest = min(same_prompts, key=_plainness, default=record)
+    different = sum(a != b for a, b in zip(record.outputs, plainest.outputs, strict=True))
+    if different:
+        cause = "; it continues from the padding" if record.workload.padding_side == "right" else ""
+        count = f"{different} of {len(record.outputs)} texts differ" if len(record.outputs) > 1 else "the text differs"
+        yield f"{count} from {plainest.scenario.replace('_', ' ')} {plainest.case}{cause}"
+
+
+def _plainness(record: Record) -> tuple[int, bool, bool]:
+    if record.workload is None:
+        return (0, True, True)
+    return (record.workload.batch_size, record.workload.cache != "dynamic", record.workload.padding_side != "left")
+
+
+def _unstable(record: Record) -> Iterator[str]:
+    """Rounds that scatter widely."""
+    variation = coefficient_of_variation(record.rounds_s)
+    if variation is not None and stability(variation) == UNSTABLE:
+        yield f"unstable (CV {variation * 100:.0f} %)"
+
+
+def _of_turns(run: Run, record: Record) -> Iterator[str]:
+    """A speed-up from disturbed rounds, or from no turns though others of the run took them."""
+    if found := disturbance(record):
+        yield f"{found[0]} of {found[1]} pairs of rounds disturbed"
+    if was_alone(run, record):
+        yield "measured alone"

@@ -1,0 +1,159 @@
+"""What else follows from a run's records, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llm_bench_fixtures.answer.effects import (
+    Effect,
+    effects_of_batches,
+    effects_of_cache,
+    effects_of_length,
+    effects_of_padding,
+    facts_of,
+    fastest_tokens,
+    is_unclear,
+    undecided_effects,
+    waiting_threads,
+)
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.report.cells import describe_prompts, times_cell
+from llm_bench_fixtures.report.load import load_sentences
+from llm_bench_fixtures.report.words.quality import quality_in_short
+from llm_bench_fixtures.results import roofline
+from llm_bench_fixtures.results.formatting import format_seconds, format_share
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
+from llm_bench_fixtures.results.record import Record, Run
+
+
+def takeaways(seen: Evidence) -> tuple[str, ...]:
+    """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
+    sources = (_loads, _fast_tokens, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
+    return tuple(sentence for source in sources for sentence in source(seen))
+
+
+def _loads(seen: Evidence) -> Iterator[str]:
+    """What servers sustain."""
+    yield from load_sentences(seen.run)
+
+
+def _fast_tokens(seen: Evidence) -> Iterator[str]:
+    found = fastest_tokens(seen)
+    if found is not None:
+        record, ratio = found
+        own_s = _value(seen.run, record, "tpot_s")
+        yield (
+            f"{record.variant} decodes {times_cell(ratio)} as fast as {seen.run.reference}: {format_seconds(own_s)} a "
+            f"token instead of {format_seconds(own_s * ratio)}, {quality_in_short(seen.run, record.variant)}."
+        )
+
+
+def _contention(seen: Evidence) -> Iterator[str]:
+    found = waiting_threads(seen)
+    if found is not None:
+        own, shares = found
+        each = ", ".join(f"{name} {format_share(share)}" for name, share in shares.items())
+        yield (
+            f"Threads wait for a core ({each} of the rounds' time; {seen.run.reference} {format_share(own)}): two "
+            "pools of threads in one process hold each other up. OMP_WAIT_POLICY=passive may help."
+        )
+
+
+def _batch(seen: Evidence) -> Iterator[str]:
+    """What the best batch size gives in throughput and costs in latency."""
+    effects = effects_of_batches(seen)
+    if not effects or is_unclear(effects):
+        return
+    best = max(effects, key=lambda one: (one.found.is_faster, one.found.ratio))
+    size, one = (facts.batch_size for facts in best.workloads)
+    gives = f"On {best.of.variant}, batch {size} gives {times_cell(best.found.ratio)} the throughput of batch {one}"
+    if best.found.is_faster:
+        own, alone = (_value(seen.run, record, "per_sample_latency_s") for record in (best.of, best.over))
+        yield f"{gives}, and each sample takes {times_cell(own / alone)} as long ({format_seconds(own)})."
+    elif best.found.is_slower:
+        yield f"{gives}: batching costs throughput here."
+    else:
+        yield f"Batching: no gain in {best.of.variant}'s throughput beyond the noise of {_noise(seen)}."
+
+
+def _decode(seen: Evidence) -> Iterator[str]:
+    if sentence := decode_sentence(seen):
+        yield sentence
+
+
+def _cache(seen: Evidence) -> Iterator[str]:
+    """What the KV cache saves, or costs."""
+    for one in effects_of_cache(seen):
+        facts = f"{describe_prompts(one.of)}, {facts_of(one.of).new_tokens} new"
+        fast = f"{times_cell(one.found.ratio)} as fast as without it ({facts})"
+        if one.found.is_faster:
+            yield f"The KV cache makes {one.of.variant} {fast}."
+        elif one.found.is_slower:
+            yield f"The KV cache makes {one.of.variant} slower: {fast}."
+        elif not one.found.is_unclear:
+            yield f"KV cache: no difference for {one.of.variant} beyond the noise of {_noise(seen)} ({facts})."
+
+
+def _padding(seen: Evidence) -> Iterator[str]:
+    """A padded batch against the same prompts one by one."""
+    best = _largest(effects_of_padding(seen))
+    if best is not None:
+        facts = facts_of(best.of)
+        share = facts.padded_tokens / (facts.padded_tokens + facts.prompt_tokens)
+        yield (
+            f"On {best.of.variant}, one padded batch ({best.of.case}) is {times_cell(best.found.ratio)} as fast as the "
+            f"prompts one by one, though {share * 100:.0f} % of the batch is padding."
+        )
+
+
+def _prompt_length(seen: Evidence) -> Iterator[str]:
+    """What the longest prompt costs against the shortest."""
+    best = _largest(effects_of_length(seen))
+    if best is not None:
+        short, long = (facts.prompt_tokens for facts in best.workloads)
+        yield f"On {best.of.variant}, {long} prompt tokens take {times_cell(best.found.ratio)} as long as {short}."
+
+
+def _too_few_rounds(seen: Evidence) -> Iterator[str]:
+    """What is unknown, which is not to be taken for "none"."""
+    topics = list(undecided_effects(seen))
+    if topics:
+        yield f"Undecided, for too few rounds: the effect of {', '.join(topics)}."
+
+
+def _largest(effects: list[Effect]) -> Effect | None:
+    """The largest gain that may be claimed."""
+    return max((one for one in effects if one.found.is_faster), key=lambda one: one.found.ratio, default=None)
+
+
+def _value(run: Run, record: Record, name: str) -> float:
+    variant = run.variant(record.variant)
+    value = METRIC_BY_NAME[name].of(record, variant) if variant else None
+    if value is None:
+        raise ValueError(f"{record.test} has no {name}")
+    return value
+
+
+def _noise(seen: Evidence) -> str:
+    return f"{seen.noise.percent:.0f} %"
+
+
+def decode_sentence(seen: Evidence) -> str:
+    """How near the reference's decode comes to the memory's bandwidth; empty where that wasn't measured."""
+    record, variant = seen.reference, seen.run.variant(seen.run.reference)
+    if record is None or variant is None:
+        return ""
+    share, roofline_s = roofline.mbu(record, variant), roofline.roofline_tpot_s(record, variant)
+    if share is None or roofline_s is None:
+        return ""
+    if share > 1:
+        return (
+            f"Decode of {record.variant} reads faster than this machine was measured to read memory: its weights may "
+            "stay in the processor's cache, or the machine was busy when its limits were measured."
+        )
+    least = "no less than " if roofline.decode_may_read_more(record) else ""
+    per = "a token" if record.batch_rows and max(record.batch_rows) == 1 else "a step"
+    return (
+        f"Decode of {record.variant} runs at {least}{format_share(share)} of this machine's memory bandwidth; the "
+        f"roofline is {format_seconds(roofline_s)} {per}."
+    )

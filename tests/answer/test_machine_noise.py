@@ -1,0 +1,64 @@
+"""When a machine is noisy, and what is not claimed then."""
+
+from __future__ import annotations
+
+from run_factory import make_block_record, make_record, make_run, make_variant
+
+from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.noise import MachineNoise
+from llm_bench_fixtures.results.record import Record, Run
+
+WAITED_S = (0.5,) * 6 + (0.0,) * 4  # of ten rounds
+
+
+def run_of(*records: Record) -> Run:
+    """fp16 ran what fp32 ran."""
+    names = dict.fromkeys(record.variant for record in records)
+    same = {"fp16": "configuration of fp32"}
+    variants = [make_variant(name, configuration=same.get(name, f"configuration of {name}")) for name in names]
+    return make_run(records, variants)
+
+
+def noise_of(*records: Record) -> MachineNoise:
+    return evidence_of(run_of(*records)).machine
+
+
+def test_identical_work_that_differs_by_more_than_a_tenth_makes_a_machine_noisy() -> None:
+    reference = make_block_record(spread=0.0)
+    noisy = noise_of(reference, make_block_record("fp16", 1.17), make_block_record("fp16", 0.84, case="b"))
+    assert (noisy.is_noisy, noisy.comparisons) == (True, 2)
+    assert (round(noisy.least, 4), round(noisy.most, 4)) == (0.84, 1.17)
+    calm = noise_of(reference, make_block_record("fp16", 1.09), make_block_record("fp16", 0.95, case="b"))
+    assert not calm.is_noisy
+
+
+def test_one_odd_case_of_many_makes_no_machine_noisy() -> None:
+    """Of twenty, the 95 % that are nearest to 1 count."""
+    cases = [make_block_record("fp16", 1.5 if case == 7 else 1.02, 0.0, case=str(case)) for case in range(20)]
+    noise = noise_of(make_block_record(spread=0.0), *cases)
+    assert (noise.is_noisy, round(noise.most, 4)) == (False, 1.02)
+
+
+def test_disturbed_rounds_alone_count_where_no_work_is_identical() -> None:
+    """Six of ten pairs. Where identical work agrees all the same, taking turns has left the disturbance out."""
+    other = make_block_record("v0", 2.0, waited_s=WAITED_S)
+    assert noise_of(make_block_record(spread=0.0), other).is_noisy
+    assert not noise_of(make_block_record(spread=0.0), make_block_record("v0", 2.0)).is_noisy
+    assert not noise_of(make_block_record(spread=0.0), other, make_block_record("fp16", 1.01)).is_noisy
+
+
+def test_without_turns_identical_work_of_different_times_counts() -> None:
+    """Five records make ten pairs, four of them 20 % apart."""
+    records = [make_record("fp32", seconds, case=str(seconds)) for seconds in (1.0, 1.01, 1.02, 1.03, 1.25)]
+    assert noise_of(*records, make_record("v0", 0.5)).is_noisy
+    assert not noise_of(*records[:4], make_record("v0", 0.5)).is_noisy
+
+
+def test_no_difference_is_claimed_that_identical_work_shows_as_well() -> None:
+    """1.15 times as fast with an interval of 3 % to either side: but fp16 came out 1.17 times as fast as itself."""
+    records = [make_block_record(spread=0.0), make_block_record("v0", 1.15), make_block_record("v1", 1.3)]
+    calm = evidence_of(run_of(*records))
+    noisy = evidence_of(run_of(*records, make_block_record("fp16", 1.17)))
+    assert [calm.gain(one, records[0]).is_faster for one in records[1:]] == [True, True]
+    assert [noisy.gain(one, records[0]).is_faster for one in records[1:]] == [False, True]
+    assert noisy.gain(records[1], records[0]).is_unclear
