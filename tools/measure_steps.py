@@ -15,9 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from ruptures import KernelCPD
 
-from llm_bench_fixtures.history.steps import LEAST_RUNS, find_steps
+from llm_bench_fixtures.history.steps import LEAST_RUNS, find_steps, optimal_steps
 from llm_bench_fixtures.statistics.robust import robust_deviation
 
 SCATTER = 0.05
@@ -42,8 +41,7 @@ def usual_steps(values: NDArray[np.float64]) -> list[int]:
     logs = np.log(values)
     differences = np.diff(logs)
     variance = robust_deviation(differences.tolist()) ** 2 / 2
-    search = KernelCPD(kernel="linear", min_size=LEAST_RUNS).fit(logs.reshape(-1, 1))
-    return list(search.predict(pen=2 * variance * np.log(len(logs)))[:-1])
+    return optimal_steps(logs, 2 * variance * np.log(len(logs)), LEAST_RUNS)
 
 
 def false_alarms(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import math
 import random
+from itertools import combinations, pairwise
 from pathlib import Path
+from statistics import pvariance
 from types import ModuleType
 
+import numpy as np
 import pytest
 
-from llm_bench_fixtures.history.steps import find_steps
+from llm_bench_fixtures.history.steps import find_steps, optimal_steps
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -26,6 +29,23 @@ def around(level: float, runs: int, seed: int, scatter: float = 0.02) -> list[fl
 def test_nothing_to_find(values: list[float]) -> None:
     """Bug: a line of two runs had a step, and one that goes to and fro had one at each run."""
     assert find_steps(values) == []
+
+
+@pytest.mark.parametrize("least", [1, 2])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_search_finds_what_trying_all_finds(seed: int, least: int) -> None:
+    generator = random.Random(seed)  # noqa: S311
+    values = [generator.choice([1.0, 1.5]) + generator.gauss(0, 0.2) for _ in range(9)]
+    penalty = generator.choice([0.05, 0.2, 0.5])
+
+    def cost(steps: tuple[int, ...]) -> float:
+        levels = [values[start:end] for start, end in pairwise((0, *steps, len(values)))]
+        if min(map(len, levels)) < least:
+            return math.inf
+        return sum(len(level) * pvariance(level) for level in levels) + penalty * len(steps)
+
+    every = (steps for count in range(9) for steps in combinations(range(1, 9), count))
+    assert optimal_steps(np.array(values), penalty, least) == list(min(every, key=cost))
 
 
 @pytest.mark.parametrize("factor", [1.2, 1 / 1.2])

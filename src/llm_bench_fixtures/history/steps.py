@@ -97,18 +97,42 @@ def _without_outliers(logs: Floats, scatter: float) -> Floats:
 def _segment(logs: Floats, penalty: float, least_runs: int) -> list[int]:
     """The steps that lower the sum of squares by more than penalty × log(runs) each."""
     import numpy as np
-    from ruptures import KernelCPD
 
     found: list[int] = []
     start, is_last = 0, False
     while not is_last:
         is_last = start + WINDOW >= len(logs)
-        search = KernelCPD(kernel="linear", min_size=least_runs).fit(logs[start : start + WINDOW].reshape(-1, 1))
-        ends = [start + int(end) for end in search.predict(pen=penalty * np.log(len(logs)))[:-1]]
-        sure = [end for end in ends if is_last or end < start + SURE]
+        within = optimal_steps(logs[start : start + WINDOW], penalty * np.log(len(logs)), least_runs)
+        sure = [start + step for step in within if is_last or step < SURE]
         found += sure
         start = max([start + WINDOW // 2, *sure[-1:]])
     return found
+
+
+def optimal_steps(series: Floats, penalty: float, least: int) -> list[int]:
+    """Where the levels begin, but the first, that make the sum of squares around them + penalty × steps smallest.
+
+    The exact search of Jackson et al., An algorithm for optimal partitioning of data on an interval (2005). Its time
+    grows with the square of the length. least: how many values a level has at least.
+    """
+    import numpy as np
+
+    centred = series - series.mean()
+    sums, squares = (np.concatenate(([0.0], np.cumsum(values))) for values in (centred, centred**2))
+    best = np.full(len(series) + 1, np.inf)  # of the values up to each position
+    best[0] = -penalty
+    begins = np.zeros(len(series) + 1, dtype=np.intp)  # of the last level there
+    for end in range(least, len(series) + 1):
+        starts = np.arange(end - least + 1)
+        around = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / (end - starts)
+        costs = best[starts] + around + penalty
+        begins[end] = costs.argmin()
+        best[end] = costs[begins[end]]
+    steps, position = [], int(begins[-1])
+    while position:
+        steps.append(position)
+        position = int(begins[position])
+    return steps[::-1]
 
 
 def _long_run_variance(logs: Floats, steps: Sequence[int]) -> float:
