@@ -12,7 +12,7 @@ from waiting import wait_until
 from llm_bench_fixtures.measure import memory
 from llm_bench_fixtures.measure.memory import MemoryMethod, MemoryPeak, PeakMemory
 from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
-from llm_bench_fixtures.processes import status
+from llm_bench_fixtures.processes import memory as process_memory
 
 MIB = 1 << 20
 SLACK = 8 * MIB  # what the interpreter and torch take meanwhile
@@ -116,9 +116,9 @@ def test_a_kernel_without_a_high_water_mark_is_sampled(
     """A sandbox's, say: once it ended the test that was measured."""
     (tmp_path / "status").write_text("Name:\tpytest\nVmRSS:\t     128 kB\n")
     (tmp_path / "clear_refs").touch()
-    monkeypatch.setattr(status, "STATUS", tmp_path / "status")
+    monkeypatch.setattr(process_memory, "STATUS", tmp_path / "status")
     monkeypatch.setattr(memory, "CLEAR_REFS", tmp_path / "clear_refs")
-    monkeypatch.setattr(status, "MAPPINGS", tmp_path / "smaps")
+    monkeypatch.setattr(process_memory, "MAPPINGS", tmp_path / "smaps")
     with PeakMemory(cpu) as watched:
         pass
     assert watched.peak.method is MemoryMethod.SAMPLED
@@ -133,12 +133,12 @@ def test_pages_of_a_library_are_told_from_a_models_file_and_from_what_is_of_none
     """64 MiB that are of no file, and 32 MiB of one whose every page is read: mapped as weights are, or as code is."""
     path = tmp_path / "file"
     path.write_bytes(bytes(32 * MIB))
-    before = settled_bytes(cpu), status.library_bytes() or 0
+    before = settled_bytes(cpu), process_memory.library_bytes() or 0
     how = mmap.PROT_READ | (mmap.PROT_EXEC if is_library else 0)
     with PeakMemory(cpu) as watched, path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=how) as mapped:
         assert not any(mapped[::4096])
         held = touched(64)
-        libraries = status.library_bytes() or 0
+        libraries = process_memory.library_bytes() or 0
     assert abs(watched.peak.rise_over(before[0]) - 96 * MIB) < SLACK
     assert abs(libraries - before[1] - 32 * MIB * is_library) < MIB
     assert held.nbytes == 64 * MIB
@@ -153,8 +153,8 @@ def test_library_code_is_what_a_process_runs_of_files(tmp_path: Path, monkeypatc
         for how, inode, name, resident, own in (*sizes, *others)
     )
     (tmp_path / "smaps").write_text("".join(lines))
-    monkeypatch.setattr(status, "MAPPINGS", tmp_path / "smaps")
-    assert status.library_bytes() == (40 + 12 - 8) * 1024
+    monkeypatch.setattr(process_memory, "MAPPINGS", tmp_path / "smaps")
+    assert process_memory.library_bytes() == (40 + 12 - 8) * 1024
 
 
 def test_a_rise_is_never_negative() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -153,7 +154,8 @@ def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     from llm_bench_fixtures.results.record import Status
 
     status = Status.SKIPPED if report.skipped else Status.ERROR
-    bench_session(item.config).results.add_unmeasured(identify(item).record(status, _reason(call)))
+    record = replace(identify(item), status=status, reason=_reason(call))
+    bench_session(item.config).results.add_unmeasured(record)
 
 
 def _reason(call: pytest.CallInfo[None]) -> str:

@@ -1,8 +1,8 @@
-"""One workload under pytest-benchmark: its timed rounds, what is observed of it besides, and the record of both."""
+"""One workload under pytest-benchmark: its timed rounds, and its record with what other plugins measure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,18 +18,14 @@ from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hoo
 from llm_bench_fixtures.plugin.stash import TURNS, metrics_of
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.observation import Observation
     from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.measure.work import Observed, Work
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.results.measured_record import MeasuredRecord
-    from llm_bench_fixtures.results.record import MemoryFacts, Record, WorkloadFacts
+    from llm_bench_fixtures.results.record import Record
     from llm_bench_fixtures.session.case import Measured
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
-
-TIME_DIGITS = 7  # of a token's seconds: clocks are no finer than 0.1 µs, and records stay small
 
 
 class LlmBenchmark:
@@ -147,68 +143,11 @@ class LlmBenchmark:
         self._benchmark.pedantic(lambda: rounds.extend(turns.take(self._item.nodeid, self._model, workload)))
         return Measured(observation, tuple(rounds))
 
-    def _record(
-        self,
-        workload: Workload,
-        measured: Measured,
-        continuations: Sequence[TokenIds] = (),
-    ) -> Record:
-        """continuations: where no round was timed."""
-        from llm_bench_fixtures.results.record import Status
+    def _record(self, workload: Workload, measured: Measured, continuations: Sequence[TokenIds] = ()) -> Record:
+        from llm_bench_fixtures.session.recording import record_of
 
-        timed, observation = measured.rounds, measured.observation
-        continuations = timed[-1].continuations if timed else continuations
-        status = Status.MEASURED if timed else Status.NOT_MEASURED
-        outputs, unread = self._decoded(continuations)
-        return replace(
-            identify(self._item).record(status),
-            reason="; ".join(filter(None, ("" if timed else "--benchmark-disable", unread))),
-            workload=_workload_facts(workload),
-            rounds_s=tuple(done.latency_s for done in timed),
-            batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
-            tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
-            batch_rows=tuple(map(len, workload.groups)),
-            pauses=sum(done.pauses for done in timed),
-            crowded_rounds=measured.crowded_rounds,
-            energy_j=() if self._model.facts.is_remote else _known(done.energy_j for done in timed),
-            probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
-            waited_s=_rounded(measured.waited_s),
-            reference_s=measured.reference_s,
-            reference_waited_s=_rounded(measured.reference_waited_s),
-            work=self._count(workload, observation.observed) if observation else None,
-            memory=self._memory_facts(observation) if observation and not self._model.facts.is_remote else None,
-            outputs=outputs,
-            extra=self._session.reference.compare_texts(self._model.variant, workload, continuations),
-        )
-
-    def _decoded(self, continuations: Sequence[TokenIds]) -> tuple[tuple[str, ...], str]:
-        """The texts of what was generated; where they can't be had, none, and why."""
-        from llm_bench_fixtures.errors import TokenizerFailed
-
-        try:
-            return tuple(self._prompts.decode(ids) for ids in continuations), ""
-        except TokenizerFailed as error:
-            return (), f"no texts: {error}"
-
-    def _count(self, workload: Workload, observed: Observed) -> Work:
-        from llm_bench_fixtures.measure.work import count_work
-        from llm_bench_fixtures.progress import Phase
-
-        with self._session.progress.activity(Phase.COUNTING, "counting the model's operations"):
-            return count_work(workload, observed, self._session.setup.flops, self._model.facts)
-
-    def _memory_facts(self, observation: Observation) -> MemoryFacts:
-        from llm_bench_fixtures.results.record import MemoryFacts
-
-        peak, before = observation.peak, self._model.facts.libraries_before_load_bytes
-        libraries = None if peak.library_bytes is None or before is None else peak.library_bytes - before
-        return MemoryFacts(
-            peak_resident_bytes=peak.rise_over(self._model.facts.resident_before_load_bytes),
-            cuda_allocated_bytes=peak.cuda_allocated_bytes,
-            cuda_reserved_bytes=peak.cuda_reserved_bytes,
-            method=peak.method.value,
-            library_bytes=libraries,
-        )
+        blank = identify(self._item)
+        return record_of(self._session, blank, self._model, self._prompts, workload, measured, continuations)
 
     def _add(self, record: Record) -> MeasuredRecord:
         """Put the record, with what other plugins measure, into the report."""
@@ -230,27 +169,3 @@ class LlmBenchmark:
 
         variant = self._session.results.variant(record.variant)
         return with_metrics(record, variant, metrics_of(self._item.config))
-
-
-def _workload_facts(workload: Workload) -> WorkloadFacts:
-    from llm_bench_fixtures.results.record import WorkloadFacts
-
-    return WorkloadFacts(
-        digest=workload.digest,
-        prompts_digest=workload.prompts_digest,
-        prompts=len(workload.prompts),
-        batch_size=workload.batch_size,
-        prompt_tokens=workload.prompt_tokens,
-        padded_tokens=workload.padded_tokens,
-        new_tokens=workload.new_tokens * len(workload.prompts),
-        cache=workload.cache.value,
-        padding_side=workload.padding.side.value,
-    )
-
-
-def _known(values: Iterable[float | None]) -> tuple[float, ...]:
-    return tuple(value for value in values if value is not None)
-
-
-def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:
-    return tuple(round(value, TIME_DIGITS) for value in seconds)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,34 +20,13 @@ from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.results.record import Record, Scenario, Status
+    from llm_bench_fixtures.results.record import Record, Scenario
 
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
 NO_SERVER: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # names of tests of loads that had no server
 A_LOAD_NEEDS = "a load needs a server: --llm-endpoint URL"
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which benchmark a test is."""
-
-    test: str
-    """The test's node id in pytest."""
-    scenario: str
-    case: str
-    """The parameters other than the variant, as people read them."""
-    variant: str
-    """The variant's id; empty for a test without one."""
-    gate: Mapping[str, str] = field(default_factory=dict)
-    """The changes that the test's marker allows, by metric or kind of metrics."""
-
-    def record(self, status: Status, reason: str = "") -> Record:
-        """A record of this test that holds nothing measured."""
-        from llm_bench_fixtures.results.record import Record
-
-        return Record(self.test, self.scenario, self.case, self.variant, status, reason, gate=self.gate)
 
 
 def shortest(value: float) -> str:
@@ -216,14 +195,21 @@ def plan_and_arrange(session: pytest.Session) -> None:
         tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
 
 
-def identify(item: pytest.Item) -> Identity:
-    """The scenario is the one that the marker `llm_scenario` names, or the file's name without `test_`."""
+def identify(item: pytest.Item) -> Record:
+    """The record of a test that holds nothing measured: which scenario, case and variant it is.
+
+    The scenario is the one that the marker `llm_scenario` names, or the file's name without `test_`. The variant is
+    empty for a test without one.
+    """
+    from llm_bench_fixtures.results.record import Record, Status
+
     scenario = _placed_scenario(item).scenario.name
     function = getattr(item, "originalname", item.name).removeprefix("test_")
     values = [str(value) for name, value in _parameters(item).items() if name not in OF_VARIANT]
     case = ", ".join([*([function] if function != scenario else []), *values])
     variant = variant_of(item)
-    return Identity(item.nodeid, scenario, case, variant.id if variant else "", _gate_marks(item))
+    name = variant.id if variant else ""
+    return Record(item.nodeid, scenario, case, name, Status.NOT_MEASURED, gate=_gate_marks(item))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,105 @@
+"""The record of a benchmark: from its timed rounds and what was observed besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import TokenizerFailed
+from llm_bench_fixtures.measure.work import count_work
+from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.record import MemoryFacts, Record, Status, WorkloadFacts
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.observation import Observation
+    from llm_bench_fixtures.measure.work import Work
+    from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.models.model import ModelFacts
+    from llm_bench_fixtures.session.case import Measured
+    from llm_bench_fixtures.session.session import BenchSession
+    from llm_bench_fixtures.workloads import Prompts, TokenIds, Workload
+
+TIME_DIGITS = 7  # of a token's seconds: clocks are no finer than 0.1 µs, and records stay small
+
+
+def record_of(
+    session: BenchSession,
+    blank: Record,
+    model: ModelHandle,
+    prompts: Prompts,
+    workload: Workload,
+    measured: Measured,
+    continuations: Sequence[TokenIds] = (),
+) -> Record:
+    """blank: names the benchmark. prompts: decode what was generated. continuations: where no round was timed."""
+    timed, observation, is_remote = measured.rounds, measured.observation, model.facts.is_remote
+    continuations = timed[-1].continuations if timed else continuations
+    outputs, unread = _decoded(prompts, continuations)
+    return replace(
+        blank,
+        status=Status.MEASURED if timed else Status.NOT_MEASURED,
+        reason="; ".join(filter(None, ("" if timed else "--benchmark-disable", unread))),
+        workload=_workload_facts(workload),
+        rounds_s=measured.rounds_s,
+        batches_s=tuple(tuple(batch.end_s for batch in done.batches) for done in timed),
+        tokens_s=tuple(tuple(_rounded(batch.tokens_s) for batch in done.batches) for done in timed),
+        batch_rows=tuple(map(len, workload.groups)),
+        pauses=sum(done.pauses for done in timed),
+        crowded_rounds=measured.crowded_rounds,
+        energy_j=() if is_remote else _known(done.energy_j for done in timed),
+        probe_s=tuple(done.probe_s for done in timed if done.probe_s is not None),
+        waited_s=_rounded(measured.waited_s),
+        reference_s=measured.reference_s,
+        reference_waited_s=_rounded(measured.reference_waited_s),
+        work=_work(session, model, workload, observation) if observation else None,
+        memory=_memory_facts(observation, model.facts) if observation and not is_remote else None,
+        outputs=outputs,
+        extra=session.reference.compare_texts(model.variant, workload, continuations),
+    )
+
+
+def _decoded(prompts: Prompts, continuations: Sequence[TokenIds]) -> tuple[tuple[str, ...], str]:
+    """The texts of what was generated; where they can't be had, none, and why."""
+    try:
+        return tuple(map(prompts.decode, continuations)), ""
+    except TokenizerFailed as error:
+        return (), f"no texts: {error}"
+
+
+def _work(session: BenchSession, model: ModelHandle, workload: Workload, observation: Observation) -> Work:
+    with session.progress.activity(Phase.COUNTING, "counting the model's operations"):
+        return count_work(workload, observation.observed, session.setup.flops, model.facts)
+
+
+def _memory_facts(observation: Observation, facts: ModelFacts) -> MemoryFacts:
+    peak, before = observation.peak, facts.libraries_before_load_bytes
+    return MemoryFacts(
+        peak_resident_bytes=peak.rise_over(facts.resident_before_load_bytes),
+        cuda_allocated_bytes=peak.cuda_allocated_bytes,
+        cuda_reserved_bytes=peak.cuda_reserved_bytes,
+        method=peak.method.value,
+        library_bytes=None if peak.library_bytes is None or before is None else peak.library_bytes - before,
+    )
+
+
+def _workload_facts(workload: Workload) -> WorkloadFacts:
+    return WorkloadFacts(
+        digest=workload.digest,
+        prompts_digest=workload.prompts_digest,
+        prompts=len(workload.prompts),
+        batch_size=workload.batch_size,
+        prompt_tokens=workload.prompt_tokens,
+        padded_tokens=workload.padded_tokens,
+        new_tokens=workload.new_tokens * len(workload.prompts),
+        cache=workload.cache.value,
+        padding_side=workload.padding.side.value,
+    )
+
+
+def _known(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(value for value in values if value is not None)
+
+
+def _rounded(seconds: Sequence[float]) -> tuple[float, ...]:
+    return tuple(round(value, TIME_DIGITS) for value in seconds)
