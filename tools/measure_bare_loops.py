@@ -107,7 +107,7 @@ def ctranslate2_loop(model: Any, prompt: TokenIds, new_tokens: int, note: Callab
         note()
         return False
 
-    (result,) = model._generator.generate_batch(
+    (result,) = model.engine.generate_batch(
         [[str(token) for token in prompt]],
         max_length=new_tokens,
         end_token=[model.tokenizer.eos_token_id],

@@ -15,7 +15,7 @@ from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.backends.ct2_model import Ct2Model
+    from llm_bench_fixtures.models.backends.ct2_engine import Ct2Model
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
 
@@ -44,34 +44,30 @@ def check(variant: Variant, device: Device) -> None:
 
 def prepare(request: LoadRequest) -> None:
     importlib.import_module("ctranslate2")
-    importlib.import_module("llm_bench_fixtures.models.backends.ct2_making").check_convertible(
-        request.source.load_config()
-    )
-    importlib.import_module("llm_bench_fixtures.models.backends.ct2_model").kernels(
-        COMPUTE_TYPES[request.variant.quantization]
-    )
+    engine = importlib.import_module("llm_bench_fixtures.models.backends.ct2_engine")
+    engine.check_convertible(request.source.load_config())
+    engine.kernels(COMPUTE_TYPES[request.variant.quantization])
 
 
 def load(request: LoadRequest) -> Ct2Model:
-    from llm_bench_fixtures.models.backends import ct2_making as making
-    from llm_bench_fixtures.models.backends.ct2_model import Ct2Model, kernels, open_generator
+    from llm_bench_fixtures.models.backends import ct2_engine as engine
     from llm_bench_fixtures.models.conversion import converted_facts
     from llm_bench_fixtures.models.device import resident_at_rest
 
     wanted = COMPUTE_TYPES[request.variant.quantization]
-    artifact = making.convert(request, wanted)
+    artifact = engine.convert(request, wanted)
     before_bytes = resident_at_rest(request.device)
-    generator = open_generator(artifact.folder, wanted)
+    generator = engine.open_generator(artifact.folder, wanted)
     facts = converted_facts(
         request,
         (artifact,),
         before_bytes,
-        label=f"CTranslate2 {generator.compute_type} ({kernels(wanted) or 'unknown kernels'})",
-        weight_bytes=(artifact.folder / making.WEIGHTS_FILE).stat().st_size,
+        label=f"CTranslate2 {generator.compute_type} ({engine.kernels(wanted) or 'unknown kernels'})",
+        weight_bytes=(artifact.folder / engine.WEIGHTS_FILE).stat().st_size,
     )
-    longest = making.longest_prompt(request.source.load_config())
+    longest = engine.longest_prompt(request.source.load_config())
     facts = replace(facts, context_length=min(facts.context_length, longest))
-    return Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
+    return engine.Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
 
 
 BACKEND = Backend(

@@ -18,7 +18,7 @@ from llm_bench_fixtures.models.backends.endpoint_key import read_key
 from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore
 from llm_bench_fixtures.models.backends.endpoint_scoring import forced_log_likelihood, log_likelihoods
 from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
-from llm_bench_fixtures.models.counter import BatchCounter
+from llm_bench_fixtures.models.backends.engine_model import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of

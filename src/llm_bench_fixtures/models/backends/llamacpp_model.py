@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
-from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.models.backends.engine_model import EngineModel, unpadded
 from llm_bench_fixtures.models.trial import SHOWN
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.model import ModelFacts
-    from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.workloads import CacheKind, Tokenizer
 
 MOST_SEQUENCES = 256  # of one context
 FLOAT32 = 0  # ggml's number for what a cache holds; its default is float16
@@ -86,59 +82,26 @@ class Room:
 
 
 @dataclass(eq=False)
-class LlamaCppModel(Model):
+class LlamaCppModel(EngineModel):
     """Runs token ids with llama.cpp. Padding is left out, as sequences of unequal lengths run together."""
 
-    variant: Variant
-    device: Device
-    engine: Any
-    """cyllama's model. None once this one is closed."""
-
-    tokenizer: Tokenizer
-    facts: ModelFacts
     _context: Any = field(default=None, init=False)
     """The engine's cache and buffers, kept for workloads that they have room for."""
 
     _room: Room = field(default=Room(0, 0, 0), init=False)
 
-    def generate(
+    def continued(
         self,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         new_tokens: int,
-        cache: CacheKind,
-        on_token: Callable[[], None] | None = None,
-    ) -> torch.Tensor:
-        """As `Model.generate`."""
-        after = (lambda _: None) if on_token is None else (lambda _: on_token())
-        return self._continue(input_ids, attention_mask, new_tokens, after)
-
-    def generate_with_logits(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `ShowsLogits.generate_with_logits`."""
+        on_token: Callable[[], None] | None,
+        shown: list[torch.Tensor] | None,
+    ) -> list[list[int]]:
+        """As `EngineModel.continued`."""
         import torch
 
-        shown: list[list[list[float]]] = []
-        output = self._continue(
-            input_ids,
-            attention_mask,
-            new_tokens,
-            lambda places: shown.append([self._context.get_logits_ith(place) for place in places]),
-        )
-        return output, torch.tensor(shown).transpose(0, 1)
-
-    def _continue(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        new_tokens: int,
-        after_token: Callable[[Sequence[int]], None],
-    ) -> torch.Tensor:
-        """after_token: called with where in the batch that has run each row's logits are."""
-        import torch
-
-        rows = _rows(input_ids, attention_mask)
+        rows = unpadded(input_ids, attention_mask)
         self._make_room(Room(len(rows), max(map(len, rows)) + new_tokens, sum(map(len, rows))))
         sampler = self._sampler()
         places = self._run(rows, [0] * len(rows))
@@ -146,10 +109,13 @@ class LlamaCppModel(Model):
         for step in range(new_tokens):
             for text, place in zip(texts, places, strict=True):
                 text.append(sampler.sample(self._context, place))
-            after_token(places)
+            if shown is not None:
+                shown.append(torch.tensor([self._context.get_logits_ith(place) for place in places]))
+            if on_token is not None:
+                on_token()
             if step < new_tokens - 1:
                 places = self._run([text[-1:] for text in texts], [len(row) + step for row in rows])
-        return torch.cat([input_ids, torch.tensor(texts, dtype=torch.int64)], dim=1)
+        return texts
 
     def _run(self, rows: Sequence[Sequence[int]], starts: Sequence[int], *, shows_all: bool = False) -> list[int]:
         """Run each row's tokens from its start on; where in the batch its last one is."""
@@ -183,7 +149,7 @@ class LlamaCppModel(Model):
         import torch
 
         logits = torch.zeros(*input_ids.shape, self.facts.vocabulary)
-        for row, ids in enumerate(_rows(input_ids, attention_mask)):
+        for row, ids in enumerate(unpadded(input_ids, attention_mask)):
             self._make_room(Room(1, len(ids), len(ids)))
             self._run([ids], [0], shows_all=True)
             for place in range(len(ids)):
@@ -222,9 +188,4 @@ class LlamaCppModel(Model):
     def close(self) -> None:
         self.forget_caches()
         self.engine.close()
-        self.engine = None
-
-
-def _rows(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[list[int]]:
-    """The tokens of each row, padding left out."""
-    return [ids[mask.bool()].tolist() for ids, mask in zip(input_ids, attention_mask, strict=True)]
+        super().close()

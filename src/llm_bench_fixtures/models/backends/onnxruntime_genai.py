@@ -16,7 +16,7 @@ from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.backends.genai_model import GenaiModel
+    from llm_bench_fixtures.models.backends.genai_engine import GenaiModel
     from llm_bench_fixtures.models.loading import LoadRequest
 
 
@@ -61,8 +61,7 @@ def builder_architectures() -> frozenset[str]:
 
 
 def load(request: LoadRequest) -> GenaiModel:
-    from llm_bench_fixtures.models.backends.genai_making import PLAIN, build
-    from llm_bench_fixtures.models.backends.genai_model import GenaiModel, open_engine
+    from llm_bench_fixtures.models.backends.genai_engine import PLAIN, GenaiModel, build, open_engine
     from llm_bench_fixtures.models.conversion import converted_facts, read_counts
     from llm_bench_fixtures.models.device import resident_at_rest
 

@@ -1,22 +1,30 @@
-"""Models of onnxruntime-genai's builder, made once and kept in the artifact store."""
+"""onnxruntime-genai's form of a model: made by its builder, kept in the artifact store, and run in its own loop."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.models.backends import onnx_graphs
+from llm_bench_fixtures.models.backends.engine_model import EngineModel, unpadded
+from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.trial import Trial
+from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.scratch import remove
 from llm_bench_fixtures.processes.work_limit import run_within
+from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
     from llm_bench_fixtures.models.artifacts import Artifact
     from llm_bench_fixtures.models.loading import LoadRequest
@@ -29,6 +37,20 @@ SCRATCH = "scratch"  # of the builder, beside what it makes
 BUILDER_S = 7200.0  # of its work, at most; it takes minutes for a large model
 COUNTS = (*onnx_graphs.COUNTS, "accuracy_levels")
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
+PADDING = -1
+"""Stands for no token. The engine takes each place that holds the id of its padding for one, and prompts may hold any
+token; looked up in the table of embeddings, it gives the last row, which its mask then hides."""
+
+ERRORS = 3  # of ONNX Runtime's logging
+MOST_ROWS = 32  # that the engine runs at a time
+GREEDY = {
+    "do_sample": False,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+}
+"""In place of what was published with the model."""
 
 
 def build(request: LoadRequest, precision: str) -> Artifact:
@@ -40,9 +62,6 @@ def build(request: LoadRequest, precision: str) -> Artifact:
         build(request, PLAIN)
 
     def make(folder: Path) -> None:
-        from llm_bench_fixtures.models.backends.torch import check_memory
-        from llm_bench_fixtures.progress import Phase
-
         check_memory(request, FLOAT32_BYTES)
         trial = Trial.of_source(request.source)  # raises for what the builder would make up, or run
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
@@ -59,8 +78,6 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
     Raises BackendUnavailable with what it says where it fails or takes too long, OutOfMemory where memory
     or the disk was too small.
     """
-    from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
-
     command = [sys.executable, "-m", "onnxruntime_genai.models.builder"]
     command += ["--input", str(source.folder), "--output", str(folder), "--cache_dir", str(folder / SCRATCH)]
     command += ["--precision", precision, "--execution_provider", "cpu"]
@@ -95,8 +112,6 @@ def failure(status: int, stderr: str) -> LlmBenchError:
 def _try(request: LoadRequest, folder: Path, trial: Trial | None) -> None:
     """Raise BackendUnavailable for a model that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
-    from llm_bench_fixtures.models.backends.genai_model import continue_rows, forward, open_engine
-
     with unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
         engine = open_engine(folder, request.source.load_tokenizer().eos_token_id)
         continue_rows(engine, [[1, 1, 1], [1, 1]], 3, 2)
@@ -140,3 +155,101 @@ def quantized_share(graph: onnx.GraphProto) -> float:
         if weight.data_type == TensorProto.FLOAT and weight.name not in beside
     )
     return float(quantized / max(quantized + others, 1))
+
+
+def open_engine(folder: Path, end: int | None) -> Any:
+    """The engine over a built model, with as many threads as torch uses. end: the token that ends a text.
+
+    Raises BackendUnavailable where there is none.
+    """
+    import onnxruntime_genai
+    import torch
+
+    if end is None:
+        raise BackendUnavailable("onnxruntime-genai needs a token that ends a text, and the tokenizer has none")
+    session: dict[str, int | str | bool] = {
+        "intra_op_num_threads": torch.get_num_threads(),
+        "log_severity_level": ERRORS,
+        "enable_cpu_mem_arena": False,  # it would keep what the largest run took, and decodes no faster
+    }
+    if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
+        session["session.intra_op.allow_spinning"] = "0"
+    tokens = {"pad_token_id": PADDING, "eos_token_id": end}
+    config = onnxruntime_genai.Config(str(folder))
+    config.overlay(json.dumps({"model": {**tokens, "decoder": {"session_options": session}}}))
+    return onnxruntime_genai.Model(config)
+
+
+def start(engine: Any, rows: Sequence[Sequence[int]], width: int, new_tokens: int) -> Any:
+    """A generator of the engine's that has run the rows, padded to that width on the right."""
+    import numpy as np
+    import onnxruntime_genai
+
+    parameters = onnxruntime_genai.GeneratorParams(engine)
+    longest = width + new_tokens
+    # below min_length the engine passes over the end of a text
+    parameters.set_search_options(**GREEDY, batch_size=len(rows), max_length=longest, min_length=longest)
+    generator = onnxruntime_genai.Generator(engine, parameters)
+    generator.append_tokens(np.array([[*row, *[PADDING] * (width - len(row))] for row in rows], dtype=np.int32))
+    return generator
+
+
+def forward(engine: Any, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Logits of rows of one length: (B, T, V) float32."""
+    import torch
+
+    return torch.from_numpy(start(engine, rows, len(rows[0]), 0).get_output("logits"))
+
+
+def continue_rows(
+    engine: Any,
+    rows: Sequence[Sequence[int]],
+    width: int,
+    new_tokens: int,
+    on_token: Callable[[], None] | None = None,
+    shown: list[torch.Tensor] | None = None,
+) -> list[list[int]]:
+    """The greedy continuation of each row, padded to that width. The last two: as in `EngineModel.continued`.
+
+    A row alone isn't padded: the engine would forget that it is after the first token.
+    """
+    import numpy as np
+    import torch
+
+    generator = start(engine, rows, width if len(rows) > 1 else len(rows[0]), new_tokens)
+    steps = []
+    for _ in range(new_tokens):
+        if shown is not None:
+            shown.append(torch.tensor(generator.get_logits())[:, -1])  # before the engine passes over the end in them
+        generator.generate_next_token()
+        if on_token is not None:
+            on_token()
+        steps.append(generator.get_next_tokens())
+    texts: list[list[int]] = np.array(steps).T.tolist()
+    return texts
+
+
+class GenaiModel(EngineModel):
+    """Runs token ids with onnxruntime-genai, whose attention takes padding on the right only: rows are moved there."""
+
+    def continued(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        new_tokens: int,
+        on_token: Callable[[], None] | None,
+        shown: list[torch.Tensor] | None,
+    ) -> list[list[int]]:
+        """As `EngineModel.continued`. Raises WorkloadUnsupported for more rows than the engine takes."""
+        if len(input_ids) > MOST_ROWS:
+            raise WorkloadUnsupported(f"onnxruntime-genai runs at most {MOST_ROWS} prompts at a time")
+        rows = unpadded(input_ids, attention_mask)
+        return continue_rows(self.engine, rows, input_ids.shape[1], new_tokens, on_token, shown)
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """As `Model.logits`. Padding on the right needs no mask, as no position before it sees it."""
+        import torch
+
+        rows = input_ids.tolist()
+        parts = (rows[first : first + MOST_ROWS] for first in range(0, len(rows), MOST_ROWS))
+        return torch.cat([forward(self.engine, part) for part in parts])
