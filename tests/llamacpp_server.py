@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.models.backends.gguf_writing import check_convertible, write_model
+from llm_bench_fixtures.models.backends.gguf_files import check_convertible, write_model
 from llm_bench_fixtures.models.source import ModelSource
 
 if TYPE_CHECKING:

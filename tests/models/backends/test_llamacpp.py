@@ -21,8 +21,7 @@ from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import made_s_of
 from llm_bench_fixtures.models.backends import llamacpp as backend
-from llm_bench_fixtures.models.backends.gguf_making import file_in, make
-from llm_bench_fixtures.models.backends.gguf_writing import LAYOUTS
+from llm_bench_fixtures.models.backends.gguf_files import LAYOUTS, file_in, make
 from llm_bench_fixtures.models.backends.llamacpp_model import MOST_SEQUENCES, LlamaCppModel, Room, open_model
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.model import Model

@@ -45,12 +45,12 @@ GGUF = Setting("gguf", parse_optional_path)
 def prepare(request: LoadRequest) -> None:
     importlib.import_module("cyllama.llama.llama_cpp").disable_logging()
     if request.settings.of(GGUF) is None:
-        writing = importlib.import_module("llm_bench_fixtures.models.backends.gguf_writing")
+        writing = importlib.import_module("llm_bench_fixtures.models.backends.gguf_files")
         writing.check_convertible(request.source.load_config())
 
 
 def load(request: LoadRequest) -> LlamaCppModel:
-    from llm_bench_fixtures.models.backends.gguf_making import file_in, make
+    from llm_bench_fixtures.models.backends.gguf_files import file_in, make
     from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
     from llm_bench_fixtures.models.conversion import converted_facts, read_counts
     from llm_bench_fixtures.models.device import resident_at_rest

@@ -40,21 +40,20 @@ VARIANTS = (
 
 
 def prepare(request: LoadRequest) -> None:
-    making = importlib.import_module("llm_bench_fixtures.models.backends.openvino_making")
-    making.import_silently()
-    making.check_exportable(request.source.load_config().model_type)
+    graphs = importlib.import_module("llm_bench_fixtures.models.backends.openvino_graphs")
+    graphs.import_silently()
+    graphs.check_exportable(request.source.load_config().model_type)
 
 
 def load(request: LoadRequest) -> OpenVinoModel:
     from llm_bench_fixtures.models.backends import openvino_graphs as graphs
-    from llm_bench_fixtures.models.backends import openvino_making as making
     from llm_bench_fixtures.models.conversion import converted_facts
     from llm_bench_fixtures.models.device import resident_at_rest
 
     quantization = request.variant.quantization
-    made: tuple[Artifact, ...] = (making.export(request),)
+    made: tuple[Artifact, ...] = (graphs.export(request),)
     if quantization is not None:
-        made += (making.quantize(request, made[0], quantization),)
+        made += (graphs.quantize(request, made[0], quantization),)
     before_bytes = resident_at_rest(request.device)
     folder = made[-1].folder
     module = graphs.open_model(folder, is_float32=quantization is None)

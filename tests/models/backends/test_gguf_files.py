@@ -19,16 +19,15 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backends import gguf_writing
-from llm_bench_fixtures.models.backends.gguf_making import check_given, file_in, make
-from llm_bench_fixtures.models.backends.gguf_writing import check_convertible, write_gguf
+from llm_bench_fixtures.models.backends import gguf_files
+from llm_bench_fixtures.models.backends.gguf_files import check_convertible, check_given, file_in, make, write_gguf
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.variants import Precision
 
 MakeRequest = Callable[..., LoadRequest]
 NORM = "blk.1.attn_norm.weight"
-written = gguf_writing._tensors
+written = gguf_files._tensors
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_a_converted_file_that_does_not_run_is_not_kept(
     make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here one that lacks the second layer's norm."""
-    monkeypatch.setattr(gguf_writing, "_tensors", lambda *args: (one for one in written(*args) if one[0] != NORM))
+    monkeypatch.setattr(gguf_files, "_tensors", lambda *args: (one for one in written(*args) if one[0] != NORM))
     request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
     with pytest.raises(BackendUnavailable, match=r"^llama\.cpp doesn't run gpt2 models as converted: "):
         load_variant(request)
@@ -112,7 +111,7 @@ def test_a_family_that_the_file_can_not_hold_is_unavailable(
     make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here for a config that lacks what every one of its type has."""
-    monkeypatch.setattr(gguf_writing, "_add_sizes", lambda writer, config: config.hidden_seize)
+    monkeypatch.setattr(gguf_files, "_add_sizes", lambda writer, config: config.hidden_seize)
     request = replace(make_request("gguf-f32"), store=ArtifactStore(tmp_path))
     with pytest.raises(BackendUnavailable, match=r"^gpt2 models can't be converted to GGUF: AttributeError"):
         load_variant(request)
