@@ -23,11 +23,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from llm_bench_fixtures.measure.open_loop import poisson_times, run_open_loop
-from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient
-from llm_bench_fixtures.models.backends.endpoint_key import Key
+from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, Key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
-from llm_bench_fixtures.models.backends.endpoint_probe import Served
-from llm_bench_fixtures.models.backends.endpoint_stream import Form
+from llm_bench_fixtures.models.backends.endpoint_protocol import Form, Served
 from llm_bench_fixtures.models.model import ModelFacts
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.workloads import CacheKind

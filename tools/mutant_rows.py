@@ -371,7 +371,7 @@ MUTANTS = (
     ),
     Mutant(
         "events-are-tokens",
-        "models/backends/endpoint_stream.py",
+        "models/backends/endpoint_protocol.py",
         "min(self._tokens + 1, max(self._most - 1, 1))",
         "self._tokens + 1",
         "tests/models/backends/test_endpoint.py",

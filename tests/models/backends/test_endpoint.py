@@ -21,10 +21,9 @@ from llm_bench_fixtures.measure.quality import score_corpus
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
 from llm_bench_fixtures.models.backends.endpoint import key_variable, parse_endpoints, parse_models, variants_of
-from llm_bench_fixtures.models.backends.endpoint_key import Key, read_key
+from llm_bench_fixtures.models.backends.endpoint_client import Key, read_key
 from llm_bench_fixtures.models.backends.endpoint_model import EndpointModel
-from llm_bench_fixtures.models.backends.endpoint_probe import PROBED_CHARACTERS, PROBED_TEXTS
-from llm_bench_fixtures.models.backends.endpoint_stream import StreamReader
+from llm_bench_fixtures.models.backends.endpoint_protocol import PROBED_CHARACTERS, PROBED_TEXTS, StreamReader
 from llm_bench_fixtures.models.loading import load_variant
 from llm_bench_fixtures.models.model import ScoresTokens, TakesRequests
 from llm_bench_fixtures.models.variants import Variant

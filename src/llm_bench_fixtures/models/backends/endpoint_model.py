@@ -13,11 +13,15 @@ from urllib.parse import urlsplit
 
 from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.endpoint import key_variable
-from llm_bench_fixtures.models.backends.endpoint_http import EndpointClient, is_loopback
-from llm_bench_fixtures.models.backends.endpoint_key import read_key
-from llm_bench_fixtures.models.backends.endpoint_probe import Served, explore
-from llm_bench_fixtures.models.backends.endpoint_scoring import forced_log_likelihood, log_likelihoods
-from llm_bench_fixtures.models.backends.endpoint_stream import Answer, converse
+from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, is_loopback, read_key
+from llm_bench_fixtures.models.backends.endpoint_protocol import (
+    Completion,
+    Served,
+    converse,
+    explore,
+    forced_log_likelihood,
+    log_likelihoods,
+)
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
@@ -29,7 +33,7 @@ from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.backends.endpoint_scoring import Scoring
+    from llm_bench_fixtures.models.backends.endpoint_protocol import Scoring
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.model import Send
     from llm_bench_fixtures.models.source import ModelSource
@@ -150,17 +154,12 @@ class EndpointModel(Model):
 
         prompts = _unpadded(input_ids, attention_mask)
         counter = BatchCounter(len(prompts), on_token or (lambda: None))
-        answers = self._runner.run(self._together(prompts, new_tokens, counter))
+        asked = (self._ask(prompt, new_tokens, partial(counter.reach, row)) for row, prompt in enumerate(prompts))
+        answers = self._runner.run(_all(asked))
         rows = [self._new_ids(answer, new_tokens) for answer in answers]
         return torch.cat([input_ids, torch.tensor(rows, dtype=input_ids.dtype)], dim=1)
 
-    async def _together(self, prompts: Sequence[TokenIds], new_tokens: int, counter: BatchCounter) -> Sequence[Answer]:
-        """The answers to prompts that are sent at the same time."""
-        return await _all(
-            self._ask(prompt, new_tokens, partial(counter.reach, row)) for row, prompt in enumerate(prompts)
-        )
-
-    async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
+    async def _ask(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Completion:
         """An answer of exactly that length."""
         answer = await self._answer(ids, new_tokens, on_tokens)
         if answer.tokens < new_tokens:
@@ -169,7 +168,7 @@ class EndpointModel(Model):
             )
         return answer
 
-    async def _answer(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Answer:
+    async def _answer(self, ids: TokenIds, new_tokens: int, on_tokens: Callable[[int], None]) -> Completion:
         """An answer of at most that length."""
         form = self._served.form
         prompt: str | TokenIds = ids if form.takes_ids else self.tokenizer.decode(ids, skip_special_tokens=True)
@@ -181,7 +180,7 @@ class EndpointModel(Model):
             raise EndpointFailed(f"the server gave token {largest}, where the vocabulary has {vocabulary:,} tokens")
         return answer
 
-    def _new_ids(self, answer: Answer, new_tokens: int) -> list[int]:
+    def _new_ids(self, answer: Completion, new_tokens: int) -> list[int]:
         """The new tokens' ids; those of the text, as many of them as there were, where the server tells none."""
         if answer.ids is not None and self.facts.runs_source:
             return list(answer.ids)
