@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "report-tone-swapped",
-        "report/short_table.py",
+        "report/tables/short.py",
         "Tone.WORSE if found.low > 1 else Tone.BETTER",
         "Tone.BETTER if found.low > 1 else Tone.WORSE",
         "tests/report/test_short_table.py",

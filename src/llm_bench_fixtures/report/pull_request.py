@@ -6,21 +6,22 @@ Everything that is measured stands in the page and in results.csv; this says wha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from llm_bench_fixtures.report.cells import describe_headline, nothing_timed, title_of
+from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
 from llm_bench_fixtures.report.changes import Change, Changes
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table, named
 from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.sections import facts, noise_footnote
+from llm_bench_fixtures.report.tables.cases import cases_table
 from llm_bench_fixtures.report.tables.short import short_table
-from llm_bench_fixtures.report.tables.table import Table
+from llm_bench_fixtures.report.tables.table import Cell, Table
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
-from llm_bench_fixtures.results.formatting import MISSING, count, format_seconds
-from llm_bench_fixtures.results.record import Record, Scenario, Status
-from llm_bench_fixtures.results.speedup import record_speedup
+from llm_bench_fixtures.results.formatting import Notation, count
+from llm_bench_fixtures.results.record import Status
 
 THE_ANSWER, MORE = "The answer for each reader, with its cost", "More that follows from this run"
 EVERY_CASE = "Every case: the reference's latency, and the others' speed-ups"
@@ -110,41 +111,16 @@ def _answer(answer: Answer) -> Iterator[str]:
 
 
 def _cases(findings: Findings) -> Iterator[str]:
-    """A row a case, a column a variant that was measured; the scenarios in the run's order of them."""
-    run = findings.run
-    records = {(one.scenario, one.case, one.variant): one for one in run.measured()}
-    variants = [one.id for one in run.variants if any(one.id == variant for _, _, variant in records)]
-    titles = {one.name: title_of(one) for one in run.scenarios}
-    titles |= {name: title_of(Scenario(name)) for name, _, _ in records if name not in titles}
-    order = list(titles)
-    cases = sorted(dict.fromkeys(place[:2] for place in records), key=lambda case: order.index(case[0]))
-    firsts = {one[0]: one for one in reversed(cases)}  # the scenario's title stands at its first case only
-    rows = tuple(
-        (
-            titles[case[0]] if firsts[case[0]] == case else "",
-            case[1],
-            *_case_cells(records, case, variants, run.reference),
-        )
-        for case in cases
-    )
+    """The bare speed-ups, whose intervals the page has; a scenario's title at its first case only."""
+    table, before = cases_table(findings), ""
+    rows = []
+    for scenario, *cells in table.rows:
+        first = Cell("") if scenario.text == before else scenario
+        rows.append((first, *(Cell(value=one.value) if one.notation is Notation.TIMES else one for one in cells)))
+        before = scenario.text
+    columns = (replace(one, notation=one.notation and Notation.NUMBER) for one in table.columns)
     if rows:
-        yield from markdown_table(Table.of_texts(("scenario", "case", *variants), rows, range(2, 2 + len(variants))))
-
-
-def _case_cells(
-    records: Mapping[tuple[str, str, str], Record], case: tuple[str, str], variants: Sequence[str], reference: str
-) -> Iterator[str]:
-    return (_case_cell(records.get((*case, name)), reference) for name in variants)
-
-
-def _case_cell(record: Record | None, reference: str) -> str:
-    """The speed-up without its interval, which the page has; the latency where there is none."""
-    if record is None:
-        return MISSING
-    speedup = record_speedup(record)
-    if speedup is None or record.variant == reference:
-        return format_seconds(record.median_s)
-    return f"{speedup.ratio:.2f}"
+        yield from markdown_table(Table(tuple(columns), tuple(rows)))
 
 
 def _skipped(findings: Findings) -> Iterator[str]:

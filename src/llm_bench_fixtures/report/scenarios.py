@@ -10,13 +10,13 @@ from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.document import Section
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.tables.cases import CASE, scenarios_of
 from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Table, metric_column
 from llm_bench_fixtures.report.tables.values import QUARTILES, latency_cell, metric_cell, speedup_cell, times_cell
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
 
-CASE = "case"
 LATENCY = Column("latency", Notation.SECONDS, error_is=QUARTILES)
 SPEEDUP = Column("speed-up", Notation.TIMES)
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
@@ -25,9 +25,7 @@ READABLE = "quantization"  # the scenario of the package whose prompts are for r
 def scenario_sections(findings: Findings) -> Iterator[Section]:
     """A table for each scenario that measured something, in the run's order of them; then any that it doesn't name."""
     run = findings.run
-    named = {scenario.name: scenario for scenario in run.scenarios}
-    met = dict.fromkeys(record.scenario for record in run.records)
-    for scenario in {**named, **{name: Scenario(name) for name in met if name not in named}}.values():
+    for scenario in scenarios_of(run).values():
         records = [record for record in run.records if record.scenario == scenario.name and record.workload is not None]
         if records:
             yield Section(
@@ -38,8 +36,8 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
 def means_sections(findings: Findings) -> Iterator[Section]:
     """A row a variant, a column a scenario of which several cases were measured in blocks; nothing without any."""
     means = list(scenario_means(findings.run))
-    named = {scenario.name: scenario for scenario in findings.run.scenarios}
-    titles = [title_of(named.get(one.scenario, Scenario(one.scenario))) for one in means]
+    scenarios = scenarios_of(findings.run)
+    titles = [title_of(scenarios[one.scenario]) for one in means]
     heads = (f"{title} ({one.cases})" for title, one in zip(titles, means, strict=True))
     columns = (Column(VARIANT), *(Column(head, Notation.TIMES) for head in heads))
     variants = [one.id for one in findings.run.variants if any(one.id in mean.speedups for mean in means)]
@@ -80,7 +78,7 @@ def not_asked_sentence(run: Run) -> str:
 
 
 def _title_in(run: Run, scenario: str) -> str:
-    return next((title_of(one) for one in run.scenarios if one.name == scenario), title_of(Scenario(scenario)))
+    return title_of(scenarios_of(run)[scenario])
 
 
 def _why_no_text(record: Record | None, title: str) -> str:

@@ -19,6 +19,7 @@ from llm_bench_fixtures.report.scenarios import (
     scenario_of_texts,
     scenario_sections,
 )
+from llm_bench_fixtures.report.tables.cases import cases_sections
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table
 from llm_bench_fixtures.report.tables.values import latency_cell
 from llm_bench_fixtures.report.variants import summary_section, variant_sections
@@ -43,6 +44,7 @@ def build_document(findings: Findings) -> Document:
         reference=tuple(_reference(findings)),
         sections=(
             *means_sections(findings),
+            *cases_sections(findings),
             *variant_sections(findings),
             *scenario_sections(findings),
             *load_sections(run),

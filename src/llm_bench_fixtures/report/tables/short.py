@@ -14,6 +14,7 @@ from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.cells import describe_prompts, title_of
 from llm_bench_fixtures.report.choices import flip_cells
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.tables.cases import scenarios_of
 from llm_bench_fixtures.report.tables.table import (
     ELSEWHERE,
     VARIANT,
@@ -36,7 +37,7 @@ from llm_bench_fixtures.report.tables.values import (
 )
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
-from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
 
 BATCHED = "batched"
 FLIPS = "flips"
@@ -92,8 +93,7 @@ def what_ran(findings: Findings, variant: VariantResult) -> str:
 
 
 def _title(findings: Findings, record: Record) -> str:
-    named = {scenario.name: scenario for scenario in findings.run.scenarios}
-    return title_of(named.get(record.scenario, Scenario(record.scenario)))
+    return title_of(scenarios_of(findings.run)[record.scenario])
 
 
 def figure_columns(findings: Findings) -> Iterator[Figures]:
