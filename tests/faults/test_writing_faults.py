@@ -30,7 +30,8 @@ from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
 from llm_bench_fixtures.processes.scratch import remove_abandoned
-from llm_bench_fixtures.report import files, plots, runs_report
+from llm_bench_fixtures.report import files, runs_report
+from llm_bench_fixtures.report.charts import pictures
 from llm_bench_fixtures.report.files import Published, publish
 from llm_bench_fixtures.results.folder import MARKER, claim, set_aside
 from llm_bench_fixtures.results.metrics import registry
@@ -129,7 +130,7 @@ def in_files(name: str, error: BaseException) -> Plant:
 @pytest.fixture(autouse=True)
 def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others take their time, and fail alike."""
-    monkeypatch.setattr(plots, "DRAWINGS", [row for row in plots.DRAWINGS if row[0] == "precision"])
+    monkeypatch.setattr(pictures, "DRAWINGS", [row for row in pictures.DRAWINGS if row[0] == "precision"])
 
 
 BROKEN = RuntimeError("broken\nbadly")
@@ -320,7 +321,7 @@ def test_an_interrupted_report_ends_as_interrupted(
 
 def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
     """Bug: with $MPLBACKEND=nonsense the import of matplotlib raised, and the report was lost."""
-    program = "from llm_bench_fixtures.report.drawings.style import drawing\nwith drawing({}):\n    pass\n"
+    program = "from llm_bench_fixtures.report.charts.draw import drawing\nwith drawing():\n    pass\n"
     environment = {**os.environ, "MPLBACKEND": "nonsense"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
 

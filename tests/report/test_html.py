@@ -21,12 +21,12 @@ from run_factory import (
     whole_suite,
 )
 
+from llm_bench_fixtures.report.charts.pictures import DRAWINGS, write_plots
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.page.values import Page as PageValues
-from llm_bench_fixtures.report.plots import DRAWINGS, write_plots
 from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
@@ -73,7 +73,7 @@ def render(run: Run, *plots: Plot) -> str:
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     run = hostile_run()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llm_bench_fixtures.report.plots.DRAWINGS", DRAWINGS[:2])
+        patch.setattr("llm_bench_fixtures.report.charts.pictures.DRAWINGS", DRAWINGS[:2])
         plots = write_plots(findings_of(run, registry()), tmp_path_factory.mktemp("plots"))
     return Page(render(run, *plots))
 
@@ -107,7 +107,7 @@ def test_nothing_is_fetched(hostile_page: Page) -> None:
     assert sources
     assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
     assert all(value.startswith("#") for name, value in hostile_page.attributes if name == "href")
-    page = render_html(replaced(values(full_run()), figures={}))
+    page = render_html(replaced(values(full_run()), tradeoff=None, sweeps=(), machine=()))
     own = page.partition("<script>")[0]
     assert "http:" not in own
     assert "https:" not in own

@@ -9,7 +9,7 @@ import pytest
 from run_factory import make_record, make_run
 
 from llm_bench_fixtures.errors import UnwritableFile
-from llm_bench_fixtures.report.plots import DRAWINGS
+from llm_bench_fixtures.report.charts.pictures import DRAWINGS
 from llm_bench_fixtures.results.folder import (
     EARLIER,
     MARKER,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.trend import Group, Line
-from llm_bench_fixtures.report.drawings.style import COLOURS, drawable, drawing, plot_style
+from llm_bench_fixtures.report.charts.draw import drawable, drawing
+from llm_bench_fixtures.report.charts.looks import numbered_looks
 from llm_bench_fixtures.report.history import COMMIT_DIGITS
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.text import printable
@@ -28,7 +29,7 @@ MOST_CHARACTERS = 40  # of a variant's name
 
 def draw_trend(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metric]) -> bytes:
     """A PNG. lines: the lines of the group to show, at least one."""
-    with drawing(plot_style(font_size=10)):
+    with drawing():
         figure = trend_figure(group, lines, metrics)
         picture = BytesIO()
         figure.savefig(picture, format="png")
@@ -41,7 +42,8 @@ def trend_figure(group: Group, lines: Sequence[Line], metrics: Mapping[str, Metr
 
     names = list(dict.fromkeys(line.metric for line in lines))
     variants = list(dict.fromkeys(line.variant for line in lines))
-    colours = {variant: COLOURS[index % len(COLOURS)] for index, variant in enumerate(variants)}
+    looks = numbered_looks(len(variants))
+    colours = {variant: look.colour for variant, look in zip(variants, looks, strict=True)}
     columns = min(COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
     figure = Figure(figsize=(6.6 * columns + 1.4, 3.2 * rows + 0.3))

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from llm_bench_fixtures.answer.standings import near_lossless
+from llm_bench_fixtures.report.charts.looks import looks_of
+from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
+from llm_bench_fixtures.report.charts.sweeps import SWEEPS, sweep_charts
+from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.document import MACHINE, SUMMARY, Document, Plot, Section
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.limits import limit_scales
 from llm_bench_fixtures.report.page.absences import absences
 from llm_bench_fixtures.report.page.changes import changes_part
 from llm_bench_fixtures.report.page.glossary import glossary
-from llm_bench_fixtures.report.page.looks import looks_of
-from llm_bench_fixtures.report.page.phases import phases_chart
 from llm_bench_fixtures.report.page.repeat import repeat_command
-from llm_bench_fixtures.report.page.roofline import roofline_chart
-from llm_bench_fixtures.report.page.sweeps import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
     SHORT,
@@ -27,8 +27,7 @@ from llm_bench_fixtures.report.page.tables import (
     without_zeros,
 )
 from llm_bench_fixtures.report.page.texts import prompt_texts
-from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
-from llm_bench_fixtures.report.page.values import Chart, Chip, Page, PageSection, Term
+from llm_bench_fixtures.report.page.values import Chip, Page, PageSection, Term
 from llm_bench_fixtures.report.scenarios import not_asked_sentence
 from llm_bench_fixtures.report.sections import SKIPPED, TEXTS
 from llm_bench_fixtures.report.tables.table import WHAT_RAN
@@ -42,7 +41,6 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
     """plots: pictures for browsers that run no scripts."""
     run = findings.run
     terms = glossary(_heads(document), findings.metrics)
-    tradeoff, sweeps = tradeoff_chart(findings), tuple(sweep_charts(findings))
     machine = tuple(chart for chart in (phases_chart(findings), roofline_chart(findings)) if chart)
     return Page(
         title=document.title,
@@ -54,11 +52,11 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         changes=changes_part(findings, terms),
         takeaways=findings.takeaways,
         chips=tuple(_chips(run)),
-        tradeoff=tradeoff,
+        tradeoff=tradeoff_chart(findings),
         tradeoff_plots=_plots_of(SUMMARY, plots)[:1],
         summary=summary_table(findings, terms),
         summary_note=f"{document.summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
-        sweeps=sweeps,
+        sweeps=tuple(sweep_charts(findings)),
         sweep_plots=tuple(plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)),
         machine=machine,
         machine_plots=_plots_of(MACHINE, plots),
@@ -73,7 +71,6 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         command=repeat_command(run),
         footnotes=document.footnotes,
         glossary=tuple(terms.values()),
-        figures={chart.name: chart.figure for chart in _all_charts(tradeoff, sweeps, machine)},
     )
 
 
@@ -87,13 +84,6 @@ def _when(started: str) -> str:
 
 def _tones(run: Run) -> str:
     return f"▴ better, ▾ worse than {run.reference} by a difference that this run can show."
-
-
-def _all_charts(tradeoff: Chart | None, *more: Sequence[Chart]) -> Iterator[Chart]:
-    if tradeoff is not None:
-        yield tradeoff
-    for charts in more:
-        yield from charts
 
 
 def _heads(document: Document) -> Iterator[str]:

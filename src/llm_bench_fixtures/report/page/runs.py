@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.picks import Reader
+from llm_bench_fixtures.report.charts.looks import looks_of
+from llm_bench_fixtures.report.charts.plotly import Json, figures_of
+from llm_bench_fixtures.report.charts.runs import runs_charts
+from llm_bench_fixtures.report.charts.spec import Chart
 from llm_bench_fixtures.report.page.glossary import glossary
-from llm_bench_fixtures.report.page.looks import looks_of
-from llm_bench_fixtures.report.page.runs_charts import runs_charts
 from llm_bench_fixtures.report.page.tables import page_table
-from llm_bench_fixtures.report.page.values import Chart, Chip, Json, PageTable, Row, Term
+from llm_bench_fixtures.report.page.values import Chip, PageTable, Row, Term
 from llm_bench_fixtures.report.runs import ReadersRow, Runs
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count
@@ -32,26 +34,27 @@ class RunsPage:
     about: PageTable
     footnotes: tuple[str, ...]
     glossary: tuple[Term, ...]
-    figures: Mapping[str, Json]
-    """By the charts' names: what the page's script draws."""
+
+    @property
+    def figures(self) -> dict[str, Json]:
+        """What the page's script draws."""
+        return figures_of(self.charts)
 
 
 def build_runs_page(runs: Runs) -> RunsPage:
-    charts = tuple(runs_charts(runs.runs))
     terms = glossary(runs.table.names, runs.runs[0].findings.metrics)
     return RunsPage(
         title=f"Text generation in {count(len(runs.runs), 'run')}{f': {runs.common}' if runs.common else ''}",
         sentence=runs.sentence,
         readers=runs.readers,
         chips=_chips(runs),
-        charts=charts,
+        charts=tuple(runs_charts(runs.runs)),
         table=_main_table(runs.table, terms),
         incomparable=runs.incomparable,
         answers=runs.answers,
         about=page_table(runs.about, "Where the runs come from", {}),
         footnotes=runs.notes,
         glossary=tuple(terms.values()),
-        figures={chart.name: chart.figure for chart in charts},
     )
 
 

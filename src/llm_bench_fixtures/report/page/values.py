@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
+from llm_bench_fixtures.report.charts.plotly import Json, figures_of
+from llm_bench_fixtures.report.charts.spec import Chart
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.limits import LimitScale
 from llm_bench_fixtures.report.words.answer import Answer
-
-Json: TypeAlias = "dict[str, object]"
 
 
 @dataclass(frozen=True)
@@ -88,21 +86,6 @@ class PageSection:
     """Whose benchmarks these are, which the page's filter goes by; empty for none."""
     plots: tuple[Plot, ...] = ()
     """Pictures for browsers that run no scripts."""
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A figure of plotly."""
-
-    name: str
-    title: str
-    note: str
-    """How to read it, a sentence or two."""
-    description: str
-    """What it shows, for those who don't see it."""
-    figure: Json
-    """`data` and `layout`. A trace's `meta`, and an annotation's `name`, is the variant that it is about."""
-    scenario: str = ""
 
 
 @dataclass(frozen=True)
@@ -215,5 +198,8 @@ class Page:
     """What repeats the run, for a shell."""
     footnotes: tuple[str, ...]
     glossary: tuple[Term, ...]
-    figures: Mapping[str, Json] = field(default_factory=dict)
-    """By the charts' names: what the page's script draws."""
+
+    @property
+    def figures(self) -> dict[str, Json]:
+        """What the page's script draws."""
+        return figures_of([*([self.tradeoff] if self.tradeoff else []), *self.sweeps, *self.machine])

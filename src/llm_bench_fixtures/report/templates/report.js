@@ -107,6 +107,9 @@
   const STRUCK = 10; // what a bar through a label costs, whatever it covers
   const pen = document.createElement("canvas").getContext("2d");
 
+  // Plotly's texts are escaped.
+  const plain = (text) => new DOMParser().parseFromString(text, "text/html").body.textContent;
+
   function labelBox(point, side) {
     const [vertical, horizontal] = side.split(" ");
     const gap = point.radius + 3;
@@ -137,7 +140,7 @@
       pen.font = `${trace.textfont.size}px ${full.font.family}`;
       const radius = trace.marker.size / 2;
       const [x, y] = [full.xaxis.d2p(trace.x[0]), full.yaxis.d2p(trace.y[0])];
-      return [{ index, x, y, radius, width: pen.measureText(trace.customdata[0]).width, height: trace.textfont.size + 3 }];
+      return [{ index, x, y, radius, width: pen.measureText(plain(trace.text[0])).width, height: trace.textfont.size + 3 }];
     });
     if (!points.length) return;
     const markers = points.map(({ x, y, radius }) => ({ left: x - radius, top: y - radius, right: x + radius, bottom: y + radius }));

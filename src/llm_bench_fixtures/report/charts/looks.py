@@ -44,6 +44,15 @@ def looks_of(run: Run) -> dict[str, Look]:
     return looks
 
 
+def numbered_looks(count: int) -> list[Look]:
+    """For what has no backend, such as several runs, or the lines of a history."""
+    colours = (*COLOURS.values(), *OTHER_COLOURS)
+    return [
+        Look(colours[place % len(colours)], *MARKERS[place % len(MARKERS)], DASHES[place // len(colours) % len(DASHES)])
+        for place in range(count)
+    ]
+
+
 def _colours(run: Run) -> dict[str, str]:
     """By backend."""
     others = dict.fromkeys(variant.backend for variant in run.variants if variant.backend not in COLOURS)

@@ -10,20 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from page_runs import FLOPS_PER_S, PEAKS, READ_BYTES_PER_S, chart_findings, chart_run
-from run_factory import full_run, make_record, make_run, make_variant
+from run_factory import full_run, make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.report.charts.looks import COLOURS, looks_of
+from llm_bench_fixtures.report.charts.machine import own_roof, phases_chart, roofline_chart
+from llm_bench_fixtures.report.charts.plotly import LEAST_GAP, escaped, hover, plotly_json
+from llm_bench_fixtures.report.charts.spec import Chart, apart
+from llm_bench_fixtures.report.charts.sweeps import sweep_charts
+from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.page import roofline
-from llm_bench_fixtures.report.page.figures import LEAST_GAP, apart, escaped, hover
-from llm_bench_fixtures.report.page.looks import COLOURS, looks_of
-from llm_bench_fixtures.report.page.phases import phases_chart
-from llm_bench_fixtures.report.page.roofline import roofline_chart
-from llm_bench_fixtures.report.page.sweeps import sweep_charts
-from llm_bench_fixtures.report.page.tradeoff import tradeoff_chart
-from llm_bench_fixtures.report.page.values import Chart
 from llm_bench_fixtures.results.metrics import registry
-from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.record import MemoryFacts, Run
 from llm_bench_fixtures.results.roofline import PhaseWork
 from llm_bench_fixtures.results.speedup import record_speedup
 
@@ -45,7 +43,7 @@ def all_charts(findings: Findings) -> list[Chart]:
 def traces(chart: Chart | None, **having: Any) -> list[dict[str, Any]]:
     """Those of the chart that have these values."""
     assert chart is not None
-    data: Any = chart.figure["data"]
+    data: Any = plotly_json(chart)["data"]
     return [trace for trace in data if all(trace.get(name) == value for name, value in having.items())]
 
 
@@ -66,7 +64,7 @@ def test_every_figure_is_one_of_plotly(findings: Findings) -> None:
     from plotly.graph_objects import Figure
 
     for chart in all_charts(findings):
-        Figure(chart.figure)  # raises ValueError for what plotly doesn't know
+        Figure(plotly_json(chart))  # raises ValueError for what plotly doesn't know
 
 
 def test_every_trace_of_a_variant_says_so(findings: Findings) -> None:
@@ -100,7 +98,7 @@ def test_the_tradeoff_has_speed_quality_and_memory(findings: Findings) -> None:
 def test_the_front_has_no_variant_that_another_beats(findings: Findings) -> None:
     """ort-fp32 is faster than fp32 and needs more memory, bf16 needs the least, ort-int8 is the fastest; all four stay.
     With ort-fp32's memory no larger than fp32's, fp32 is beaten: slower, and no better in anything."""
-    assert "(fp32, bf16, ort-fp32, ort-int8)" in note(findings)
+    assert "none of fp32, bf16, ort-fp32, ort-int8 is" in note(findings)
     records = [
         replace(record, memory=replace(record.memory, peak_resident_bytes=int(PEAKS["fp32"])))
         if record.memory and record.variant == "ort-fp32"
@@ -108,18 +106,41 @@ def test_the_front_has_no_variant_that_another_beats(findings: Findings) -> None
         for record in chart_run().records
     ]
     smaller = found(replace(chart_run(), records=tuple(records)))
-    assert "(bf16, ort-fp32, ort-int8)" in note(smaller)
+    assert "none of bf16, ort-fp32, ort-int8 is" in note(smaller)
     chart = tradeoff_chart(smaller)
     (beaten,), (best,) = traces(chart, meta="fp32"), traces(chart, meta="ort-fp32")
     assert beaten["marker"]["color"] == "rgba(0,0,0,0)"
     assert best["marker"]["color"] == COLOURS["onnxruntime"]
 
 
+def test_a_recommended_variant_is_on_the_front() -> None:
+    """bf16 and ort-fp32 are as fast as each other, and bf16 needs less memory; for latency either is recommended."""
+    quality = {"perplexity": 20.0, "ppl_ratio": 1.0}
+    variants = [make_variant(), *(make_variant(name, quality=quality, configuration=name) for name in ("bf16", "int8"))]
+    peaks = {"fp32": 100, "bf16": 50, "int8": 90}
+    records = [
+        make_block_record(name, speedup, spread, memory=MemoryFacts(peaks[name] * 10**6))
+        for name, speedup, spread in (("fp32", 1.0, 0.0), ("bf16", 2.0, 0.01), ("int8", 2.001, 0.01))
+    ]
+    findings = found(make_run(records, variants))
+    latency = findings.answer.recommendations[0].pick
+    assert latency.alike == ("int8", "bf16")
+    assert "none of bf16, int8 is" in note(findings)
+
+
+def test_one_that_keeps_the_limit_is_not_beaten_by_one_that_does_not() -> None:
+    """ort-int8 is faster and smaller, and its perplexity may be 2 % higher or the same: nobody can tell."""
+    unsure = {"perplexity": 20.4, "ppl_ratio": 1.02, "ppl_ratio_error": 0.02}
+    variants = [make_variant(), make_variant("ort-int8", weight_bytes=1_000_000, quality=unsure)]
+    run = make_run([make_block_record(spread=0.0), make_block_record("ort-int8", 2.0)], variants)
+    assert "none of fp32, ort-int8 is" in note(found(run))
+
+
 def test_near_lossless_variants_are_not_ordered_by_quality() -> None:
     """bf16's perplexity is 0.1 % higher for certain, and yet fp32, which is as large and as slow, does not beat it."""
     variants = [make_variant(), make_variant("bf16", quality={"perplexity": 20, "ppl_ratio": 1.001})]
     run = make_run([make_record(), make_record("bf16")], variants)
-    assert "(fp32, bf16)" in note(found(run))
+    assert "none of fp32, bf16 is" in note(found(run))
 
 
 def test_one_variant_is_no_tradeoff() -> None:
@@ -205,7 +226,7 @@ def test_a_projects_own_backend_has_a_colour_of_its_own() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=14))
 def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None:
-    moved = apart(places)
+    moved = apart(places, LEAST_GAP)
     ordered = [moved[index] for index in sorted(range(len(places)), key=lambda index: places[index])]
     assert all(after - before >= LEAST_GAP - 1e-9 for before, after in pairwise(ordered))
     assert min(moved) >= -1e-9
@@ -213,17 +234,17 @@ def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None
 
 
 def test_labels_that_have_room_stay_where_they_are() -> None:
-    assert apart([0.9, 0.1, 0.5]) == [0.9, 0.1, 0.5]
+    assert apart([0.9, 0.1, 0.5], LEAST_GAP) == [0.9, 0.1, 0.5]
 
 
 def test_more_labels_than_fit_stay_in_the_plot() -> None:
-    moved = apart([0.5] * 40)
+    moved = apart([0.5] * 40, LEAST_GAP)
     assert (min(moved), max(moved)) == (pytest.approx(0), pytest.approx(1))
 
 
 def test_what_plotly_would_take_for_markup_is_escaped() -> None:
     assert escaped("<a href='x'>&\u202e\0") == "&lt;a href='x'&gt;&amp;\ufffd\ufffd"
-    assert hover("<b>", [("a", "1<2")]) == "<b>&lt;b&gt;</b><br>a: 1&lt;2"
+    assert hover("<b>", (("a", "1<2"),)) == "<b>&lt;b&gt;</b><br>a: 1&lt;2"
 
 
 @pytest.mark.parametrize(("read_bytes_per_s", "expected"), [(10.0, 50.0), (30.0, 100.0), (None, None)])
@@ -232,25 +253,25 @@ def test_the_roof_of_a_variant_is_that_of_its_own_precision(
 ) -> None:
     """Five operations for each byte: on the slope of 10 bytes a second, below the ceiling of 100 operations at 30."""
     variant = make_variant(matmul_flops_per_s=100.0, read_bytes_per_s=read_bytes_per_s)
-    assert roofline._own_roof(variant, PhaseWork(flops=10, bytes_read=2, seconds=1.0)) == expected
+    assert own_roof(variant, PhaseWork(flops=10, bytes_read=2, seconds=1.0)) == expected
 
 
 def test_the_band_is_named_by_its_width_and_the_near_lossless_are_marked(findings: Findings) -> None:
     """bf16's interval is within 0.5 %; that of ort-int8, at 2 %, is not."""
     chart = tradeoff_chart(findings)
     assert chart is not None
-    layout: Any = chart.figure["layout"]
+    layout: Any = plotly_json(chart)["layout"]
     assert [one["text"] for one in layout["annotations"]] == ["within ± 0.5 %"]
-    texts = {trace["meta"]: (trace["text"], trace["customdata"]) for trace in traces(chart) if "meta" in trace}
-    assert texts["bf16"] == (["≈ bf16"], ["≈ bf16"])
-    assert texts["ort-int8"] == (["ort-int8"], ["ort-int8"])
+    texts = {trace["meta"]: trace["text"] for trace in traces(chart) if "meta" in trace}
+    assert texts["bf16"] == ["≈ bf16"]
+    assert texts["ort-int8"] == ["ort-int8"]
     assert "≈: near-lossless" in chart.note
 
 
 def test_a_front_of_one_variant_is_said_to_be_one() -> None:
     """fp32 is twice as fast; both are as good and as large."""
     variants = [make_variant(), make_variant("bf16", quality={"perplexity": 20, "ppl_ratio": 1.001})]
-    run = make_run([make_record(), make_record("bf16", 2.0)], variants)
+    run = make_run([make_block_record(spread=0.0), make_block_record("bf16", 0.5)], variants)
     assert "fp32 alone; each other variant is beaten" in note(found(run))
 
 

@@ -1,0 +1,231 @@
+"""Any picture, drawn by matplotlib: letters that can be read on a slide, and names next to what they name."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.report.charts.labels import label_ends, label_points
+from llm_bench_fixtures.report.charts.spec import NEAR_COLOUR, SOFT, Axis, Bar, Chart, Estimate, Picture, Series, short
+from llm_bench_fixtures.text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FONT = "DejaVu Sans"  # which matplotlib brings along
+FONT_SIZE = 14
+SMALL = FONT_SIZE * 0.8
+WIDTHS = {1: 11.8}  # inches by the number of charts
+WIDTH = 13.3  # inches, as a slide has
+INCH = 70  # pixels of a chart on the page
+AROUND = 0.8  # inches for the title and the caption
+TITLE_WIDTH = 20  # characters of a title's line where there are more than two charts
+WIDE = 0.54  # of the font's size: its letters' mean width, with some room
+INK = "#222"
+# As plotly names them, and as matplotlib does.
+MARKERS = {
+    "circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "cross": "P", "x": "X", "triangle-down": "v",
+    "star": "*",
+}  # fmt: skip
+DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dash": (0, (5, 2)),
+    "dot": (0, (1, 1.6)),
+    "dashdot": (0, (5, 2, 1, 2)),
+    "longdash": (0, (9, 3)),
+    "longdashdot": (0, (9, 2, 1, 2)),
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Have matplotlib imported, with our settings.
+
+    No window is opened, so $MPLBACKEND, which may name what isn't installed, doesn't count.
+    """
+    given = os.environ.get("MPLBACKEND")
+    os.environ["MPLBACKEND"] = "agg"
+    try:
+        import matplotlib
+    finally:
+        os.environ.pop("MPLBACKEND")
+        if given is not None:
+            os.environ["MPLBACKEND"] = given
+    with matplotlib.rc_context(plot_style()):
+        yield
+
+
+def plot_style() -> Any:  # matplotlib types the keys one by one
+    """Settings of matplotlib for all of our pictures."""
+    return {
+        "figure.dpi": 110,
+        "figure.facecolor": "white",
+        "savefig.facecolor": "white",
+        "font.family": FONT,
+        "font.size": FONT_SIZE,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": SOFT,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.titlesize": FONT_SIZE * 1.1,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.titlepad": FONT_SIZE,
+        "grid.color": "#e5e8ec",
+        "legend.frameon": False,
+        "legend.fontsize": FONT_SIZE * 0.9,
+        "svg.fonttype": "none",  # text stays text: it can be searched and edited, and takes a tenth of the bytes
+        "svg.hashsalt": "llm-bench",  # so that the same run gives the same file
+        "text.parse_math": False,  # a name with dollars in it is no formula
+    }
+
+
+def draw(picture: Picture) -> Figure:
+    """The charts in a row, and below them the caption. Within `drawing`."""
+    from matplotlib.figure import Figure
+
+    charts = picture.charts
+    height = max(chart.height for chart in charts) / INCH + AROUND
+    figure = Figure(figsize=(WIDTHS.get(len(charts), WIDTH), height), layout="constrained")
+    axes = list(figure.subplots(1, len(charts), squeeze=False)[0])
+    _caption(figure, picture.caption)
+    for axis, chart in zip(axes, charts, strict=True):
+        _set_up(axis, chart, is_narrow=len(charts) > 2, has_names=axis is axes[0] or chart.y != charts[0].y)
+        _draw(axis, chart)
+    figure.draw_without_rendering()  # so that the charts have their places
+    for axis, chart in zip(axes, charts, strict=True):
+        named = [(one, _label(one)) for one in chart.series if one.label]
+        label_ends(axis, [one for one in named if one[0].is_line])
+        label_points(figure, axis, [one for one in named if not one[0].is_line])
+    return figure
+
+
+def _caption(figure: Figure, text: str) -> None:
+    size = FONT_SIZE * 0.75
+    width = int(figure.get_figwidth() * 72 / (size * WIDE))
+    figure.supxlabel(textwrap.fill(drawable(text), width), x=0.01, ha="left", fontsize=size, color=SOFT)
+
+
+def _set_up(axis: Axes, chart: Chart, *, is_narrow: bool, has_names: bool) -> None:
+    """has_names: the rows' names are shown, rather than those of the chart to the left."""
+    title = drawable(chart.title)
+    axis.set_title(textwrap.fill(title, TITLE_WIDTH) if is_narrow else title)
+    for side, one in (("x", chart.x), ("y", chart.y)):
+        scale = {"value": "log"} if one.is_log else {"value": "linear"}
+        getattr(axis, f"set_{side}scale")(**scale)
+        getattr(axis, f"set_{side}label")(drawable(one.title))
+        getattr(axis, f"set_{side}lim")(*one.ends)
+        axis.grid(visible=one.has_grid, axis="x" if side == "x" else "y")
+        _set_ticks(getattr(axis, f"{side}axis"), one, is_narrow=is_narrow)
+    axis.minorticks_off()
+    if not has_names:
+        axis.set_yticklabels([])
+
+
+def _set_ticks(axis: Any, told: Axis, *, is_narrow: bool) -> None:
+    """axis: matplotlib's XAxis or YAxis."""
+    if told.ticks:
+        axis.set_ticks([at for at, _ in told.ticks], [short(drawable(text)) for _, text in told.ticks])
+    elif told.is_log or told.suffix:
+        axis.set_major_formatter(f"{{x:g}}{told.suffix}")
+    elif is_narrow:
+        from matplotlib.ticker import MaxNLocator
+
+        axis.set_major_locator(MaxNLocator(3))
+
+
+def _draw(axis: Axes, chart: Chart) -> None:
+    for band in chart.bands:
+        span = axis.axvspan if band.is_of_x else axis.axhspan
+        span(band.low, band.high, color=NEAR_COLOUR, alpha=0.1, linewidth=0, zorder=0)
+    for line in chart.lines:
+        xs, ys = zip(*line.places, strict=True)
+        axis.plot(xs, ys, color=line.colour, linestyle=DASHES[line.dash], linewidth=line.width, zorder=1)
+    for text in chart.texts:
+        anchors = {"ha": "right" if text.is_right else "left", "va": "top" if text.is_below else "bottom"}
+        axis.text(text.x, text.y, drawable(f" {text.text} "), color=SOFT, fontsize=SMALL, **anchors)  # type: ignore[arg-type]
+    for bar in chart.bars:
+        _draw_bar(axis, bar)
+    for series in chart.series:
+        _draw_series(axis, series)
+    for name, look in chart.keys:
+        axis.plot([], [], color=look.colour, marker=MARKERS[look.marker], linestyle="none", label=drawable(name))
+    if chart.keys:
+        axis.legend()
+
+
+def _draw_bar(axis: Axes, bar: Bar) -> None:
+    length = bar.length
+    axis.barh(
+        bar.row,
+        length.value,
+        left=bar.start,
+        color=bar.look.colour,
+        alpha=0.85 * bar.opacity,
+        xerr=None if length.is_exact else _errors([length]),
+        error_kw={"ecolor": INK, "capsize": 3, "linewidth": 1.2},
+    )
+    end, side = (length.low, -1) if length.value < 0 else (length.high, 1)
+    axis.annotate(
+        bar.text,
+        (bar.start + end, bar.row),
+        xytext=(6 * side, 0),
+        textcoords="offset points",
+        ha="left" if side > 0 else "right",
+        va="center_baseline",
+        fontsize=FONT_SIZE * 0.85,
+        color=INK,
+    )
+
+
+def _draw_series(axis: Axes, series: Series) -> None:
+    look, xs, ys = series.look, [one.x for one in series.points], [one.y for one in series.points]
+    axis.errorbar(
+        [one.value for one in xs],
+        [one.value for one in ys],
+        xerr=None if all(one.is_exact for one in xs) else _errors(xs),
+        yerr=None if all(one.is_exact for one in ys) else _errors(ys),
+        color=look.colour,
+        marker=MARKERS[look.marker] if series.size else "",
+        markersize=series.size,
+        markerfacecolor=look.colour if series.is_filled else "none",
+        markeredgewidth=1 if series.is_line else 2,
+        alpha=series.opacity,
+        linestyle=DASHES[look.dash] if series.is_line else "none",
+        linewidth=2,
+        elinewidth=1.2,
+        capsize=3,
+        label=drawable(series.variant),
+    )
+
+
+def _errors(estimates: list[Estimate]) -> Any:
+    """Below and above, as matplotlib takes them."""
+    return [[one.value - one.low for one in estimates], [one.high - one.value for one in estimates]]
+
+
+def _label(series: Series) -> str:
+    return f"{short(drawable(series.label))}{series.detail}"
+
+
+def drawable(text: str) -> str:
+    """The text on one line, in the characters that the font has. For any other stands its number, so that two names of
+    such characters still differ."""
+    known = _characters()
+    shown = printable(text)
+    return "".join(one if ord(one) in known else f"\\u{{{ord(one):x}}}" for one in shown)
+
+
+@cache
+def _characters() -> frozenset[int]:
+    """Those that the font has."""
+    from matplotlib.font_manager import FontProperties, findfont
+    from matplotlib.ft2font import FT2Font
+
+    return frozenset(FT2Font(findfont(FontProperties(family=FONT))).get_charmap())

@@ -1,0 +1,183 @@
+"""Where the time goes: prefill and decode stacked, and each phase against what the machine can do.
+
+The roof is the least of two limits: the rate of matrix multiplication, and the bandwidth times the intensity.
+Source: Williams, Waterman and Patterson, "Roofline", 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from llm_bench_fixtures.report.cells import describe_workload
+from llm_bench_fixtures.report.charts.looks import Look, looks_of
+from llm_bench_fixtures.report.charts.spec import (
+    AROUND_ROWS,
+    ROW,
+    Axis,
+    Bar,
+    Chart,
+    Line,
+    Point,
+    Series,
+    Text,
+    exactly,
+    rows_axis,
+)
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.results import prefill_decode
+from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
+from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.record import VariantResult
+from llm_bench_fixtures.results.roofline import PhaseWork, decode_work, prefill_work
+
+_prefill_s = prefill_decode.median_of_rounds(prefill_decode.prefill_s)
+_decode_s = prefill_decode.median_of_rounds(prefill_decode.decode_s)
+OPACITIES = {"prefill": 1.0, "decode": 0.45}
+ROOM_FOR_TEXT = 1.28  # times the longest bar
+ROOM = 2.5  # times the outermost point of the roofline, on either side
+GIGA = 1e9
+MIXTURE = (
+    " A mixture of experts is drawn as if all positions that run together used the same experts, which is the least "
+    "that they read; where they use more, its points belong further to the left."
+)
+
+
+def phases_chart(findings: Findings) -> Chart | None:
+    """A bar a variant; None where no variant's tokens were timed."""
+    seconds = {variant: (_prefill_s(one), _decode_s(one) or 0.0) for variant, one in findings.common.items()}
+    known = {variant: (prefill, decode) for variant, (prefill, decode) in seconds.items() if prefill}
+    if not known:
+        return None
+    looks = looks_of(findings.run)
+    bars = [bar for row, (name, both) in enumerate(known.items()) for bar in _bars(name, both, row, looks[name])]
+    longest_s = max(map(sum, known.values()))
+    return Chart(
+        name="phases",
+        title="Prefill and decode",
+        note=(
+            "Solid: prefill, up to the first token. Faded: decode, the rest. "
+            f"On {describe_workload(next(iter(findings.common.values())))}."
+        ),
+        description=f"Milliseconds of prefill and of decode, a bar for each of {', '.join(known)}",
+        x=Axis("milliseconds", (0.0, longest_s * 1e3 * ROOM_FOR_TEXT)),
+        y=rows_axis(list(known)),
+        bars=tuple(bars),
+        height=AROUND_ROWS + ROW * len(known),
+    )
+
+
+def _bars(variant: str, seconds: tuple[float, float], row: int, look: Look) -> Iterator[Bar]:
+    """Prefill, and behind it decode."""
+    start = 0.0
+    total_s = sum(seconds)
+    for phase, phase_s in zip(OPACITIES, seconds, strict=True):
+        facts = ((phase, f"{format_seconds(phase_s)}, {format_share(phase_s / total_s)}"),)
+        text = " + ".join(map(format_seconds, seconds)) if start else ""
+        yield Bar(variant, row, exactly(phase_s * 1e3), look, start, text, facts, OPACITIES[phase])
+        start += phase_s * 1e3
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The work of a variant's prefill or decode."""
+
+    variant: str
+    name: str
+    work: PhaseWork
+    roof_flops_per_s: float | None
+    """What the machine's limits allow the variant at this intensity, in its own precision; None where unknown."""
+
+
+def roofline_chart(findings: Findings) -> Chart | None:
+    """None where the machine's limits, or the work, are not known."""
+    provenance = findings.run.provenance
+    phases = list(_phases(findings)) if provenance.read_bytes_per_s and provenance.matmul_flops_per_s else []
+    if not phases:
+        return None
+    ceilings, bandwidth = provenance.matmul_flops_per_s, provenance.read_bytes_per_s or 1.0
+    x, y = _axes(phases, provenance)
+    looks, (left, right) = looks_of(findings.run), x.ends
+    return Chart(
+        name="roofline",
+        title="Roofline",
+        note=_note(phases),
+        description=(
+            "Operations per second against operations per byte read, for the prefill and the decode of each of "
+            f"{', '.join(dict.fromkeys(phase.variant for phase in phases))}, below the limits of this machine"
+        ),
+        x=x,
+        y=y,
+        lines=tuple(_roof(bandwidth, ceiling, left, right) for ceiling in ceilings.values()),
+        texts=(*_ceiling_names(ceilings, right), _slope_name(bandwidth, left, y.ends[0], min(ceilings.values()))),
+        series=tuple(_series(phase, looks[phase.variant]) for phase in phases),
+        height=420,
+    )
+
+
+def _note(phases: Sequence[Phase]) -> str:
+    unknown = dict.fromkeys(phase.variant for phase in phases if phase.roof_flops_per_s is None)
+    apart = (
+        f" No ceiling was measured for the arithmetic of {', '.join(unknown)}: the ceilings shown are not theirs."
+        if unknown
+        else ""
+    )
+    least = MIXTURE if any(phase.work.is_least for phase in phases) else ""
+    return (
+        "Filled: prefill. Open: decode. Grey: what this machine was measured to read and to multiply at most. The "
+        "nearer to a line, the nearer to that limit: the slope is the memory's, a ceiling that of the matrix products. "
+        f"Far below both neither limits, but overhead does.{apart}{least}"
+    )
+
+
+def _phases(findings: Findings) -> Iterator[Phase]:
+    for variant, record in findings.common.items():
+        for name, work in (("prefill", prefill_work(record)), ("decode", decode_work(record))):
+            if work is not None:
+                yield Phase(variant, name, work, own_roof(findings.run.variant(variant), work))
+
+
+def own_roof(variant: VariantResult | None, work: PhaseWork) -> float | None:
+    if variant is None or not variant.matmul_flops_per_s or not variant.read_bytes_per_s:
+        return None
+    return min(variant.matmul_flops_per_s, variant.read_bytes_per_s * work.intensity)
+
+
+def _axes(phases: Sequence[Phase], provenance: Provenance) -> tuple[Axis, Axis]:
+    """With room around the points and below the ceilings."""
+    highest = max(provenance.matmul_flops_per_s.values())
+    intensities = [phase.work.intensity for phase in phases]
+    ridge = highest / (provenance.read_bytes_per_s or 1.0)
+    lowest = min(phase.work.flops_per_s for phase in phases)
+    across = (min(intensities) / ROOM, max(*intensities, ridge) * ROOM)
+    up = (lowest / ROOM / GIGA, highest * ROOM / GIGA)
+    return Axis("operations per byte read", across, is_log=True), Axis("GFLOP/s", up, is_log=True)
+
+
+def _roof(bandwidth: float, ceiling: float, left: float, right: float) -> Line:
+    return Line(tuple((x, min(ceiling, bandwidth * x) / GIGA) for x in (left, ceiling / bandwidth, right)))
+
+
+def _ceiling_names(ceilings: Mapping[str, float], right: float) -> Iterator[Text]:
+    for dtype, ceiling in ceilings.items():
+        name = f"{dtype}: {three_digits(ceiling / GIGA)} GFLOP/s"
+        yield Text(name, right, ceiling / GIGA, is_right=True)
+
+
+def _slope_name(bandwidth: float, left: float, lowest_gflops: float, ceiling: float) -> Text:
+    """Above the middle of the slope's visible part."""
+    middle = math.sqrt(max(left, lowest_gflops * GIGA / bandwidth) * ceiling / bandwidth)
+    return Text(f"memory: {three_digits(bandwidth / GIGA)} GB/s", middle, bandwidth * middle / GIGA, is_right=True)
+
+
+def _series(phase: Phase, look: Look) -> Series:
+    work = phase.work
+    facts = [
+        (phase.name, f"{three_digits(work.flops_per_s / GIGA)} GFLOP/s"),
+        ("operations per byte", three_digits(work.intensity)),
+    ]
+    if phase.roof_flops_per_s:
+        facts.append(("of the roof of its precision", format_share(work.flops_per_s / phase.roof_flops_per_s)))
+    point = Point(exactly(work.intensity), exactly(work.flops_per_s / GIGA), tuple(facts))
+    return Series(phase.variant, (point,), look, phase.variant, size=7.5, is_filled=phase.name == "prefill")

@@ -1,0 +1,215 @@
+"""A chart as plotly.js takes it. The page's script adds the colours of the light or the dark theme.
+
+Plotly takes a small markup in its texts, so what comes from elsewhere is escaped for it.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from llm_bench_fixtures.report.charts.looks import Look
+from llm_bench_fixtures.report.charts.spec import (
+    NEAR_COLOUR,
+    SOFT,
+    Axis,
+    Band,
+    Bar,
+    Chart,
+    Estimate,
+    Facts,
+    Line,
+    Series,
+    Text,
+    apart,
+    short,
+)
+from llm_bench_fixtures.text import printable, readable
+
+Json: TypeAlias = "dict[str, object]"
+
+LABEL_ROOM = 132  # pixels to the right of a plot for its lines' labels
+LEAST_GAP = 0.068  # between two labels, of the plot's height
+PIXELS = 4 / 3  # a point
+SMALL = 11  # pixels
+
+
+def plotly_json(chart: Chart) -> Json:
+    """`data` and `layout`. A trace's `meta`, and an annotation's `name`, is the variant that it is about."""
+    traces = [*map(_key, chart.keys), *map(_line, chart.lines), *map(_series, chart.series), *map(_bar, chart.bars)]
+    at_ends = [one for one in chart.series if one.is_line and one.label]
+    return {
+        "data": traces,
+        "layout": {
+            "height": chart.height,
+            "margin": {"l": 16, "r": LABEL_ROOM if at_ends else 24, "t": 16, "b": 52},
+            "showlegend": bool(chart.keys),
+            **({"legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}} if chart.keys else {}),
+            **({"barmode": "overlay", "bargap": 0.32} if chart.bars else {}),
+            "dragmode": "zoom" if chart.can_zoom else False,  # else a page on a phone scrolls
+            "hovermode": "closest",
+            "hoverlabel": {"align": "left"},
+            "xaxis": _axis(chart.x, can_zoom=chart.can_zoom),
+            "yaxis": {**_axis(chart.y, can_zoom=False), "automargin": True},
+            "shapes": [*map(_band, chart.bands)],
+            "annotations": [*(_text(one, chart) for one in chart.texts), *_end_labels(at_ends, chart.y)],
+        },
+    }
+
+
+def figures_of(charts: Iterable[Chart]) -> dict[str, Json]:
+    """By the charts' names."""
+    return {chart.name: plotly_json(chart) for chart in charts}
+
+
+def escaped(text: str) -> str:
+    """For plotly: the text itself, whatever is in it; what stands between two $ would be a formula."""
+    return html.escape(printable(text), quote=False).replace("$", "&#36;")
+
+
+def hover(title: str, facts: Facts) -> str:
+    """What stands beside the pointer: a title, and a line for each fact."""
+    lines = (f"{escaped(name)}: {escaped(value)}" for name, value in facts)
+    return "<br>".join([f"<b>{escaped(title)}</b>", *lines])
+
+
+def _axis(axis: Axis, *, can_zoom: bool) -> Json:
+    return {
+        "title": {"text": escaped(axis.title), "standoff": 10},
+        "type": "log" if axis.is_log else "linear",
+        "showgrid": axis.has_grid,
+        "fixedrange": not can_zoom,
+        "zeroline": False,
+        "ticksuffix": axis.suffix,
+        "range": [math.log10(end) if axis.is_log else end for end in axis.ends],
+        **({"dtick": 1} if axis.is_log and not axis.ticks else {}),
+        **_ticks(axis),
+    }
+
+
+def _ticks(axis: Axis) -> Json:
+    if not axis.ticks:
+        return {}
+    return {"tickvals": [at for at, _ in axis.ticks], "ticktext": [escaped(short(text)) for _, text in axis.ticks]}
+
+
+def _key(key: tuple[str, Look]) -> Json:
+    """An entry of the legend: a trace of its own, which stays whatever variants are shown."""
+    name, look = key
+    marker = {"color": look.colour, "symbol": look.marker, "size": 9}
+    return {"type": "scatter", "mode": "markers", "name": escaped(name), "x": [None], "y": [None], "marker": marker}
+
+
+def _line(line: Line) -> Json:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        **({"meta": readable(line.variant)} if line.variant else {}),
+        "x": [x for x, _ in line.places],
+        "y": [y for _, y in line.places],
+        "line": {"color": line.colour, "width": line.width * PIXELS, "dash": line.dash},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _series(series: Series) -> Json:
+    look, points = series.look, series.points
+    has_label = bool(series.label) and not series.is_line
+    modes = ("lines" * series.is_line, "markers" * (series.size > 0), "text" * has_label)
+    drawn: Json = {
+        "type": "scatter",
+        "mode": "+".join(filter(None, modes)),
+        "name": escaped(series.variant),
+        "meta": readable(series.variant),
+        "showlegend": False,
+        "x": [point.x.value for point in points],
+        "y": [point.y.value for point in points],
+        **_error_bars("error_x", [point.x for point in points], look.colour),
+        **_error_bars("error_y", [point.y for point in points], look.colour),
+        "cliponaxis": series.is_line,
+        "marker": {
+            "color": look.colour if series.is_filled else "rgba(0,0,0,0)",
+            "symbol": look.marker,
+            "size": series.size * PIXELS,
+            "opacity": series.opacity,
+            "line": {"color": look.colour, "width": 0 if series.is_line else 2},
+        },
+        "hoverinfo": "text",
+        "hovertext": [hover(series.variant, point.facts) for point in points],
+    }
+    if series.is_line:
+        drawn |= {"line": {"color": look.colour, "width": 1.8, "dash": look.dash}, "opacity": series.opacity}
+    if has_label:
+        label = escaped(short(series.label))
+        drawn |= {"text": [label], "textposition": "top center", "textfont": {"color": look.colour, "size": SMALL}}
+    if any(point.link for point in points):
+        drawn["customdata"] = [point.link for point in points]
+    return drawn
+
+
+def _error_bars(name: str, estimates: Sequence[Estimate], colour: str) -> Json:
+    if all(one.is_exact for one in estimates):
+        return {}
+    above, below = [one.high - one.value for one in estimates], [one.value - one.low for one in estimates]
+    look = {"color": colour, "thickness": 1.2, "width": 3}
+    return {name: {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}}
+
+
+def _bar(bar: Bar) -> Json:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": escaped(bar.variant),
+        "meta": readable(bar.variant),
+        "showlegend": False,
+        "base": [bar.start],
+        "x": [bar.length.value],
+        "y": [bar.row],
+        "marker": {"color": bar.look.colour, "opacity": bar.opacity},
+        **_error_bars("error_x", [bar.length], bar.look.colour),
+        "hoverinfo": "text",
+        "hovertext": [hover(bar.variant, bar.facts)],
+    }
+
+
+def _band(band: Band) -> Json:
+    along, across = ("x", "y") if band.is_of_x else ("y", "x")
+    ends = {f"{along}0": band.low, f"{along}1": band.high, f"{across}0": 0, f"{across}1": 1, f"{across}ref": "paper"}
+    look = {"layer": "below", "line": {"width": 0}, "fillcolor": NEAR_COLOUR, "opacity": 0.1}
+    return {"type": "rect", **ends, **look}
+
+
+def _text(text: Text, chart: Chart) -> Json:
+    """On a logarithmic axis an annotation's place is a logarithm."""
+    return {
+        "text": escaped(text.text),
+        "x": math.log10(text.x) if chart.x.is_log else text.x,
+        "y": math.log10(text.y) if chart.y.is_log else text.y,
+        "xanchor": "right" if text.is_right else "left",
+        "yanchor": "top" if text.is_below else "bottom",
+        "showarrow": False,
+        "font": {"color": SOFT, "size": SMALL},
+    }
+
+
+def _end_labels(series: Sequence[Series], axis: Axis) -> Iterator[Json]:
+    """A label to the right of each line, as near its last value as the others allow."""
+    low, high = axis.ends
+    places = apart([(one.points[-1].y.value - low) / (high - low) for one in series], LEAST_GAP)
+    for one, place in zip(series, places, strict=True):
+        yield {
+            "name": readable(one.variant),
+            "text": f"{one.look.sign} {escaped(short(one.label))}",
+            "x": 1,
+            "xref": "paper",
+            "xanchor": "left",
+            "xshift": 6,
+            "y": place,
+            "yref": "paper",
+            "yanchor": "middle",
+            "showarrow": False,
+            "font": {"color": one.look.colour, "size": SMALL},
+        }

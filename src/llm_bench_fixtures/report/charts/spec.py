@@ -1,0 +1,208 @@
+"""A chart before any format: what it shows, as plain values. `plotly` writes any chart, `draw` draws any.
+
+Lengths on the page are typographic points. Values are in the unit that the axis names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from llm_bench_fixtures.report.charts.looks import Look
+
+SOFT = "#6b7280"  # of lines and names that are no variant's
+NEAR_COLOUR = "#009E73"  # of the band that is near-lossless
+LONGEST_LABEL = 20  # characters; the pointer shows what is longer in full
+ROW, AROUND_ROWS = 30, 84  # pixels of a row, and of what is around all rows
+Place: TypeAlias = "tuple[float, float]"
+Facts: TypeAlias = "tuple[tuple[str, str], ...]"
+"""Names and values, as the pointer shows them."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and the ends of its interval, which are the value itself where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_exact(self) -> bool:
+        return self.low == self.high
+
+    def scaled(self, factor: float, base: float = 0.0) -> Estimate:
+        """With `base` taken off, then times the factor."""
+        value, low, high = ((one - base) * factor for one in (self.value, self.low, self.high))
+        return Estimate(value, low, high)
+
+
+def exactly(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
+@dataclass(frozen=True)
+class Axis:
+    title: str
+    ends: Place
+    """From the left to the right, or from the bottom to the top."""
+    is_log: bool = False
+    ticks: tuple[tuple[float, str], ...] = ()
+    """Where there are none, the format chooses them."""
+    suffix: str = ""
+    """Behind the number of each tick."""
+    has_grid: bool = True
+
+
+@dataclass(frozen=True)
+class Point:
+    x: Estimate
+    y: Estimate
+    facts: Facts = ()
+    link: str = ""
+    """Where a click leads; empty for the choice of the variant."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one variant with the same look."""
+
+    variant: str
+    points: tuple[Point, ...]
+    look: Look
+    label: str = ""
+    """Next to the point, or to the right of a line's end."""
+    detail: str = ""
+    """What a picture, which has no pointer, adds to the label."""
+    size: float = 6.0
+    """Across a marker; 0 draws none."""
+    is_filled: bool = True
+    is_line: bool = False
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A horizontal bar in a row of its variant."""
+
+    variant: str
+    row: int
+    length: Estimate
+    look: Look
+    start: float = 0.0
+    text: str = ""
+    """At its end, in a picture."""
+    facts: Facts = ()
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without markers: a limit, a level, a step."""
+
+    places: tuple[Place, ...]
+    colour: str = SOFT
+    dash: str = "solid"
+    width: float = 1.2
+    variant: str = ""
+    """Whose it is; empty for nobody's."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A name on the chart, in soft letters."""
+
+    text: str
+    x: float
+    y: float
+    is_right: bool = False
+    """Its right end is at x, rather than its left one."""
+    is_below: bool = False
+
+
+@dataclass(frozen=True)
+class Band:
+    """The values between two, shaded."""
+
+    low: float
+    high: float
+    is_of_x: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One plot. Everything in it is about variants, which the page's filter goes by."""
+
+    name: str
+    title: str
+    x: Axis
+    y: Axis
+    note: str = ""
+    """How to read it, a sentence or two."""
+    description: str = ""
+    """What it shows, for those who don't see it."""
+    series: tuple[Series, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    lines: tuple[Line, ...] = ()
+    texts: tuple[Text, ...] = ()
+    bands: tuple[Band, ...] = ()
+    keys: tuple[tuple[str, Look], ...] = ()
+    """The legend: what the looks stand for where they aren't the variants'."""
+    scenario: str = ""
+    height: int = 340
+    """Pixels of the page."""
+    can_zoom: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Charts that are drawn next to each other, for a slide or a paper."""
+
+    name: str
+    title: str
+    part: str
+    """The scenario that it shows, or SUMMARY or MACHINE."""
+    charts: tuple[Chart, ...]
+    caption: str
+
+
+def rows_axis(names: Sequence[str]) -> Axis:
+    """A y axis with a row for each name, the first at the top."""
+    return Axis("", (len(names) - 0.5, -0.5), ticks=tuple(enumerate(names)), has_grid=False)
+
+
+def short(text: str) -> str:
+    """At most LONGEST_LABEL characters of it, for a label."""
+    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+
+
+def padded(values: Iterable[float], share: float = 0.08) -> Place:
+    """The least and the largest value with some room beyond them; also where both are the same."""
+    known = list(values)
+    low, high = min(known), max(known)
+    room = (high - low) * share or abs(high) * share or 1.0
+    return low - room, high + room
+
+
+def ends_of(estimates: Iterable[Estimate]) -> list[float]:
+    return [end for one in estimates for end in (one.low, one.value, one.high)]
+
+
+def apart(places: Sequence[float], gap: float) -> list[float]:
+    """Places from 0 to 1, moved so far that none is nearer to the next than the gap, and kept in their order.
+
+    More labels than fit at that gap stand closer.
+    """
+    gap = min(gap, 1 / max(len(places) - 1, 1))
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    moved = list(places)
+    floor = 0.0
+    for index in order:
+        moved[index] = floor = max(moved[index], floor)
+        floor += gap
+    ceiling = 1.0
+    for index in reversed(order):
+        moved[index] = ceiling = min(moved[index], ceiling)
+        ceiling -= gap
+    return moved
