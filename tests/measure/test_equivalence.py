@@ -279,8 +279,8 @@ def test_a_divergence_has_the_cause_that_is_known_of_its_mode(
     causes = {one.value: f"known of {one}" for one in ExecutionMode}
     known = replace(model, facts=replace(model.facts, divergence_causes=causes))
     found = {item.mode: item for item in check_equivalence(known, PROMPTS, 3)}
-    assert found[mode].short.endswith(f" (known of {mode})")
-    assert found[mode].sentence.endswith(f" (known of {mode})")
+    assert found[mode].short.endswith(f"; cause: known of {mode}")
+    assert found[mode].sentence.endswith(f"; cause: known of {mode}")
     assert [item.reason for item in found.values() if item.mode is not mode] == [""] * 4
 
 

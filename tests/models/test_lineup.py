@@ -116,14 +116,14 @@ def test_whether_figures_are_measured_at_different_times() -> None:
         (
             plan_lineup((FP32, FP16, SERVER_A), "fp32", 2 * GB, 2 * GB, {"a"}),
             (
-                "a is measured beside fp32; no two others fit in memory together (each needs up to 2.0 GB of 2.0 GB), "
+                "a is measured next to fp32; no two others fit in memory together (each needs up to 2.0 GB of 2.0 GB), "
                 "so the figures of fp16 are measured at different times"
             ),
         ),
         (
             plan_lineup((FP32, FP16, BF16, SERVER_A, SERVER_B), "fp32", 2 * GB, 2 * GB, {"a", "b"}),
             (
-                "a, b are measured beside fp32; no two others fit in memory together (each needs up to 2.0 GB of "
+                "a, b are measured next to fp32; no two others fit in memory together (each needs up to 2.0 GB of "
                 "2.0 GB), so the figures of fp16, bf16 are measured at different times"
             ),
         ),

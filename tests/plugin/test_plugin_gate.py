@@ -271,7 +271,7 @@ def test_with_xdist_nothing_is_measured_which_one_line_says(own_suite: Bench) ->
     result = own_suite.run_apart("-n", "1", *GATE)
     result.assert_outcomes(passed=1, warnings=result.parseoutcomes().get("warnings", 0))
     assert [line for line in result.outlines if "llm-bench:" in line] == [
-        "llm-bench: no times and no report, as pytest-xdist runs tests at the same time: run the benchmarks without -n"
+        "llm-bench: no times and no report, because pytest-xdist runs tests in parallel: run the benchmarks without -n"
     ]
     assert not own_suite.report.exists()
     assert result.ret == ExitStatus.NOT_MEASURED

@@ -54,7 +54,7 @@ ABSENT: dict[str, tuple[str, Any, Any, str]] = {
     "no value of a project's own": ("mine", make_record(), VARIANT, "it is so many. It has latency_s, "),
     "one token": ("tpot_s", make_record(workload=ONE_TOKEN), VARIANT, "it generated one token for each prompt"),
     "one round": ("latency_stddev_s", make_record(rounds_s=(1.0,)), VARIANT, "rounds: 1 (it is sample standard"),
-    "no blocks": ("speedup", make_record(), VARIANT, "the reference was not measured beside it (it is "),
+    "no blocks": ("speedup", make_record(), VARIANT, "the reference was not measured next to it (it is "),
     "too few blocks": ("speedup", make_block_record(reference_s=(1.0, 2.0)), VARIANT, "rounds: 2 (it is "),
     "no accelerator": ("cuda_max_allocated_bytes", make_record(), VARIANT, "the model doesn't run on CUDA"),
     "no counter": ("tokens_per_joule", make_record(), VARIANT, "no counter of joules could be read"),

@@ -25,7 +25,7 @@ SUMMARY_HELP = "append the comparison as Markdown, for a comment or a step summa
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("base", metavar="BASE", help=f"the run to compare with, {RUN_HELP}")
-    parser.add_argument("head", metavar="HEAD", help="the run that is compared, named alike")
+    parser.add_argument("head", metavar="HEAD", help="the run that is compared, named the same way")
     add_option(parser, "--rules", options.RULES)
     add_option(parser, "--summary", options.SUMMARY, SUMMARY_HELP)
     add_storage(parser)

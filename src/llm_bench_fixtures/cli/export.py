@@ -1,4 +1,4 @@
-"""Write all saved runs as one long table: a row a run, benchmark and metric, in base units.
+"""Write all saved runs as one long table: one row per run, benchmark and metric, in base units.
 
 llm-bench export > history.csv
 llm-bench export -o history.parquet --metric latency_s,perplexity

@@ -50,7 +50,9 @@ HELP = "make the report of a saved run again, or of several"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}. Several are shown on one page")
-    parser.add_argument("--against", metavar="RUN", help="the run to compare with, named alike; for one RUN only")
+    parser.add_argument(
+        "--against", metavar="RUN", help="the run to compare with, named the same way; for one RUN only"
+    )
     parser.add_argument(
         "-o",
         "--output",

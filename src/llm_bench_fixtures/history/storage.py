@@ -35,7 +35,7 @@ MADE_BY_AUTOSAVE = re.compile(r"_[0-9a-f]{7,40}_\d{8}_\d{6}", re.ASCII)  # the c
 
 RUN_HELP = (
     f"a saved run: a file or the folder of a report; `{LATEST}`; a number (3 or 0003, or laptop/3 of one machine); a "
-    "name, or a part of a file's name that only one has; a branch, or seven or more digits of a commit's id, for its "
+    "name, or part of a file's name that fits only one; a branch, or seven or more digits of a commit's id, for its "
     "newest run. Fewer digits alone are a number: write ./3 for a folder"
 )
 

@@ -99,7 +99,7 @@ class Equivalence(msgspec.Struct, frozen=True):
 
     @property
     def _cause(self) -> str:
-        return f" ({self.reason})" if self.reason else ""
+        return f"; cause: {self.reason}" if self.reason else ""
 
     @property
     def _amount(self) -> str:

@@ -66,7 +66,7 @@ class Lineup:
         left = ", ".join(variant.id for group in self.groups[1:] for variant in group)
         are = "is" if len(servers) == 1 else "are"
         return (
-            f"{', '.join(servers)} {are} measured beside {first}; no two others fit in memory together ({facts}), so "
+            f"{', '.join(servers)} {are} measured next to {first}; no two others fit in memory together ({facts}), so "
             f"the figures of {left} are measured at different times"
         )
 

@@ -55,7 +55,7 @@ class Option:
 
 
 GONE = {  # options that are refused, with what to do instead
-    "isolate": "each variant has a process of its own now; --llm-in-process is the way back",
+    "isolate": "each variant has its own process now; --llm-in-process runs all in this one",
 }
 RENAMED = {"precision": "max_noise"}  # what an option was called before, which is refused with its new name
 
@@ -73,7 +73,7 @@ OPTIONS = (
         "auto",
         "FORMAT",
         "auto: the model's own weights. dummy: seeded random weights in the shape of the model's config, with the "
-        "embedded tokenizer: real cost, no download, no meaning",
+        "embedded tokenizer (real cost, no download, meaningless text)",
     ),
     Option("trust_remote_code", "false", "", "let the model's repository run its own Python code"),
     Option("device", "auto", "DEVICE", "auto, cpu, cuda, cuda:N or mps"),
@@ -81,75 +81,79 @@ OPTIONS = (
         "attention",
         "",
         "NAME",
-        "attention implementation of the variants that transformers runs on torch, by its name for it: eager, sdpa, "
-        "flash_attention_2, flex_attention, … Default: the model's own choice",
+        "attention implementation for variants that transformers runs on torch: eager, sdpa, flash_attention_2, "
+        "flex_attention, … Default: the model's own choice",
     ),
     Option(
         "chat",
         "false",
         "",
-        "make each prompt a user's turn in the model's chat template, whose tokens count among the prompt's. Quality "
-        "is still measured on plain text",
+        "wrap each prompt as a user's turn in the model's chat template, whose tokens count as prompt tokens. "
+        "Quality is still measured on plain text",
     ),
     Option(
         "variants",
         "",
         "NAME[,NAME...]",
-        "ways to run the model, such as fp32,bf16,bnb-nf4,ort-int8-dynamic; an engine's name (onnxruntime) stands for "
-        "all of its ways, 'default' for the default: all of torch, onnxruntime and bitsandbytes and of the further "
-        "engines that are installed. Those that can't run here are skipped with their reason",
+        "ways to run the model, such as fp32,bf16,bnb-nf4,ort-int8-dynamic; an engine's name (onnxruntime) stands "
+        "for all of its variants, 'default' for the default: all of torch, onnxruntime and bitsandbytes, and of "
+        "every other engine that is installed. Variants that can't run here are skipped with a reason",
     ),
     Option("reference", "fp32", "ID", "the variant that the others are compared with; it runs first"),
     Option("new_tokens", "16", "N", "tokens to generate for each prompt"),
-    Option("rounds", "3", "N", "timed rounds of each benchmark, at least"),
+    Option(
+        "rounds",
+        "3",
+        "N",
+        "least number of timed rounds of each benchmark",
+    ),
     Option(
         "warmup_rounds",
         "1",
         "N",
-        "untimed rounds before the timed ones; in the first of them memory and work are observed",
+        "untimed rounds before the timed ones; memory and work are measured in the first of them",
     ),
     Option(
         "max_noise",
         "3%",
         "SHARE",
-        "add timed rounds until the 95% interval of the speed-up over the reference is within this share of it to "
-        "either side, such as 2%, or --llm-max-time is spent. Without a reference: of the latency. 0: only "
-        "--llm-rounds",
+        "add timed rounds until the 95% interval of the speed-up over the reference is within ±SHARE, such as 2%, or "
+        "--llm-max-time is spent; without a reference, the latency's interval. 0: only --llm-rounds",
     ),
     Option(
         "max_time",
         "0.5",
         "SECONDS",
-        "of rounds for one benchmark, on average: what one leaves is there for those after it",
+        "average time per benchmark; unused time carries over",
     ),
     Option(
         "probe",
         "false",
         "",
-        "before each timed round time a fixed matrix product and a fixed read of memory too, some milliseconds that "
-        "are in no latency: wherever times are compared with those of another run, they tell how much slower the "
-        "machine itself was. Use it in both runs: it empties the caches before each round",
+        "before each timed round, also time a fixed matrix product and a fixed read of memory, some milliseconds "
+        "that count in no latency. They show how much slower the machine itself was, wherever times are compared "
+        "with those of another run. Use it in both runs: it empties the caches before each round",
     ),
     Option(
         "in_process",
         "false",
         "",
-        "run every variant in this process, one at a time, as debuggers and profilers need it: speed-ups are then the "
-        "quotient of times that were taken minutes apart",
+        "run every variant in this process, one at a time, for debuggers and profilers. Speed-ups are then ratios of "
+        "times measured minutes apart",
     ),
     Option(
         "memory_share",
         "60%",
         "SHARE",
-        "of the free memory that the loaded variants may take together. As many as fit are loaded, each in a process "
-        "of its own, and take turns; 0: one at a time",
+        "share of the free memory that the loaded variants may take together. As many as fit are loaded, each in a "
+        "process of its own, and take turns; 0: one at a time",
     ),
     Option(
         "limits_time",
         "2",
         "SECONDS",
-        "to measure how fast this machine reads memory and multiplies matrices, which the speeds are compared with. "
-        "0: leave that out",
+        "time for measuring how fast this machine reads memory and multiplies matrices, the limits that speeds are "
+        "compared with. 0: skip",
     ),
     Option("prompt_lengths", "16,64,128,256", "N[,N...]", "prompt lengths to sweep, in tokens"),
     Option("batch_sizes", "1,2,4,8", "N[,N...]", "batch sizes to sweep"),
@@ -159,31 +163,37 @@ OPTIONS = (
         "N[,N...]",
         "requests per second to load a server with, at random times (a Poisson process), whether or not it keeps up",
     ),
-    Option("load_time", "30", "SECONDS", "during which requests are sent at each of these rates"),
+    Option(
+        "load_time",
+        "30",
+        "SECONDS",
+        "how long requests are sent at each of these rates",
+    ),
     Option(
         "ttft_limit",
         "1",
         "SECONDS",
-        "until the first token, from the time for which a request was planned; goodput counts requests within it",
+        "longest time to the first token, counted from when the request was due; goodput counts requests within the "
+        "limit",
     ),
     Option(
         "tpot_limit",
         "0.1",
         "SECONDS",
-        "for each token after the first, on a request's average; goodput counts requests within it",
+        "longest average time per token after the first; goodput counts requests within the limit",
     ),
     Option(
         "corpus",
         "",
         "FILE",
-        "text file, or folder of .txt files, to compute the perplexity on. Default: the embedded corpus",
+        "text file, or folder of .txt files, to compute perplexity on. Default: the embedded corpus",
     ),
     Option(
         "windows",
         "strided",
         "SCHEME",
-        "how the corpus is cut to score it. strided: Hugging Face's perplexity; rolling: as lm-evaluation-harness; "
-        "llama: as llama-perplexity",
+        "how the corpus is cut into windows for scoring. strided: as Hugging Face's perplexity; rolling: as "
+        "lm-evaluation-harness; llama: as llama-perplexity",
     ),
     Option(
         "window",
@@ -196,24 +206,29 @@ OPTIONS = (
         "choices",
         "",
         "FILE",
-        "questions of multiple choice, a line of JSON each with prompt, choices and answer: the report tells how many "
-        "each variant gets right, and how many of its answers flip against the reference's. none: ask nothing. "
+        "multiple-choice questions, one JSON object per line with prompt, choices and answer: the report shows how "
+        "many each variant gets right, and how many answers flip against the reference's. none: ask nothing. "
         "Default: the embedded ones",
     ),
     Option(
         "overhead",
         "false",
         "",
-        "run the tests that take llm_overhead too: they measure what taking the tokens' times costs, which is the "
-        "tool's affair and not the model's",
+        "also run the tests that take llm_overhead: they measure what taking the tokens' times costs, which concerns "
+        "the tool and not the model",
     ),
-    Option("seed", "0", "N", "seed of the dummy weights, and of the times at which a server is sent requests"),
+    Option(
+        "seed",
+        "0",
+        "N",
+        "seed of the dummy weights, and of the random times of requests to a server",
+    ),
     Option(
         "quality_limit",
         "ppl_ratio:1.01",
         "METRIC:LIMIT",
-        "quality that a variant must keep for the report to recommend it: ppl_ratio:1.01, a perplexity of at most 1.01 "
-        "times the reference's, or top1_agreement:99%, the same most likely token at 99% of the corpus's tokens",
+        "quality that a variant must keep to be recommended: ppl_ratio:1.01 (perplexity at most 1.01 times the "
+        "reference's) or top1_agreement:99% (the same most likely token at 99% of the corpus's tokens)",
     ),
     Option("report", "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
     Option("cache_dir", "", "DIR", "folder for exported and quantized models. Default: this user's cache folder"),
@@ -229,36 +244,36 @@ OPTIONS = (
         "gguf",
         "",
         "FILE",
-        "a GGUF file of --llm-model in 32 or 16 bits, for the gguf variants to be made from in place of the model's "
-        "own files",
+        "a GGUF file of --llm-model in 32 or 16 bits, from which the gguf variants are made instead of from the "
+        "model's own files",
     ),
     Option(
         "endpoint",
         "",
         "[NAME=]URL[,...]",
-        "measure a server with OpenAI's interface too, such as http://127.0.0.1:8000/v1, as the variant endpoint; of "
-        "several each has a name: a=URL,b=URL are endpoint-a and endpoint-b. A key is taken from "
+        "also measure a server with OpenAI's interface, such as http://127.0.0.1:8000/v1, as the variant endpoint; "
+        "several have a name each: a=URL,b=URL are endpoint-a and endpoint-b. A key is taken from "
         "LLM_BENCH_ENDPOINT_KEY in the environment, for endpoint-a from LLM_BENCH_ENDPOINT_KEY_A",
     ),
     Option(
         "endpoint_model",
         "",
         "[NAME=]MODEL[,...]",
-        "the model to ask the server for, by its name there. Default: the only one that it lists",
+        "the model to request from the server, by its name there. Default: the only one that it lists",
     ),
     Option(
         "endpoint_timeout",
         "60",
         "SECONDS",
-        "until a request to a server has to be answered to its end; one that isn't costs its row, or counts as failed",
+        "time limit for a whole request to a server; a request that exceeds it fails, or makes its row an error",
     ),
     # Read by the gate, in gate/options.py.
     Option(
         "gate",
         "false",
         "",
-        "judge this run by a saved one, and fail where it is worse: the newest complete run in pytest-benchmark's "
-        "storage, or what --benchmark-compare or --llm-baseline names",
+        "compare this run with a saved one, and fail if it is worse: with the newest complete run in "
+        "pytest-benchmark's storage, or the one that --benchmark-compare or --llm-baseline names",
     ),
     Option(
         "gate_rules",
@@ -280,8 +295,8 @@ OPTIONS = (
         "baseline",
         "",
         "WHAT",
-        "the saved run to judge by: branch:NAME (its newest), merge-base:REF (of the commit where this branch left "
-        "REF, or the nearest before it), or a run's number, name or file",
+        "the saved run to compare with: branch:NAME (its newest), merge-base:REF (at the commit where this branch "
+        "left REF, or the nearest before it), or a run's number, name or file",
     ),
 )
 

@@ -154,7 +154,7 @@ class LlmLoad:
             needed = f"{prompt_tokens} + {new_tokens} tokens"
             raise WorkloadUnsupported(f"{needed} don't fit the model's context of {facts.context_length}")
         if not planned_s:
-            raise InvalidSetting(f"--llm-load-time: at {what} not one of them comes within it")
+            raise InvalidSetting(f"--llm-load-time: no request comes within it at {what}")
         numbers = range(len(planned_s) + 1)
         first, *prompts = (self._prompts.unlike(prompt_tokens, number, secrets.token_hex(64)) for number in numbers)
         with self._session.progress.activity(Phase.GENERATING, f"{what} to {name}"), quiet_libraries():

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Run
 
 NOTHING_MEASURED = (
-    "llm-bench: no times and no report, as pytest-xdist runs tests at the same time: run the benchmarks without -n"
+    "llm-bench: no times and no report, because pytest-xdist runs tests in parallel: run the benchmarks without -n"
 )
 MADE_FOLDER: pytest.StashKey[bool] = pytest.StashKey()  # whether there was none for the report
 PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
@@ -126,7 +126,7 @@ def _changes(config: pytest.Config, run: Run) -> Changes | None:
     try:
         return changes_of_run(config, run)
     except Exception as error:  # a bug of ours
-        warn(f"the report has no changes against another run: {reason_of(error)}")
+        warn(f"the report shows no changes from another run: {reason_of(error)}")
         return None
 
 

@@ -64,7 +64,7 @@ def check_is_gated(config: pytest.Config) -> None:
     """Raise UsageError where the command line says how to judge, but not --llm-gate."""
     given = [setting.flag for setting in options.HOW if config.getoption(setting.option.ini)]
     if given and not settings_of(config).of(options.GATE):
-        raise pytest.UsageError(f"{', '.join(given)}: say --llm-gate too, or nothing is judged")
+        raise pytest.UsageError(f"{', '.join(given)}: add --llm-gate, or nothing is judged")
 
 
 def is_gated(config: pytest.Config) -> bool:

@@ -42,7 +42,7 @@ MARKERS = (
     "llm_gate(METRIC=CHANGE, ...): what may change for the worse in this test, over all rules: perplexity='0.5%'",
     (
         "llm_scenario(name, *, title, columns, order): the scenario that the test belongs to in the report, by default "
-        "its file's name; its section's title, the metrics that its table shows beside the latency, and its place "
+        "its file's name; its section's title, the metrics that its table shows next to the latency, and its place "
         "among the scenarios, the least first"
     ),
 )

@@ -116,7 +116,7 @@ class EndingSignals:
         with suppress(Exception), uncaptured(self._config):
             reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
             reporter.ensure_newline()
-            tell(reporter, [f"llm-bench: a library didn't let go for {LONGEST_S:.0f} s, so the run was ended{saved}"])
+            tell(reporter, [f"llm-bench: a library didn't return for {LONGEST_S:.0f} s, so the run was ended{saved}"])
             terminal_file(reporter).flush()
         os._exit(self._status)
 

@@ -68,7 +68,7 @@ def _few_rounds(record: Record, _: VariantResult) -> str:
 
 
 def _no_reference(record: Record, _: VariantResult) -> str:
-    return _few_rounds(record, _) if record.reference_s else "the reference was not measured beside it"
+    return _few_rounds(record, _) if record.reference_s else "the reference was not measured next to it"
 
 
 def _unseen_passes(record: Record, _: VariantResult) -> str:

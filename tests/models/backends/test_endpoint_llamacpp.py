@@ -44,7 +44,7 @@ def test_it_is_found_out_what_the_server_does(model: EndpointModel) -> None:
     assert facts.label.endswith("(llamacpp)")
     assert facts.context_length == CONTEXT
     assert facts.runs_source  # its tokens are those of the embedded model
-    assert facts.notes == ("the server tells no token ids: its texts are cut into tokens anew to be compared",)
+    assert facts.notes == ("the server reports no token ids: its texts are tokenized again to be compared",)
 
 
 def test_it_continues_as_transformers_does(

@@ -198,10 +198,10 @@ def test_the_label_tells_of_rows_that_do_not_fill_the_blocks(make_request: MakeR
     ("version", "wheel", "told"),
     [
         ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "built for AVX2"),
-        ("0.2.18", "Tag: cp311-cp311-linux_x86_64\n", "instruction set not told"),
-        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_aarch64\n", "instruction set not told"),
-        ("0.3.0", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "instruction set not told"),
-        ("0.2.18", None, "instruction set not told"),
+        ("0.2.18", "Tag: cp311-cp311-linux_x86_64\n", "instruction set unknown"),
+        ("0.2.18", "Tag: cp311-cp311-manylinux_2_17_aarch64\n", "instruction set unknown"),
+        ("0.3.0", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "instruction set unknown"),
+        ("0.2.18", None, "instruction set unknown"),
     ],
     ids=["the known wheel", "built here", "for another processor", "another version", "no wheel"],
 )

@@ -111,9 +111,9 @@ def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
             "and the time per token, over all tokens but one, is too short"
         )
     if not served.tells_ids:
-        yield "the server tells no token ids: its texts are cut into tokens anew to be compared"
+        yield "the server reports no token ids: its texts are tokenized again to be compared"
     if served.cached_tokens is None:
-        yield "whether the server takes repeated prompts from a cache isn't told"
+        yield "the server doesn't report whether repeated prompts come from a cache"
     elif served.cached_tokens:
         yield f"the server takes {served.cached_tokens} tokens of a repeated prompt from a cache"
     if has_open_key:

@@ -178,7 +178,7 @@ class StreamReader:
         if total is None:
             total = timings.predicted_n
         if total is None:
-            raise EndpointFailed("its stream tells neither token ids nor usage, and events are no tokens")
+            raise EndpointFailed("its stream reports neither token ids nor usage, and events are not tokens")
         self._grow(total)
         details = usage.prompt_tokens_details
         return Completion(

@@ -75,7 +75,7 @@ def instruction_set() -> str:
     wheel = cyllama.read_text("WHEEL") or ""
     is_published = "manylinux" in wheel and "x86_64" in wheel  # one that was built here has other tags
     built = BUILT_FOR.get(cyllama.version) if is_published else None
-    return f"built for {built}" if built else "instruction set not told"
+    return f"built for {built}" if built else "instruction set unknown"
 
 
 def label(variant: Variant, other_blocks: Mapping[str, float], instructions: str) -> str:
