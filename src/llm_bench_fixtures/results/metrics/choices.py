@@ -5,19 +5,22 @@ None has a function that computes it: whoever asks a model gives the value by na
 
 from __future__ import annotations
 
+from functools import partial
+
 from llm_bench_fixtures.results.metrics.metric import Direction, Force, Kind, Metric, Tolerance, Unit
 
 FLIPS = "Dutta et al., Accuracy is not all you need (arXiv 2407.09141)"
 POINTS = Tolerance(absolute=0.02, force=Force.ADVISORY)  # the embedded set has 190 items: nearly four of them
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.SHARE, direction=Direction.LOWER_IS_BETTER, kind=Kind.QUALITY)
+
 CHOICES: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="choice_accuracy",
         title="Right answers",
         column="right",
-        unit=Unit.SHARE,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula=(
             "share of the questions of multiple choice whose right choice has the largest summed log-likelihood of "
             "its tokens, given the prompt"
@@ -25,38 +28,32 @@ CHOICES: tuple[Metric, ...] = (
         source="lm-evaluation-harness, acc",
         tolerance=POINTS,
     ),
-    Metric(
+    _row(
         name="flips",
         title="Flips",
         column="flips",
-        unit=Unit.SHARE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="(flips_lost + flips_gained) / choice_items",
         source=FLIPS,
         tolerance=POINTS,
     ),
     *(
-        Metric(
+        _row(
             name=f"flips_{end}",
             title=f"Flips, {end} end",
             column=f"flips {sign}",
-            unit=Unit.SHARE,
             direction=Direction.NEITHER,
-            kind=Kind.QUALITY,
             formula=f"{end} end of the 95 % interval of flips, exact for a binomial share",
             source="Clopper and Pearson, Biometrika 26 (1934)",
         )
         for end, sign in (("low", "≥"), ("high", "≤"))
     ),
     *(
-        Metric(
+        _row(
             name=f"flips_{way}",
             title=title,
             column=column,
             unit=Unit.COUNT,
             direction=Direction.NEITHER,
-            kind=Kind.QUALITY,
             formula=f"questions whose answer is {formula}",
             source=FLIPS,
         )
@@ -65,18 +62,15 @@ CHOICES: tuple[Metric, ...] = (
             ("gained", "Answers gained", "wrong → right", "right, and wrong under the reference"),
         )
     ),
-    Metric(
+    _row(
         name="answers_changed",
         title="Answers changed",
         column="other answer",
-        unit=Unit.SHARE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="share of the questions with another answer than the reference's: flips, and one wrong one for another",
         source="own",
         tolerance=POINTS,
     ),
-    Metric(
+    _row(
         name="choice_items",
         title="Questions of multiple choice",
         column="questions",

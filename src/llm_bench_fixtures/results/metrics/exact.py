@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.results.metrics.metric import Direction, Kind, Metric, ReportTable, Unit, Value
@@ -24,67 +25,60 @@ def _padding_share(record: Record, _: VariantResult) -> float | None:
     return record.workload.padded_tokens / (record.workload.padded_tokens + record.workload.prompt_tokens)
 
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.EXACT)
+
 EXACT: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="new_tokens",
         title="New tokens",
         column="new tokens",
         unit=Unit.TOKENS,
         direction=Direction.NEITHER,
-        kind=Kind.EXACT,
         formula="tokens generated in a round, over all prompts",
         value=_of_workload(lambda workload: workload.new_tokens),
         tables={ReportTable.SCENARIO: 50, ReportTable.REFERENCE: 60},
     ),
-    Metric(
+    _row(
         name="prompt_tokens",
         title="Prompt tokens",
         column="prompt tokens",
         unit=Unit.TOKENS,
         direction=Direction.NEITHER,
-        kind=Kind.EXACT,
         formula="tokens of the prompts of a round, padding not counted",
         value=_of_workload(lambda workload: workload.prompt_tokens),
         tables={ReportTable.SCENARIO: 40, ReportTable.REFERENCE: 70},
     ),
-    Metric(
+    _row(
         name="padded_tokens",
         title="Padding tokens",
         column="padding tokens",
         unit=Unit.TOKENS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula="positions of a round's batches that hold padding",
         value=_of_workload(lambda workload: workload.padded_tokens),
     ),
-    Metric(
+    _row(
         name="padding_share",
         title="Share of padding",
         column="padding share",
         unit=Unit.SHARE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula="padded_tokens / (padded_tokens + prompt_tokens)",
         value=_padding_share,
     ),
-    Metric(
+    _row(
         name="forward_passes",
         title="Forward passes",
         column="forward passes",
         unit=Unit.COUNT,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula="calls of the model in a round, counted in a pass of its own",
         value=_of_work(lambda work: work.forward_passes),
         tables={ReportTable.MEMORY: 80},
     ),
-    Metric(
+    _row(
         name="prefill_flops",
         title="FLOPs of the prefill",
         column="prefill FLOPs",
         unit=Unit.FLOPS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula=(
             "floating-point operations of the architecture's matrix multiplications, "
             "padding and masked positions included; of a mixture of experts those of the experts that a position uses"
@@ -93,25 +87,20 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.prefill_flops),
         tables={ReportTable.MEMORY: 90},
     ),
-    Metric(
+    _row(
         name="decode_flops",
         title="FLOPs of the decode",
         column="decode FLOPs",
         unit=Unit.FLOPS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula="the same for all forward passes after the first of each batch",
         source="torch.utils.flop_counter",
         value=_of_work(lambda work: work.decode_flops),
         tables={ReportTable.MEMORY: 100},
     ),
-    Metric(
+    _row(
         name="weight_bytes_read",
         title="Weights read",
         column="weights read",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula=(
             "bytes of the weights that each forward pass reads: of all but the tables that are only looked up, and of "
             "a mixture of experts of those that one position uses; positions that run together may read more"
@@ -119,24 +108,18 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.weight_bytes_read),
         tables={ReportTable.MEMORY: 20},
     ),
-    Metric(
+    _row(
         name="cache_bytes_read",
         title="Cache read",
         column="cache read",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula="bytes of keys and values that the decode's forward passes read; none where the model keeps none",
         value=_of_work(lambda work: work.cache_bytes_read),
         tables={ReportTable.MEMORY: 40},
     ),
-    Metric(
+    _row(
         name="cache_bytes",
         title="KV cache",
         column="KV cache",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula=(
             "most bytes of keys and values that a batch keeps for its next step; a sliding window's are those in the "
             "window; none where the model keeps none"
@@ -144,13 +127,10 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.cache_bytes),
         tables={ReportTable.MEMORY: 30},
     ),
-    Metric(
+    _row(
         name="state_bytes",
         title="Recurrent state",
         column="state",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.EXACT,
         formula=(
             "most bytes of recurrent layers' states (state spaces, convolutions) that a batch keeps for its next step, "
             "which reads them whole; as many however long the text is; none where the model has no such layers"

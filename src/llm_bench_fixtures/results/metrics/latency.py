@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from functools import partial
 
 from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
 from llm_bench_fixtures.results.record import Record, VariantResult
@@ -52,63 +53,51 @@ def _per_sample_latency(record: Record, _: VariantResult) -> float | None:
     return statistics.median(per_round)
 
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.SECONDS, direction=Direction.LOWER_IS_BETTER, kind=Kind.TIMING)
+
 # How far rounds scatter is no property of the code: the rows that say so are never judged.
 LATENCY: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="latency_s",
         title="Latency",
         column="latency",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="median over the rounds of: start of the first batch to the last token of the last",
         source="all common tools",
         value=_of_rounds(statistics.median),
         tables={ReportTable.SUMMARY: 30, ReportTable.VARIATION: 10},
     ),
-    Metric(
+    _row(
         name="latency_mean_s",
         title="Mean latency",
         column="mean",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="mean of the rounds' latencies",
         source="pytest-benchmark",
         value=_of_rounds(statistics.fmean),
         tables={ReportTable.REFERENCE: 10},
     ),
-    Metric(
+    _row(
         name="latency_stddev_s",
         title="Latency, standard deviation",
         column="std. dev.",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="sample standard deviation of the rounds' latencies; none for one round",
         source="pytest-benchmark",
         value=_of_rounds(statistics.stdev, least=2),
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="latency_iqr_s",
         title="Latency, interquartile range",
         column="IQR",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="upper minus lower quartile of the rounds' latencies; none for one round",
         source="pytest-benchmark",
         value=_interquartile_range,
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="per_sample_latency_s",
         title="Latency per sample",
         column="per sample",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "mean over the prompts of the latency of the batch that each was in; "
             "waiting for earlier batches not counted"
@@ -116,37 +105,32 @@ LATENCY: tuple[Metric, ...] = (
         source="own; MLPerf's per-sample latency without the queue",
         value=_per_sample_latency,
     ),
-    Metric(
+    _row(
         name="output_tokens_per_s",
         title="Output throughput",
         column="tokens/s",
         unit=Unit.TOKENS_PER_SECOND,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="new tokens of all prompts / latency_s; the prefill's time is in it",
         source="vLLM's output throughput",
         value=_tokens_per_s,
         tables={ReportTable.SUMMARY: 40, ReportTable.SCENARIO: 30, ReportTable.REFERENCE: 40},
     ),
-    Metric(
+    _row(
         name="ms_per_token",
         title="Time per new token",
         column="ms/token",
         unit=Unit.MILLISECONDS_PER_TOKEN,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="latency_s / new tokens of all prompts x 1000; the prefill's time is in it, so this is not TPOT",
         source="average latency per token of common tutorials",
         value=_ms_per_token,
         tables={ReportTable.REFERENCE: 50},
     ),
-    Metric(
+    _row(
         name="latency_cv",
         title="Latency, coefficient of variation",
         column="CV",
         unit=Unit.SHARE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "standard deviation / mean of the rounds' latencies; "
             "below 5 % excellent, 10 % good, 20 % fair, else unstable"
@@ -156,37 +140,30 @@ LATENCY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 50},
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="latency_low_s",
         title="Latency, lower bound",
         column="from",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="lower end of Student's 95 % interval of the rounds' geometric mean; at least three rounds",
         value=_bound(lambda found: found.low),
         tables={ReportTable.VARIATION: 20},
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="latency_high_s",
         title="Latency, upper bound",
         column="to",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="upper end of that interval",
         value=_bound(lambda found: found.high),
         tables={ReportTable.VARIATION: 30},
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="rounds",
         title="Timed rounds",
         column="rounds",
         unit=Unit.COUNT,
         direction=Direction.NEITHER,
-        kind=Kind.TIMING,
         formula="number of timed rounds",
         value=lambda record, _: len(record.rounds_s) or None,
         tables={ReportTable.VARIATION: 40},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 
 from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.metrics.metric import NEVER_JUDGED, Direction, Kind, Metric, ReportTable, Unit, Value
@@ -27,15 +28,17 @@ def _probe_median(part: int) -> Value:
     return value
 
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.SECONDS, direction=Direction.NEITHER, kind=Kind.TIMING)
+
 # How much the machine could do at the hour is no property of the code: MBU and MFU are never judged.
 MACHINE: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="mbu",
         title="Model bandwidth utilization",
         column="MBU",
         unit=Unit.SHARE,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "bytes of weights and cache that the decode reads / its seconds / this machine's measured read bandwidth; "
             "only with a cache. Of a mixture of experts in a batch the least, as rows may use different ones"
@@ -45,13 +48,12 @@ MACHINE: tuple[Metric, ...] = (
         tables={ReportTable.PREFILL_DECODE: 90},
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="mfu",
         title="Model FLOPs utilization",
         column="MFU",
         unit=Unit.SHARE,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "FLOPs of the prefill, padding included / its seconds / this machine's measured matrix-multiply rate in "
             "the variant's dtype"
@@ -61,37 +63,30 @@ MACHINE: tuple[Metric, ...] = (
         tables={ReportTable.PREFILL_DECODE: 80},
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="roofline_ttft_s",
         title="Roofline time to first token",
         column="roofline TTFT",
-        unit=Unit.SECONDS,
-        direction=Direction.NEITHER,
-        kind=Kind.TIMING,
         formula="max(FLOPs / matrix-multiply rate, bytes / read bandwidth) of the mean prefill",
         source="Williams et al. 2009, roofline",
         value=roofline.roofline_ttft_s,
         tables={ReportTable.PREFILL_DECODE: 60},
     ),
-    Metric(
+    _row(
         name="roofline_tpot_s",
         title="Roofline time per output token",
         column="roofline TPOT",
-        unit=Unit.SECONDS,
-        direction=Direction.NEITHER,
-        kind=Kind.TIMING,
         formula="max(FLOPs / matrix-multiply rate, bytes / read bandwidth) of the mean decode step",
         source="Williams et al. 2009, roofline",
         value=roofline.roofline_tpot_s,
         tables={ReportTable.PREFILL_DECODE: 70},
     ),
-    Metric(
+    _row(
         name="energy_j",
         title="Energy",
         column="energy",
         unit=Unit.JOULES,
         direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "mean over the rounds of the joules that the machine's own counters add during a round, all that runs "
             "on it included. A mean, because a GPU's counter moves in steps of up to 0.1 s: a short round may see "
@@ -101,35 +96,28 @@ MACHINE: tuple[Metric, ...] = (
         value=_energy,
         tables={ReportTable.PREFILL_DECODE: 100},
     ),
-    Metric(
+    _row(
         name="tokens_per_joule",
         title="Tokens per joule",
         column="tokens/J",
         unit=Unit.TOKENS_PER_JOULE,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="new tokens / energy_j",
         value=_tokens_per_joule,
         tables={ReportTable.PREFILL_DECODE: 110},
     ),
-    Metric(
+    _row(
         name="probe_matmul_s",
         title="Matrix product of the probe",
         column="probe matmul",
-        unit=Unit.SECONDS,
-        direction=Direction.NEITHER,
-        kind=Kind.TIMING,
         formula="median over the rounds of a fixed float32 matrix product, run before each; only with --llm-probe",
         source="own",
         value=_probe_median(0),
     ),
-    Metric(
+    _row(
         name="probe_read_s",
         title="Memory read of the probe",
         column="probe read",
-        unit=Unit.SECONDS,
-        direction=Direction.NEITHER,
-        kind=Kind.TIMING,
         formula="median over the rounds of a fixed read of memory, run before each; only with --llm-probe",
         source="own",
         value=_probe_median(1),

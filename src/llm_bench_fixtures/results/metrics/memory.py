@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from llm_bench_fixtures.results.metrics.metric import (
     NEVER_JUDGED,
@@ -21,14 +22,14 @@ def _of_memory(value: Callable[[MemoryFacts], float | None]) -> Value:
     return lambda record, _: value(record.memory) if record.memory else None
 
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.MEMORY)
+
 MEMORY: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="libraries_bytes",
         title="Libraries",
         column="libraries",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.MEMORY,
         formula=(
             "resident memory of the variant's own process before it loads the model; the peak comes on top of it. "
             "Processes that are forked share most of it"
@@ -37,13 +38,10 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 5},
         tolerance=NEVER_JUDGED,  # it depends on which variants' libraries were imported before the fork
     ),
-    Metric(
+    _row(
         name="own_memory_bytes",
         title="Peak memory",
         column="peak memory",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.MEMORY,
         formula=(
             "highest memory of the variant's own during a round, as a rise over before the load: anonymous memory and "
             "what is mapped of the model's files, without pages of libraries' code, which processes share and whose "
@@ -53,13 +51,10 @@ MEMORY: tuple[Metric, ...] = (
         value=_of_memory(lambda memory: memory.own_bytes),
         tables={ReportTable.SUMMARY: 60, ReportTable.REFERENCE: 100, ReportTable.MEMORY: 50},
     ),
-    Metric(
+    _row(
         name="peak_rss_bytes",
         title="Peak memory with libraries' pages",
         column="with libraries' pages",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.MEMORY,
         formula=(
             "highest resident memory of the process during a round, as a rise over before the load; "
             "in a pass of its own"
@@ -69,47 +64,39 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.MEMORY: 55},
         tolerance=NEVER_JUDGED,  # which libraries' pages were touched before decides
     ),
-    Metric(
+    _row(
         name="cuda_max_allocated_bytes",
         title="Peak of CUDA memory, allocated",
         column="CUDA allocated",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.MEMORY,
         formula="torch.cuda.max_memory_allocated during a round, in a pass of its own",
         source="optimum-benchmark's max_allocated",
         value=_of_memory(lambda memory: memory.cuda_allocated_bytes),
         tables={ReportTable.MEMORY: 60},
     ),
-    Metric(
+    _row(
         name="cuda_max_reserved_bytes",
         title="Peak of CUDA memory, reserved",
         column="CUDA reserved",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.MEMORY,
         formula="torch.cuda.max_memory_reserved during a round, in a pass of its own",
         source="optimum-benchmark's max_reserved",
         value=_of_memory(lambda memory: memory.cuda_reserved_bytes),
         tables={ReportTable.MEMORY: 70},
     ),
-    Metric(
+    _row(
         name="first_generate_s",
         title="First generate",
         column="first generate",
         unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
         kind=Kind.TIMING,
         formula="the truly first generate of a fresh process, of one prompt; not with --llm-in-process",
         value=lambda _, variant: variant.first_generate_s,
         tables={ReportTable.VARIATION: 70},
     ),
-    Metric(
+    _row(
         name="load_s",
         title="Load time",
         column="load",
         unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
             "from files on disk to a model that can run, its weights read into memory; exporting and quantizing to a "
@@ -119,12 +106,11 @@ MEMORY: tuple[Metric, ...] = (
         value=lambda _, variant: variant.load_s,
         tables={ReportTable.REFERENCE: 80, ReportTable.VARIATION: 60},
     ),
-    Metric(
+    _row(
         name="compile_s",
         title="Compile time",
         column="compile",
         unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
             "from a loaded model to one that runs compiled in every shape, before anything else is timed; a run that "
@@ -135,12 +121,11 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 62},
         tolerance=NEVER_JUDGED,  # measured once, by whatever run filled the cache
     ),
-    Metric(
+    _row(
         name="conversion_s",
         title="Conversion time",
         column="conversion",
         unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
         kind=Kind.TIMING,
         formula=(
             "what making the engine's own form of the model took: exporting, converting, calibrating, quantizing, and "
@@ -150,13 +135,10 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 65},
         tolerance=NEVER_JUDGED,  # measured once, on whatever machine filled the cache
     ),
-    Metric(
+    _row(
         name="weight_bytes",
         title="Weights",
         column="weights",
-        unit=Unit.BYTES,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.MEMORY,
         formula=(
             "bytes of the parameters, of the buffers that a checkpoint holds, and of quantization scales, shared "
             "storage counted once; buffers made with the model, such as causal masks and tables of angles, are no "
@@ -167,7 +149,7 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.SUMMARY: 50, ReportTable.REFERENCE: 90, ReportTable.MEMORY: 10},
         tolerance=Tolerance(),
     ),
-    Metric(
+    _row(
         name="quantized_share",
         title="Share of the weights quantized",
         column="quantized",

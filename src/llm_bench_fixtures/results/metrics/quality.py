@@ -5,6 +5,8 @@ None has a function that computes it: whoever scores a model, or compares its te
 
 from __future__ import annotations
 
+from functools import partial
+
 from llm_bench_fixtures.results.metrics.metric import (
     MLPERF_FLOOR,
     Direction,
@@ -15,152 +17,111 @@ from llm_bench_fixtures.results.metrics.metric import (
     Unit,
 )
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.NONE, direction=Direction.LOWER_IS_BETTER, kind=Kind.QUALITY)
+
 QUALITY: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="loss",
         title="Loss",
         column="loss",
         unit=Unit.NATS_PER_TOKEN,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="summed negative log-likelihood over the corpus / scored tokens",
         source="Hugging Face, perplexity of fixed-length models",
     ),
-    Metric(
+    _row(
         name="perplexity",
         title="Perplexity",
         column="perplexity",
-        unit=Unit.NONE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="exp(loss)",
         source="Hugging Face, perplexity of fixed-length models",
         tables={ReportTable.SUMMARY: 70},
         tolerance=Tolerance(relative=0.005, floor=MLPERF_FLOOR),
     ),
-    Metric(
+    _row(
         name="bits_per_byte",
         title="Bits per byte",
         column="bits/byte",
-        unit=Unit.NONE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="summed negative log-likelihood / ln 2 / UTF-8 bytes of the text that the scored tokens make up",
         source="lm-evaluation-harness",
     ),
-    Metric(
+    _row(
         name="word_perplexity",
         title="Word perplexity",
         column="word perplexity",
-        unit=Unit.NONE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula=(
             "exp(summed negative log-likelihood / words, split at whitespace, "
             "of the text that the scored tokens make up)"
         ),
         source="lm-evaluation-harness",
     ),
-    Metric(
+    _row(
         name="byte_perplexity",
         title="Byte perplexity",
         column="byte perplexity",
-        unit=Unit.NONE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="exp(summed negative log-likelihood / UTF-8 bytes of the text that the scored tokens make up)",
         source="lm-evaluation-harness",
     ),
-    Metric(
+    _row(
         name="ppl_ratio",
         title="Perplexity against the reference's",
         column="ppl ratio",
-        unit=Unit.NONE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="perplexity / the reference's, over the same tokens",
         source="llama-perplexity",
     ),
-    Metric(
+    _row(
         name="ppl_ratio_error",
         title="Standard error of the perplexity ratio",
         column="ppl ratio ±",
-        unit=Unit.NONE,
         direction=Direction.NEITHER,
-        kind=Kind.QUALITY,
         formula="ppl_ratio x standard error of the mean of the tokens' paired differences of log-likelihood",
         source="llama-perplexity",
     ),
-    Metric(
+    _row(
         name="kld_mean",
         title="Mean divergence from the reference",
         column="KLD",
         unit=Unit.NATS_PER_TOKEN,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="mean over the scored tokens of sum p ln(p / q): Kullback-Leibler divergence from the reference's p",
         source="llama-perplexity",
         tables={ReportTable.SUMMARY: 80},
         tolerance=Tolerance(relative=0.10, absolute=0.001),
     ),
-    Metric(
+    _row(
         name="kld_error",
         title="Error of the mean divergence",
         column="KLD ±",
         unit=Unit.NATS_PER_TOKEN,
         direction=Direction.NEITHER,
-        kind=Kind.QUALITY,
         formula="half-width of a 95 % interval of kld_mean where the reference's p were sampled; 0 where all were kept",
         source="own",
     ),
-    Metric(
-        name="kld_p50",
-        title="Median divergence",
-        column="KLD p50",
-        unit=Unit.NATS_PER_TOKEN,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
-        formula="median of the tokens' divergences",
-        source="llama-perplexity",
-    ),
-    Metric(
-        name="kld_p99",
-        title="99th percentile of the divergence",
-        column="KLD p99",
-        unit=Unit.NATS_PER_TOKEN,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
-        formula="their 99th percentile; none below 100 tokens",
-        source="llama-perplexity",
-    ),
-    Metric(
-        name="kld_p999",
-        title="99.9th percentile of the divergence",
-        column="KLD p99.9",
-        unit=Unit.NATS_PER_TOKEN,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
-        formula="their 99.9th percentile; none below 1000 tokens",
-        source="llama-perplexity",
-    ),
-    Metric(
-        name="kld_max",
-        title="Largest divergence",
-        column="KLD max",
-        unit=Unit.NATS_PER_TOKEN,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
-        formula="the largest of them",
-        source="llama-perplexity",
+    *(
+        _row(
+            name=f"kld_{part}",
+            title=title,
+            column=column,
+            unit=Unit.NATS_PER_TOKEN,
+            formula=formula,
+            source="llama-perplexity",
+        )
+        for part, title, column, formula in (
+            ("p50", "Median divergence", "KLD p50", "median of the tokens' divergences"),
+            ("p99", "99th percentile of the divergence", "KLD p99", "their 99th percentile; none below 100 tokens"),
+            (
+                *("p999", "99.9th percentile of the divergence", "KLD p99.9"),
+                "their 99.9th percentile; none below 1000 tokens",
+            ),
+            ("max", "Largest divergence", "KLD max", "the largest of them"),
+        )
     ),
     *(
-        Metric(
+        _row(
             name=f"{name}_error",
             title=f"Error of the {what} divergence",
             column=f"{column} ±",
             unit=Unit.NATS_PER_TOKEN,
             direction=Direction.NEITHER,
-            kind=Kind.QUALITY,
             formula=f"half-width of a 95 % interval of {name}, where the reference's p were sampled",
             source="own",
         )
@@ -171,45 +132,37 @@ QUALITY: tuple[Metric, ...] = (
             ("kld_max", "largest", "KLD max"),
         )
     ),
-    Metric(
+    _row(
         name="top1_agreement",
         title="Agreement on the most likely token",
         column="top-1",
         unit=Unit.SHARE,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="share of the scored tokens where none is likelier than the reference's most likely one",
         source="llama-perplexity's same top p",
         tables={ReportTable.SUMMARY: 90},
         tolerance=Tolerance(relative=MLPERF_FLOOR),
     ),
-    Metric(
+    _row(
         name="mean_dp",
         title="Mean change of the true token's probability",
         column="mean Δp",
-        unit=Unit.NONE,
         direction=Direction.NEITHER,
-        kind=Kind.QUALITY,
         formula="mean over the scored tokens of their probability less that under the reference",
         source="llama-perplexity",
     ),
-    Metric(
+    _row(
         name="rms_dp",
         title="Root mean square change of the true token's probability",
         column="RMS Δp",
-        unit=Unit.NONE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="square root of the mean square of the same difference",
         source="llama-perplexity",
     ),
-    Metric(
+    _row(
         name="first_divergent_token",
         title="First divergent token",
         column="first divergent",
-        unit=Unit.NONE,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula=(
             "mean over the prompts of the index of the first new token that differs from the reference's on the same "
             "workload; the number of new tokens where none does"
@@ -217,18 +170,16 @@ QUALITY: tuple[Metric, ...] = (
         source="OpenVINO's who-what-benchmark, FDT",
         tables={ReportTable.TEXTS: 10},
     ),
-    Metric(
+    _row(
         name="divergent_share",
         title="Divergent share",
         column="divergent",
         unit=Unit.SHARE,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.QUALITY,
         formula="share of the new tokens that differ from the reference's at the same place",
         source="after OpenVINO's who-what-benchmark, SDT norm",
         tables={ReportTable.TEXTS: 20},
     ),
-    Metric(
+    _row(
         name="scored_tokens",
         title="Scored tokens",
         column="scored tokens",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from llm_bench_fixtures.results.metrics.metric import (
     NEVER_JUDGED,
@@ -33,14 +34,14 @@ def _disturbed_rounds(record: Record, _: VariantResult) -> float | None:
     return sum(not is_calm(*one) for one in zip(record.rounds_s, record.waited_s, strict=True))
 
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.NONE, direction=Direction.HIGHER_IS_BETTER, kind=Kind.TIMING)
+
 SPEEDUP: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="speedup",
         title="Speed-up",
         column="speed-up",
-        unit=Unit.NONE,
-        direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "latency of the reference / latency, of each pair of rounds of the same block, and of these the 20 % "
             "trimmed mean of their logarithms, taken back; none for fewer than three pairs"
@@ -50,13 +51,10 @@ SPEEDUP: tuple[Metric, ...] = (
         tables={ReportTable.SUMMARY: 42},
         tolerance=Tolerance(relative=0.05),
     ),
-    Metric(
+    _row(
         name="speedup_low",
         title="Speed-up, lower bound",
         column="from",
-        unit=Unit.NONE,
-        direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "lower end of the 95 % interval of its logarithm, by the Winsorized variance, shrunk toward those of the "
             "run's other comparisons, and Student's t, and by what processes of identical work differ by"
@@ -65,25 +63,21 @@ SPEEDUP: tuple[Metric, ...] = (
         value=_of_speedup(lambda found: found.low),
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="speedup_high",
         title="Speed-up, upper bound",
         column="to",
-        unit=Unit.NONE,
-        direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="upper end of that interval",
         source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_of_speedup(lambda found: found.high),
         tolerance=NEVER_JUDGED,
     ),
-    Metric(
+    _row(
         name="disturbed_rounds",
         title="Disturbed rounds",
         column="disturbed",
         unit=Unit.COUNT,
         direction=Direction.NEITHER,
-        kind=Kind.TIMING,
         formula=(
             "rounds whose threads waited for a core for more than 2 % of the round's latency and 0.3 ms, summed over "
             "the threads; none where the system doesn't tell"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.metrics.metric import Direction, Kind, Metric, ReportTable, Unit, Value
@@ -29,14 +30,14 @@ def _per_prefill_second(count: Callable[[WorkloadFacts], int]) -> Value:
     return value
 
 
+# What a row does not say.
+_row = partial(Metric, unit=Unit.SECONDS, direction=Direction.LOWER_IS_BETTER, kind=Kind.TIMING)
+
 TOKENS: tuple[Metric, ...] = (
-    Metric(
+    _row(
         name="ttft_s",
         title="Time to first token",
         column="TTFT",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="start of a prompt's batch to its first new token; mean over the prompts, median over the rounds",
         source="MLPerf, vLLM",
         value=_median(prefill_decode.ttft_s),
@@ -47,13 +48,10 @@ TOKENS: tuple[Metric, ...] = (
             ReportTable.PREFILL_DECODE: 10,
         },
     ),
-    Metric(
+    _row(
         name="tpot_s",
         title="Time per output token",
         column="TPOT",
-        unit=Unit.SECONDS,
-        direction=Direction.LOWER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "(last token - first token) / (new tokens - 1) of a prompt; mean over the prompts, median over the "
             "rounds; none for one token"
@@ -68,13 +66,10 @@ TOKENS: tuple[Metric, ...] = (
         },
     ),
     *(
-        Metric(
+        _row(
             name=f"itl_p{percent}_s",
             title=f"Inter-token latency, {percent}th percentile",
             column=f"ITL p{percent}",
-            unit=Unit.SECONDS,
-            direction=Direction.LOWER_IS_BETTER,
-            kind=Kind.TIMING,
             formula=(
                 f"{percent}th percentile of the gaps between tokens, over all batches and rounds; "
                 f"none for fewer than {100 // (100 - percent)} gaps"
@@ -85,35 +80,32 @@ TOKENS: tuple[Metric, ...] = (
         )
         for percent in (50, 90, 99)
     ),
-    Metric(
+    _row(
         name="prefill_tokens_per_s",
         title="Prefill throughput",
         column="prefill tokens/s",
         unit=Unit.TOKENS_PER_SECOND,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="prompt tokens, padding not counted / summed seconds of the batches up to their first token",
         source="llama-bench's pp",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens),
         tables={ReportTable.PREFILL_DECODE: 40},
     ),
-    Metric(
+    _row(
         name="prefill_positions_per_s",
         title="Prefill throughput with padding",
         column="prefill positions/s",
         unit=Unit.TOKENS_PER_SECOND,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula="prompt tokens and padding / the same seconds: what the machine did, useful or not",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens + workload.padded_tokens),
     ),
-    Metric(
+    _row(
         name="decode_tokens_per_s",
         title="Decode throughput",
         column="decode tokens/s",
         unit=Unit.TOKENS_PER_SECOND,
         direction=Direction.HIGHER_IS_BETTER,
-        kind=Kind.TIMING,
         formula=(
             "tokens after the first of all prompts / summed seconds of the batches from their first to their last token"
         ),
