@@ -142,7 +142,7 @@ def test_the_paired_gates_command(project: Project) -> None:
     project.branch()
     done = project.run(GITHUB["Measure both versions in turn"])
     assert "1 test in" in done.stdout
-    assert f"exit status {done.returncode}" in (project.folder / "step.md").read_text(encoding="utf-8")
+    assert f"Exit status {done.returncode}" in (project.folder / "step.md").read_text(encoding="utf-8")
 
 
 def test_both_forges_run_the_same_paired_gate() -> None:

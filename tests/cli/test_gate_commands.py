@@ -27,7 +27,7 @@ def test_the_newest_run_is_judged_by_the_one_before_it(shell: Shell) -> None:
     output = shell("gate")
     assert output.status == 0
     assert "llm-gate: passed" in output.out
-    assert "Gated 1 of 1 tests" in output.out
+    assert "Judged 1 of 1 tests" in output.out
     assert contents(shell) == before
 
 

@@ -168,7 +168,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     out = capsys.readouterr().out
     assert status == ExitStatus.REGRESSED, out
     assert "benchmarks/test_mine.py::test_speed[fp32]" in out
-    assert "exit status 20: something got worse" in out
+    assert "Exit status 20: something got worse" in out
     data = json.loads((project / "out" / "all.json").read_text(encoding="utf-8"))
     tpot = next(row for row in data["comparisons"] if row["metric"] == "tpot_s")
     assert tpot["verdict"] == "regressed"
@@ -176,7 +176,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     assert [run["records"][0]["metrics"]["new_tokens"] for run in data["runs"]] == [6, 6]
     assert all("perplexity" in run["records"][0]["metrics"] for run in data["runs"])
     assert len(data["trials"][0]["rounds"]["benchmarks/test_mine.py::test_speed[fp32]"]) == 4
-    assert "**exit status 20" in (project / "out" / "summary.md").read_text(encoding="utf-8")
+    assert "**Exit status 20" in (project / "out" / "summary.md").read_text(encoding="utf-8")
     assert len(worktrees(project)) == 1
     left = {path.name for path in project.iterdir()} - {"__pycache__", "out", ".benchmarks"}  # pytest-benchmark's own
     assert left == {".git", "benchmarks", "conftest.py", "corpus.txt", "pytest.ini"}  # no report, no cache

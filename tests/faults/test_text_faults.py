@@ -21,9 +21,10 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Decision, decide
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.report import comparison as gate_words
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.html import render_html
+from llm_bench_fixtures.report.judged.gate import gate_report, github_annotations
+from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
 from llm_bench_fixtures.report.latex import render_latex
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.pull_request import render_markdown
@@ -78,7 +79,7 @@ def printed(*arguments: str) -> Callable[[Path, Any], str]:
 
 def annotations(*_: object) -> str:
     """Without the commands that are ours, of which there is one in each line."""
-    lines = list(gate_words.github_annotations(decision()))
+    lines = list(github_annotations(decision()))
     assert lines
     assert all(line.startswith("::error ") for line in lines)
     return "\n".join(line.partition("::")[2] for line in lines)
@@ -92,8 +93,8 @@ WAYS_OUT: tuple[tuple[str, Callable[[Path, Any], str]], ...] = (
         )
         for width in (40, 80, 200)
     ),
-    ("the gate's lines", lambda *_: "\n".join(gate_words.gate_lines(gate_words.gate_report(decision()), 60))),
-    ("the gate's Markdown", lambda *_: gate_words.gate_markdown(gate_words.gate_report(decision()))),
+    ("the gate's lines", lambda *_: "\n".join(terminal_lines(gate_report(decision()), 60))),
+    ("the gate's Markdown", lambda *_: markdown(gate_report(decision()))),
     ("annotations of GitHub", annotations),
     ("report.md", lambda *_: render_markdown(found())),
     ("results.tex", lambda *_: render_latex(found())),

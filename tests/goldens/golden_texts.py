@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import golden_runs
 from html_page import Page
 
-from llm_bench_fixtures.cli.paired_run import write_json
+from llm_bench_fixtures.cli.console import write_json
 from llm_bench_fixtures.gate.allowances import NOTHING
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Decision, decide_run
@@ -19,20 +20,20 @@ from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
-from llm_bench_fixtures.report.changes import changes_of
-from llm_bench_fixtures.report.comparison import (
+from llm_bench_fixtures.report.findings import Findings, findings_of
+from llm_bench_fixtures.report.html import render_html
+from llm_bench_fixtures.report.judged.changes import Changes
+from llm_bench_fixtures.report.judged.gate import (
+    comparison_json,
     comparison_report,
     failures,
-    gate_lines,
-    gate_markdown,
     gate_report,
     github_annotations,
 )
-from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.html import render_html
+from llm_bench_fixtures.report.judged.pair import pair_json, pair_report
+from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
 from llm_bench_fixtures.report.latex import render_latex
 from llm_bench_fixtures.report.page.build import build_page
-from llm_bench_fixtures.report.paired import markdown, summarize, terminal_lines
 from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.report.terminal import summary_lines
@@ -123,14 +124,16 @@ def of_change() -> dict[str, str]:
     run, rules = golden_runs.changed(), Rules(())
     decision = _decide(run, golden_runs.whole())
     comparison = compare_runs(judged_run(golden_runs.whole(), "0001_before.json"), judged_run(run), rules, METRICS)
-    against = findings_of(run, METRICS, DEFAULT_QUALITY_LIMIT, changes_of(comparison, "The answer before."))
+    against = findings_of(run, METRICS, DEFAULT_QUALITY_LIMIT, Changes(comparison, "The answer before."))
     page = build_page(against, build_document(against), ())
     return {
-        "gate.md": gate_markdown(gate_report(decision)),
+        "gate.md": markdown(gate_report(decision)),
         "gate-annotations.txt": _text(github_annotations(decision)),
         "gate-junit.txt": _text(f"{subject}: {message}" for subject, message in failures(decision)),
         "gate-80.txt": _gate_text(decision, 80),
-        "compare-120.txt": _text(gate_lines(comparison_report(comparison), 120)),
+        "compare-120.txt": _text(terminal_lines(comparison_report(comparison), 120)),
+        "compare-verbose-120.txt": _text(terminal_lines(comparison_report(comparison), 120, verbose=True)),
+        "compare.json": _written(lambda path: write_json(_causes(comparison_json(comparison)), path)),
         "gate-interrupted.txt": _gate_text(_decide(golden_runs.cut_short(), golden_runs.whole())),
         "gate-other-machine.txt": _gate_text(_decide(golden_runs.other_machine(), golden_runs.whole())),
         "gate-no-baseline.txt": _gate_text(_decide(run, None)),
@@ -141,6 +144,11 @@ def of_change() -> dict[str, str]:
     }
 
 
+def _causes(data: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a comparison, with one of its values."""
+    return {**data, "values": data["values"][:1]}
+
+
 def _decide(run: Run, baseline: Run | None) -> Decision:
     before = judged_run(baseline, "0001_before.json") if baseline is not None else None
     found = Baseline(before, "" if before else "no saved run of tiny")
@@ -148,16 +156,16 @@ def _decide(run: Run, baseline: Run | None) -> Decision:
 
 
 def _gate_text(decision: Decision, width: int = 120) -> str:
-    return _text([*gate_lines(gate_report(decision), width), f"exit status {int(decision.status)}"])
+    return _text([*terminal_lines(gate_report(decision), width), f"exit status {int(decision.status)}"])
 
 
 def of_pair() -> dict[str, str]:
     result = golden_runs.pair()
-    summary = summarize(result)
+    report = pair_report(result)
     return {
-        "pair.json": _written(lambda path: write_json(result.as_json(), path)),
-        "pair.md": markdown(summary),
-        **{f"terminal-{width}.txt": _text(terminal_lines(summary, width)) for width in WIDTHS},
+        "pair.json": _written(lambda path: write_json(pair_json(result), path)),
+        "pair.md": markdown(report),
+        **{f"terminal-{width}.txt": _text(terminal_lines(report, width)) for width in WIDTHS},
     }
 
 

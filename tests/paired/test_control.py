@@ -16,7 +16,7 @@ from llm_bench_fixtures.paired.protocol import PROTOCOL, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Measurand
 from llm_bench_fixtures.paired.tree import Group
-from llm_bench_fixtures.report.paired import summarize
+from llm_bench_fixtures.report.judged.pair import pair_report
 from llm_bench_fixtures.results.record import MemoryFacts
 from llm_bench_fixtures.results.storage import run_to_json
 
@@ -99,9 +99,10 @@ def test_a_slow_variant_is_told_once(run_pair: RunPair) -> None:
     result = run_pair({"tests": base, **told}, {"tests": head, **told}, pairs=5)
     assert result.groups[Group("nf4", "tpot_s")].verdict is Verdict.REGRESSED
     assert result.groups[Group("fp32", "tpot_s")].verdict is Verdict.UNCHANGED
-    rows = [row[0] for row in summarize(result).table.rows]
-    assert "decode of nf4, in all 5 tests" in rows
-    assert not [row for row in rows if row.startswith("fp32")]
+    lines = [line for part in pair_report(result).parts for line in part.lines]
+    (decode,) = [line for line in lines if line.startswith("nf4: time per output token ")]
+    assert decode.endswith(" over 5 tests, of which 5 moved alike")
+    assert not [line for line in lines if line.startswith("fp32")]
 
 
 def test_a_run_that_does_not_grow_stops_at_its_pairs(run_pair: RunPair) -> None:
@@ -256,10 +257,8 @@ def test_a_higher_peak_of_memory_is_only_reported(run_pair: RunPair) -> None:
     base, head = (run_to_json(make_run([make_record(memory=MemoryFacts(peak))])) for peak in (600_000_000, 900_000_000))
     result = run_pair({"tests": {"a": 0.1}, "run": base}, {"tests": {"a": 0.1}, "run": head})
     assert result.status is ExitStatus.PASSED
-    (told,) = [
-        sentence for sentence in summarize(result).sentences if sentence.startswith("worse, which is only reported")
-    ]
-    assert "Peak memory: 600 MB → 900 MB, +50.0 %" in told
+    (note,) = [note for note in pair_report(result).notes if note.startswith("Worse, advisory")]
+    assert "peak memory 600 MB → 900 MB, +50.0 %" in note
 
 
 def test_the_json_holds_every_round_and_outcome(run_pair: RunPair) -> None:

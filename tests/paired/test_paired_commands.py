@@ -47,9 +47,9 @@ def test_what_got_worse_is_named_and_written(tmp_path: Path, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert status == ExitStatus.REGRESSED, out
     assert "test_speed" in out
-    assert "exit status 20: something got worse" in out
+    assert "Exit status 20: something got worse" in out
     data = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
     tpot = next(row for row in data["comparisons"] if row["metric"] == "tpot_s")
     assert tpot["verdict"] == "regressed"
     assert tpot["estimate"]["mean"] == pytest.approx(0.5, abs=0.1)
-    assert "**exit status 20" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "**Exit status 20" in (tmp_path / "summary.md").read_text(encoding="utf-8")

@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.cli.arguments import check_files
-    from llm_bench_fixtures.cli.console import say
-    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
+    from llm_bench_fixtures.cli.console import say, write_json
+    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides
     from llm_bench_fixtures.paired import resolution
-    from llm_bench_fixtures.report.resolution import resolution_lines
+    from llm_bench_fixtures.report.judged.pair import resolution_lines
 
     path = arguments.json or resolution.default_file()
     check_files(path)

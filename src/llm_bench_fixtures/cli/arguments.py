@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting, StorageNotFound
 from llm_bench_fixtures.history.storage import find_storage
-from llm_bench_fixtures.options.parsers import Setting
+from llm_bench_fixtures.options.parsers import Setting, parse_path
 from llm_bench_fixtures.writing import check_writable
 
 T = TypeVar("T")
@@ -22,6 +22,12 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the saved runs. Default: the nearest .benchmarks in this folder or above it",
     )
+
+
+def add_details(parser: argparse.ArgumentParser, json_help: str) -> None:
+    """Add --verbose and --json."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="also show every value that moved")
+    parser.add_argument("--json", type=checked(parse_path), metavar="FILE", help=json_help)
 
 
 def storage_of(arguments: argparse.Namespace) -> Path | None:

@@ -1,4 +1,4 @@
-"""Show what differs between two saved runs: the values that moved, and the tests without a verdict. Nothing is run.
+"""Show what differs between two saved runs, by cause, and the tests without a verdict. Nothing is run.
 
 llm-bench compare 3 latest
 llm-bench compare main llm-bench-report/results.json --summary comparison.md
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import argparse
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, check_files, storage_of
-from llm_bench_fixtures.cli.console import show_report
+from llm_bench_fixtures.cli.arguments import add_details, add_option, add_storage, check_files, storage_of
+from llm_bench_fixtures.cli.console import show_report, write_json
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
-from llm_bench_fixtures.report.comparison import comparison_report
+from llm_bench_fixtures.report.judged.gate import comparison_json, comparison_report
 from llm_bench_fixtures.results.metrics import registry
 
 HELP = "show what differs between two saved runs"
 SUMMARY_HELP = "append the comparison as Markdown, for a comment or a step summary"
+JSON_HELP = "write every cause and every value as JSON"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,15 +29,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("head", metavar="HEAD", help="the run that is compared, named the same way")
     add_option(parser, "--rules", options.RULES)
     add_option(parser, "--summary", options.SUMMARY, SUMMARY_HELP)
+    add_details(parser, JSON_HELP)
     add_storage(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
-    check_files(arguments.summary)
+    check_files(arguments.summary, arguments.json)
     head = select_run(storage, arguments.head)
     base = select_run(storage, arguments.base, head)
     comparison = compare_runs(read_saved_run(base), read_saved_run(head), Rules(arguments.rules), registry())
-    show_report(comparison_report(comparison), arguments.summary)
+    show_report(comparison_report(comparison), arguments.summary, verbose=arguments.verbose)
+    if arguments.json:
+        write_json(comparison_json(comparison), arguments.json)
     return ExitStatus.PASSED

@@ -8,21 +8,22 @@ error.
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.progress import ProgressDisplay, Status
-from llm_bench_fixtures.report.comparison import GateReport, gate_lines, gate_markdown
-from llm_bench_fixtures.text import harmless, plainly
-from llm_bench_fixtures.writing import append_text
+from llm_bench_fixtures.report.judged.renderer import JudgedReport, markdown, terminal_lines
+from llm_bench_fixtures.text import harmless, plainly, well_formed
+from llm_bench_fixtures.writing import append_text, write_or_keep
 
 SHOW_AFTER_S = 2.0
 
@@ -96,11 +97,25 @@ def is_terminal() -> bool:
     return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
 
 
-def show_report(report: GateReport, summary: Path | None) -> None:
-    """Write the report to stdout, and add it to the Markdown file `summary`."""
-    say(gate_lines(report, shutil.get_terminal_size().columns))
+def command(lines: Iterable[str]) -> None:
+    """Write lines to stdout as they are: commands to a CI runner, which their maker escaped."""
+    _write(sys.stdout, "".join(f"{line}\n" for line in lines))
+
+
+def show_report(report: JudgedReport, summary: Path | None, *, verbose: bool) -> None:
+    """Write the report to stdout, and add it to the Markdown file `summary`. verbose: with every value."""
+    say(terminal_lines(report, shutil.get_terminal_size().columns, verbose=verbose))
     if summary is not None:
-        add_summary(summary, gate_markdown(report))
+        add_summary(summary, markdown(report))
+
+
+def write_json(data: Any, path: Path) -> Path:
+    """Returns the file that was written: another one, of which stderr tells, where `path` can't be. Raises
+    UnwritableFile."""
+    written, reason = write_or_keep(path, json.dumps(well_formed(data), allow_nan=False) + "\n")
+    if reason:
+        warn(f"{reason}; its content is in {written}")
+    return written
 
 
 def add_summary(path: Path, text: str) -> None:

@@ -12,17 +12,25 @@ The exit status says why it ended so: 0 passed, 20 regressed, 21 no baseline, 22
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
-from llm_bench_fixtures.cli.arguments import add_option, add_storage, check_files, storage_of, working_folder
-from llm_bench_fixtures.cli.console import say, show_report
+from llm_bench_fixtures.cli.arguments import (
+    add_details,
+    add_option,
+    add_storage,
+    check_files,
+    storage_of,
+    working_folder,
+)
+from llm_bench_fixtures.cli.console import command, say, show_report, write_json
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.decision import Decision, decide_run
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.baseline import Likeness, find_baseline
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import LATEST, RUN_HELP, select_run
-from llm_bench_fixtures.report.comparison import gate_report
+from llm_bench_fixtures.report.judged.gate import decision_json, gate_report, github_annotations
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import first_few
@@ -36,15 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--rules", options.RULES)
     add_option(parser, "--missing", options.MISSING)
     add_option(parser, "--summary", options.SUMMARY)
+    add_details(parser, "write the decision, every cause and every value as JSON")
     add_storage(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
-    check_files(arguments.summary)
+    check_files(arguments.summary, arguments.json)
     decision = _decide(read_saved_run(select_run(storage, arguments.run)), storage, arguments)
-    show_report(gate_report(decision), arguments.summary)
+    show_report(gate_report(decision), arguments.summary, verbose=arguments.verbose)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        command(github_annotations(decision))
+    if arguments.json:
+        write_json(decision_json(decision), arguments.json)
     return decision.status
 
 

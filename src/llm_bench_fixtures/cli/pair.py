@@ -30,7 +30,6 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from llm_bench_fixtures.options.parsers import parse_path, parse_share
 
@@ -38,7 +37,7 @@ HELP = "compare the speed of two versions in processes that take turns"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from llm_bench_fixtures.cli.arguments import checked
+    from llm_bench_fixtures.cli.arguments import add_details, checked
     from llm_bench_fixtures.cli.paired_run import add_run_arguments
     from llm_bench_fixtures.gate.allowances import parse_allowed
 
@@ -63,19 +62,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--summary", type=checked(parse_path), metavar="FILE.md", help="also write the result as Markdown"
     )
-    parser.add_argument(
-        "--json", type=checked(parse_path), metavar="FILE", help="write everything as JSON, with the raw rounds"
-    )
+    add_details(parser, "write everything as JSON, with the raw rounds")
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.cli.arguments import check_files
-    from llm_bench_fixtures.cli.console import add_summary, say, warn
-    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides, write_json
+    from llm_bench_fixtures.cli.console import show_report, warn, write_json
+    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides
     from llm_bench_fixtures.paired import resolution
-    from llm_bench_fixtures.report import paired as presentation
-    from llm_bench_fixtures.report.resolution import resolution_warning
+    from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_warning
 
     check_files(arguments.json, arguments.summary)
     coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
@@ -83,10 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         warn(resolution_warning(coarse, arguments.threshold, arguments.pairs))
     plan = make_plan(arguments, threshold=arguments.threshold, grows=True, allowed=arguments.allow)
     result = run_sides(arguments.base, arguments.head, plan)
-    summary = presentation.summarize(result)
-    say(presentation.terminal_lines(summary, shutil.get_terminal_size().columns))
+    show_report(pair_report(result), arguments.summary, verbose=arguments.verbose)
     if arguments.json:
-        write_json(result.as_json(), arguments.json)
-    if arguments.summary:
-        add_summary(arguments.summary, presentation.markdown(summary))
+        write_json(pair_json(result), arguments.json)
     return result.status

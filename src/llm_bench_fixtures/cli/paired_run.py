@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from llm_bench_fixtures.cli.arguments import checked, working_folder
-from llm_bench_fixtures.cli.console import warn
 from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
@@ -29,8 +27,6 @@ from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
 from llm_bench_fixtures.processes.environment import worker_environment
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.text import well_formed
-from llm_bench_fixtures.writing import write_or_keep
 
 PAIRS = 8
 TIMEOUT_S = 300.0
@@ -169,12 +165,3 @@ def terminated_as_interrupted() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def write_json(data: Any, path: Path) -> Path:
-    """Returns the file that was written: another one, of which stderr tells, where `path` can't be. Raises
-    UnwritableFile."""
-    written, reason = write_or_keep(path, json.dumps(well_formed(data), allow_nan=False) + "\n")
-    if reason:
-        warn(f"{reason}; its content is in {written}")
-    return written

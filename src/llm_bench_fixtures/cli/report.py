@@ -29,11 +29,10 @@ from llm_bench_fixtures.history.storage import RUN_HELP, select_run
 from llm_bench_fixtures.options.parsers import Setting, parse_path
 from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
 from llm_bench_fixtures.progress import Phase, Progress
-from llm_bench_fixtures.report.against import changes_against
-from llm_bench_fixtures.report.changes import Changes
 from llm_bench_fixtures.report.columns import wrapped
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import Findings, findings_of
+from llm_bench_fixtures.report.judged.changes import Changes, changes_against
 from llm_bench_fixtures.report.runs import Runs, runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.report.terminal import summary_lines

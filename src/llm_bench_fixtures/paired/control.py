@@ -12,18 +12,18 @@ from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
-from llm_bench_fixtures.paired.absences import LABELS, absence
-from llm_bench_fixtures.paired.display import Display
+from llm_bench_fixtures.paired.display import Display, difference_text, duration_text, short_name
 from llm_bench_fixtures.paired.lanes import Lanes, has_room
-from llm_bench_fixtures.paired.protocol import Times
+from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.sides import Side
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Pace, Trial, run_trial
-from llm_bench_fixtures.paired.wording import difference_text, duration_text, short_name
 from llm_bench_fixtures.paired.workers import Command, Roster
+from llm_bench_fixtures.results.record import Status
 
+LABELS = (BASE, HEAD)
 ROUNDS_SHARE = 0.4  # of the time of a pair, for its rounds; the rest starts processes, loads models and passes turns
 SUITE_PAIRS = 5  # that a large suite of a slow model gets, however long they take
 MARGIN = 1.1  # times the time of the pair before, that one is expected to take
@@ -230,8 +230,10 @@ class PairedRun:
         """The worst difference so far. Computing it takes too long while rounds run."""
         findings = self._sequential.findings().tests.items()
         known = [(key, found.estimate) for key, found in findings if found.estimate]
-        worst = max(known, key=lambda item: item[1].mean, default=None)
-        return f"; worst: {short_name(worst[0].test)} {worst[0].metric} {difference_text(*worst)}" if worst else ""
+        if not known:
+            return ""
+        worst, found = max(known, key=lambda item: item[1].mean)
+        return f"; worst: {short_name(worst.test)} {worst.metric} {difference_text(worst.metric, found)}"
 
     @property
     def _so_far(self) -> str:
@@ -280,3 +282,20 @@ def rows_of(metric: str, test: str, trial: Trial) -> list[tuple[Times, Times]]:
     """The rounds of a test that tell the metric: the time to the first token is also told by those of one token."""
     more = trial.prefills.get(test, []) if metric == "ttft_s" else []
     return [(base, head) for base, head in (*more, *trial.rounds[test])]
+
+
+def absence(test: str, endings: Sequence[Ended], trial: Trial) -> NotCompared | None:
+    """Why this trial can't compare the test; None if it can."""
+    for status, kind in ((Status.ERROR, Absence.FAILED), (Status.SKIPPED, Absence.SKIPPED)):
+        of_status = [(label, one) for label, one in zip(LABELS, endings, strict=True) if one.status is status]
+        if of_status:
+            label, one = of_status[0]
+            return NotCompared(test, kind, label if len(of_status) == 1 else "", one.reason)
+    workloads = trial.workloads.get(test, [""] * len(LABELS))
+    untimed = [label for label, workload in zip(LABELS, workloads, strict=True) if not workload]
+    if untimed:
+        side = untimed[0] if len(untimed) == 1 else ""
+        return NotCompared(test, Absence.NOT_TIMED, side, "nothing runs through llm_benchmark")
+    if len(set(workloads)) > 1:
+        return NotCompared(test, Absence.CHANGED, "", "the sides time different prompts or settings")
+    return None

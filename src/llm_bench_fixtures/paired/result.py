@@ -10,21 +10,32 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
+from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
-from llm_bench_fixtures.gate.comparison import Comparison
+from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.judgement import Judgement
+from llm_bench_fixtures.gate.rules import NamedRule, Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.carried import compare_carried
+from llm_bench_fixtures.history.saved import judged_run_from_json
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import Finding, Measurand, minimum_detectable_effect, pooled_deviation
 from llm_bench_fixtures.paired.tree import Group
 from llm_bench_fixtures.paired.trial import Row, Trial
-from llm_bench_fixtures.results.metrics import Force
+from llm_bench_fixtures.results.metrics import Force, Kind, registry
 
 SCHEMA = "llm-bench-fixtures/pair"
 VERSION = 2
 BASE, HEAD = "BASE", "HEAD"
+# Exact counts, memory and quality are measured once on each side, and judged with the default rules but these.
+OBSERVED_RULES = Rules(
+    (
+        NamedRule(Kind.TIMING, Force.OFF),  # times have their own verdicts
+        # The allocator of a worker keeps freed memory, so a peak depends on which pieces it happens to use again.
+        NamedRule(Kind.MEMORY, Force.ADVISORY),
+        NamedRule("weight_bytes", Force.BLOCKING),
+    )
+)
 
 RunJson: TypeAlias = Mapping[str, Any]
 
@@ -232,3 +243,14 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
 
 def _rounds_json(rounds: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     return {test: [list(map(structs.asdict, row)) for row in rows] for test, rows in rounds.items()}
+
+
+def compare_carried(runs: Sequence[Mapping[str, Any]]) -> Comparison | None:
+    """runs: BASE's and HEAD's, as run_to_json returns them. None unless there are both and both have this schema."""
+    if len(runs) != 2:
+        return None
+    try:
+        base, head = (judged_run_from_json(run, side) for run, side in zip(runs, ("BASE", "HEAD"), strict=True))
+    except UnreadableResults:
+        return None
+    return compare_runs(base, head, OBSERVED_RULES, registry())

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.protocol import Times
-from llm_bench_fixtures.results.metrics import METRICS, Direction, Metric
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, METRICS, Direction, Metric
 from llm_bench_fixtures.statistics.robust import NORMAL_MAD, hodges_lehmann, robust_deviation
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_variance, shrink
 from llm_bench_fixtures.statistics.spread import student_half_width
@@ -73,6 +73,15 @@ class Estimate:
 
         apart = abs(self.mean - difference)
         return 2 * float(stdtr(self.freedom, -apart / self.error)) if self.error else float(apart == 0)
+
+
+def ratios(metric: str, found: Estimate) -> tuple[float, float, float]:
+    """HEAD's value over BASE's, and the ends of its interval."""
+    ends = (found.mean, found.low, found.high)
+    if METRIC_BY_NAME[metric].direction is not Direction.LOWER_IS_BETTER:
+        ends = (-found.mean, -found.high, -found.low)
+    mean, low, high = map(math.exp, ends)
+    return mean, low, high
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ from llm_bench_fixtures.text import harmless
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from llm_bench_fixtures.report.changes import Changes
     from llm_bench_fixtures.report.files import Published
+    from llm_bench_fixtures.report.judged.changes import Changes
     from llm_bench_fixtures.report.tables.table import Tone
     from llm_bench_fixtures.results.record import Run
 

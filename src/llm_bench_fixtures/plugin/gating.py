@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.gate.decision import Decision
     from llm_bench_fixtures.gate.rules import Rules
     from llm_bench_fixtures.history.baseline import Baseline
-    from llm_bench_fixtures.report.changes import Changes
+    from llm_bench_fixtures.report.judged.changes import Changes
     from llm_bench_fixtures.results.record import Run
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
@@ -134,7 +134,7 @@ def _decide(config: pytest.Config, run: Run) -> Decision:
 
 def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
     """What the run changed against the gate's baseline or the run of --benchmark-compare; None without either."""
-    from llm_bench_fixtures.report.against import changes_against
+    from llm_bench_fixtures.report.judged.changes import changes_against
 
     comparison = _gated_comparison(config) if DECISION in config.stash else _asked_comparison(config, run)
     if comparison is None:
@@ -170,7 +170,8 @@ def finish_gate(session: pytest.Session) -> None:
     Where an ini file asks for the gate, a run without benchmarks is not judged.
     """
     from llm_bench_fixtures.gate.decision import nothing_measured
-    from llm_bench_fixtures.report.comparison import gate_markdown, gate_report
+    from llm_bench_fixtures.report.judged.gate import gate_report
+    from llm_bench_fixtures.report.judged.renderer import markdown
     from llm_bench_fixtures.writing import append_text
 
     config = session.config
@@ -185,7 +186,7 @@ def finish_gate(session: pytest.Session) -> None:
     summary = settings_of(config).of(options.SUMMARY)
     if summary is not None:
         try:
-            append_text(summary, gate_markdown(gate_report(decision)))
+            append_text(summary, markdown(gate_report(decision)))
         except UnwritableFile as error:  # the run is saved all the same
             warn(f"--llm-gate-summary: {error}")
 
@@ -201,7 +202,7 @@ def _why_nothing(config: pytest.Config) -> str:
 
 def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
     """Add a failed test case to --junit-xml for each test and variant that regressed, or one for another failure."""
-    from llm_bench_fixtures.report.comparison import failures
+    from llm_bench_fixtures.report.judged.gate import failures
 
     xml = junit_log(config)
     if xml is None:
@@ -216,11 +217,12 @@ def _add_to_junit(config: pytest.Config, decision: Decision) -> None:
 
 def gate_summary(config: pytest.Config, width: int) -> Iterator[str]:
     """The lines of the gate in the terminal summary. On GitHub's runners, annotations follow."""
-    from llm_bench_fixtures.report.comparison import gate_lines, gate_report, github_annotations
+    from llm_bench_fixtures.report.judged.gate import gate_report, github_annotations
+    from llm_bench_fixtures.report.judged.renderer import terminal_lines
     from llm_bench_fixtures.text import first_few, harmless
 
     decision = config.stash[DECISION]
-    yield from gate_lines(gate_report(decision), width)
+    yield from terminal_lines(gate_report(decision), width, verbose=config.get_verbosity() > 1)
     yield from harmless(first_few([f"Not a baseline: {reason}" for reason in config.stash[BASELINE].passed_over]))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         yield from github_annotations(decision)

@@ -33,7 +33,7 @@ from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 from llm_bench_fixtures.writing import new_folder, replacing, write_whole
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.report.changes import Changes
+    from llm_bench_fixtures.report.judged.changes import Changes
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
 

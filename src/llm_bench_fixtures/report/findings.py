@@ -12,7 +12,7 @@ from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
-from llm_bench_fixtures.report.changes import Changes
+from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.report.words.measured import flags, noise_warning, variant_flags
 from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
-from llm_bench_fixtures.report.changes import Change, Changes
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
+from llm_bench_fixtures.report.judged.changes import Changes
+from llm_bench_fixtures.report.judged.renderer import causes_table
 from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table, named
 from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.sections import facts, noise_footnote
@@ -27,7 +28,7 @@ THE_ANSWER, MORE = "The answer for each reader, with its cost", "More that follo
 EVERY_CASE = "Every case: the reference's latency, and the others' speed-ups"
 SKIPPED, ABOUT = "Skipped and failed", "About this run"
 DISPENSABLE = (EVERY_CASE, ABOUT, SKIPPED, MORE)  # the least needed first
-MOST_CHANGES, MOST_ADVISORY, MOST_NOTES = 10, 3, 4  # that a comment has room for
+MOST_CHANGES, MOST_NOTES = 12, 4  # that a comment has room for
 
 
 def render_markdown(findings: Findings) -> str:
@@ -84,23 +85,13 @@ def _summary(findings: Findings) -> Iterator[str]:
 
 
 def _changes(changes: Changes) -> Iterator[str]:
-    """The first values that changed: those that a gate goes by, then median latencies; the page has them all."""
-    header = ("variant", "benchmark", "metric", "before", "now", "change", "verdict")
-    gated = [one for one in changes.moved if not one.is_advisory]
-    advice = [one for one in changes.moved if one.is_latency]
-    shown = gated[:MOST_CHANGES] + advice[:MOST_ADVISORY]
-    more = len(gated) + len(advice) - len(shown)
+    """The first causes; the page has them all, and the values."""
+    shown = changes.moved[:MOST_CHANGES]
     if shown:
-        yield from (*markdown_table(Table.of_texts(header, map(_change_row, shown), {3, 4, 5})), "")
-    if more:
-        yield from (f"... and {more:,} more, which report.html has.", "")
+        yield from (*markdown_table(causes_table(shown)), "")
+    if len(shown) < len(changes.moved):
+        yield from (f"... and {len(changes.moved) - len(shown):,} more, which report.html has.", "")
     yield from bullets([changes.against, *changes.notes[:MOST_NOTES]])
-
-
-def _change_row(one: Change) -> tuple[str, ...]:
-    change = f"{one.text} ({one.interval})" if one.interval else one.text
-    verdict = f"{one.judgement.verdict}{', advisory' if one.is_advisory else ''}"
-    return one.variant, one.benchmark, one.metric, one.before, one.after, change, verdict
 
 
 def _answer(answer: Answer) -> Iterator[str]:

@@ -13,9 +13,9 @@ from run_factory import make_run
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.report.changes import changes_of
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.html import render_html
+from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.page.values import ChangesPart
 from llm_bench_fixtures.report.pull_request import render_markdown
@@ -37,7 +37,7 @@ def heavier() -> Run:
 
 def findings(base: Run, head: Run) -> Any:
     comparison = compare_runs(judged_run(base, "/runs/0001_a.json"), judged_run(head), Rules(()), registry())
-    return findings_of(head, registry(), changes=changes_of(comparison, "Use bf16."))
+    return findings_of(head, registry(), changes=Changes(comparison, "Use bf16."))
 
 
 def part(base: Run, head: Run) -> ChangesPart:
@@ -59,23 +59,31 @@ def test_a_run_by_itself_has_no_such_part() -> None:
     assert 'id="changes"' not in render_html(build_page(found, build_document(found), ()))
 
 
-def test_every_changed_value_has_a_row_with_both_values_and_a_verdict_in_words() -> None:
+def test_every_cause_has_a_row_with_both_values_and_a_verdict_in_words() -> None:
     moved = part(chart_run(), heavier()).moved
     rows = {row.variant: row for row in moved.rows}
     assert list(rows) == ["bf16", "ort-int8"]
     worse = rows["bf16"].cells
-    assert [cell.text for cell in worse] == ["bf16", "all", "Weights", "2.00 MB", "4.00 MB", "+100.0 %", "regressed"]
-    assert (worse[5].tone, worse[6].tone) == ("worse", "worse")
-    assert [cell.text for cell in rows["ort-int8"].cells][5:] == ["−50.0 %", "improved"]
-    assert rows["ort-int8"].cells[6].tone == "better"
+    assert [cell.text for cell in worse] == ["bf16", "weights", "2.00 MB → 4.00 MB, +100.0 %", "all", "regressed"]
+    assert (worse[2].tone, worse[4].tone) == ("worse", "worse")
+    assert [cell.text for cell in rows["ort-int8"].cells][2:] == ["1.00 MB → 500 kB, −50.0 %", "all", "improved"]
+    assert rows["ort-int8"].cells[4].tone == "better"
+
+
+def test_every_value_that_changed_has_a_row() -> None:
+    values = part(chart_run(), heavier()).values
+    assert [[cell.text for cell in row.cells] for row in values.rows] == [
+        ["bf16", "all", "Weights", "2.00 MB", "4.00 MB", "+100.0 %", "regressed"],
+        ["ort-int8", "all", "Weights", "1.00 MB", "500 kB", "−50.0 %", "improved"],
+    ]
 
 
 def test_what_did_not_change_is_counted_and_has_no_colour() -> None:
     found = part(chart_run(), chart_run())
     assert found.moved.rows == ()
-    assert int(found.values.replace(",", "")) > len(found.still.rows) > 0
+    assert len(found.still.rows) > 0 == len(found.values.rows)
     assert {cell.tone for row in found.still.rows for cell in row.cells} == {""}
-    assert {row.cells[6].text for row in found.still.rows} == {"= unchanged"}
+    assert {row.cells[4].text for row in found.still.rows} == {"= unchanged", "= unchanged, advisory"}
 
 
 def test_the_overview_has_both_runs_side_by_side() -> None:
@@ -93,16 +101,16 @@ def test_the_overview_has_both_runs_side_by_side() -> None:
 def test_the_answer_says_in_a_sentence_what_changed_everywhere() -> None:
     found = findings(chart_run(), heavier())
     sentence = found.changes.sentence
-    assert sentence.startswith("Against 0001_a, 1 value got worse (weights of bf16 by +100.0 %); 1 value got better ")
+    assert sentence.startswith("Worse than 0001_a: bf16: weights 2.00 MB → 4.00 MB, +100.0 %. Better than 0001_a: ")
     assert any(sentence in text for text in Page(page_of(chart_run(), heavier())).texts)
-    assert "Against 0001_a, 1 value got worse" in render_markdown(found)
+    assert "Worse than 0001_a: bf16: weights" in render_markdown(found)
     assert sentence in " ".join(" ".join(summary_lines(found, Path("x"), 100)).split())
 
 
 def test_the_pull_request_has_the_short_version() -> None:
     markdown = render_markdown(findings(chart_run(), heavier()))
     assert "<summary>What changed against 0001_a</summary>" in markdown
-    assert "| bf16 |  | Weights | 2.00 MB | 4.00 MB | +100.0 % | regressed |" in markdown
+    assert "| bf16 | weights | 2.00 MB → 4.00 MB, +100.0 % |  | regressed |" in markdown
     assert len(markdown.encode()) < 10_000
 
 
@@ -123,6 +131,6 @@ def test_hostile_names_stay_text() -> None:
 
 def test_runs_without_anything_in_common_make_a_page_too() -> None:
     found = part(make_run(), chart_run())
-    assert "nothing can be compared" in found.sentence
+    assert "Nothing can be compared" in found.sentence
     assert found.moved.rows == found.overview.rows == ()
     assert len(found.tests.rows) == len(chart_run().measured())

@@ -15,9 +15,9 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
-from llm_bench_fixtures.report.changes import changes_of
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.runs import runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.results.metrics import registry
@@ -32,7 +32,7 @@ LEAD = "#answer .lead"
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compared")
     base, head = judged_run(chart_run(), "/runs/0001_a.json"), heavier()
-    changes = changes_of(compare_runs(base, judged_run(head), Rules(()), registry()), "Keep fp32.")
+    changes = Changes(compare_runs(base, judged_run(head), Rules(()), registry()), "Keep fp32.")
     write_report(head, registry(), folder, changes=changes)
     return folder / "report.html"
 

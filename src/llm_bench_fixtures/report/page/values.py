@@ -135,7 +135,7 @@ class Absence:
 
 @dataclass(frozen=True)
 class ChangesPart:
-    """The run beside another one."""
+    """The run next to another one."""
 
     name: str
     """Of the other run."""
@@ -145,13 +145,13 @@ class ChangesPart:
     against: str
     overview: PageTable
     moved: PageTable
-    """What changed of all that a gate goes by."""
+    """What changed and can fail a gate, by cause."""
     told: PageTable
-    """What changed of all that fails no gate; folded."""
+    """What changed and fails no gate, by cause; folded."""
+    values: PageTable
+    """Every value that changed; folded."""
     still: PageTable
-    """What did not change, or can't be told; folded."""
-    values: str
-    """How many values `still` stands for."""
+    """What did not change or is not known, by cause; folded."""
     tests: PageTable
     """What only one of the runs measured, and why."""
     notes: tuple[str, ...]

@@ -21,8 +21,8 @@ from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
 from llm_bench_fixtures.paired.tree import Group
 from llm_bench_fixtures.paired.trial import Trial
-from llm_bench_fixtures.report.paired import markdown, summarize, terminal_lines
-from llm_bench_fixtures.report.resolution import resolution_lines, resolution_warning
+from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_lines, resolution_warning
+from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
 from llm_bench_fixtures.results.storage import run_to_json
 
 SLOWER = (0.1, 0.11, 0.12)
@@ -60,27 +60,23 @@ def result_with(variants: dict[str, str], **differences: tuple[float, ...]) -> P
 
 
 def lines_of(result: PairedResult) -> str:
-    return "\n".join(terminal_lines(summarize(result), 300))
+    return "\n".join(terminal_lines(pair_report(result), 300))
 
 
 def test_a_slowdown_is_a_row_with_the_metrics_own_sign() -> None:
     """A mean difference of 0.11 is exp(-0.11) of the throughput: -10.4 %."""
     text = lines_of(result_of(a=SLOWER, b=SAME))
-    (row,) = [line for line in text.splitlines() if line.startswith("a  ")]
-    assert "decode tokens/s" in row
-    assert "−10.4 %" in row
-    assert "regressed" in row
+    assert "Regressed (1 comparison)\n  a: decode throughput −10.4 % " in text
     assert "1 regressed, 1 unchanged of 2 comparisons." in text
-    assert text.endswith("exit status 20: something got worse")
+    assert text.endswith("Exit status 20: something got worse")
 
 
 def test_what_is_slightly_worse_has_a_row_and_a_status_of_its_own() -> None:
     """A mean of 0.027 is below log(1.03) = 0.0296, and its interval isn't."""
     text = lines_of(result_of(a=SLIGHTLY, b=SAME))
-    (row,) = [line for line in text.splitlines() if line.startswith("a  ")]
-    assert "slightly worse" in row
+    assert "Slightly worse (1 comparison)\n  a: decode throughput −2.7 % " in text
     assert "1 slightly worse, 1 unchanged of 2 comparisons." in text
-    assert text.endswith("exit status 27: something got worse, by less than the threshold as far as is known")
+    assert text.endswith("Exit status 27: something got worse, by less than the threshold as far as is known")
 
 
 def test_a_group_that_moved_is_one_row_and_not_one_for_each_test() -> None:
@@ -89,22 +85,24 @@ def test_a_group_that_moved_is_one_row_and_not_one_for_each_test() -> None:
     result = result_with(variants, a=SLOWER, b=SLOWER, c=SLOWER, d=UNSURE, e=SAME, f=SAME)
     text = lines_of(result)
     (row,) = [line for line in text.splitlines() if "−10.4 %" in line]
-    assert row.startswith("whole decode of nf4, in all 4 tests  ")
-    assert "regressed" in row
-    assert not [line for line in text.splitlines() if line.startswith(("a ", "b ", "c ", "d "))]
+    assert row.strip().startswith("nf4: decode throughput −10.4 % ")
+    assert row.endswith(" over 4 tests, of which 4 moved alike")
+    assert not [line for line in text.splitlines() if line.endswith((" a", " b", " c", " d"))]
     assert "1 of these verdicts is that of the test's group." in text
-    assert "groups of tests: 2 regressed, 1 unchanged of 3." in text
-    assert "whole decode of nf4, in all 4 tests" in markdown(summarize(result))
+    assert "Groups of tests: 2 regressed, 1 unchanged of 3." in text
+    assert "- nf4: decode throughput −10.4 % " in markdown(pair_report(result))
     (of_nf4,) = [group for group in result.as_json()["groups"] if group["variant"] == "nf4"]
     assert of_nf4["verdict"] == "regressed"
+    (cause,) = [cause for cause in pair_json(result)["causes"] if cause["name"] == "nf4"]
+    assert (cause["verdict"], cause["tests"], cause["judged_tests"]) == ("regressed", ["a", "b", "c", "d"], 4)
 
 
 def test_a_test_that_moved_without_its_group_has_a_row() -> None:
     variants = dict.fromkeys("abcd", "nf4")
     text = lines_of(result_with(variants, a=SLOWER, b=SAME, c=SAME, d=SAME))
     (row,) = [line for line in text.splitlines() if "−10.4 %" in line]
-    assert row.startswith("a  ")
-    assert text.endswith("exit status 20: something got worse")
+    assert row.endswith(" in a")
+    assert text.endswith("Exit status 20: something got worse")
 
 
 def test_a_group_alone_makes_it_red_and_an_open_one_does_not() -> None:
@@ -120,23 +118,23 @@ def test_a_group_alone_makes_it_red_and_an_open_one_does_not() -> None:
 def test_what_is_unchanged_is_only_a_count() -> None:
     text = lines_of(result_of(a=SAME, b=SAME))
     assert "2 unchanged of 2 comparisons." in text
-    assert "verdict" not in text
-    assert "3 pairs of processes, 1 thread on core 1, 12 s; threshold 3 %" in text
-    assert "exit status 0" in text
+    assert "(2 comparisons)" not in text
+    assert "3 pairs of processes, 1 thread on core 1, 12 s; threshold ±3 %" in text
+    assert "Exit status 0" in text
 
 
 def test_of_many_inconclusive_ones_the_worst_are_rows() -> None:
     """The one that may be worst comes first."""
     many = {f"t{number}": tuple(value * (1 + number) for value in UNKNOWN) for number in range(8)}
     text = lines_of(result_of(**many))
-    rows = [line.split()[0] for line in text.splitlines() if "inconclusive  " in line]
+    rows = [line.split()[-1] for line in text.splitlines() if " in t" in line]
     assert rows == ["t7", "t6", "t5", "t4", "t3"]
-    assert "3 more inconclusive comparisons are not in the table" in text
-    assert "exit status 25" in text
+    assert "3 more inconclusive comparisons only in --verbose and --json." in text
+    assert "Exit status 25" in text
 
 
 def test_a_threshold_finer_than_the_noise_is_warned_about_with_the_number() -> None:
-    assert "a threshold of 3 % is finer than what 3 pairs resolve here" in lines_of(result_of(a=UNKNOWN))
+    assert "A threshold of 3 % is finer than what 3 pairs resolve here" in lines_of(result_of(a=UNKNOWN))
     assert "finer" not in lines_of(result_of(a=SAME))
 
 
@@ -144,8 +142,8 @@ def test_why_tests_were_not_compared() -> None:
     rows = [NotCompared(f"t{number}", Absence.SKIPPED, "HEAD", "no backend") for number in range(7)]
     result = replace(result_of(a=SAME), not_compared=(*rows, NotCompared("x", Absence.NEW, "HEAD")))
     text = lines_of(result)
-    assert "not compared, skipped (HEAD): t0, t1, t2, t3, t4 and 2 more: no backend" in text
-    assert "not compared, new (HEAD): x" in text
+    assert "Not compared, skipped (HEAD): t0, t1, t2, t3, t4 and 2 more: no backend" in text
+    assert "Not compared, new (HEAD): x" in text
 
 
 def test_lines_are_as_wide_as_their_characters() -> None:
@@ -153,25 +151,26 @@ def test_lines_are_as_wide_as_their_characters() -> None:
     name = "漢" * 10
     absent = tuple(NotCompared(name + end, Absence.NEW, "HEAD") for end in "abc")
     result = replace(result_of(a=SAME), base=name, head=name, not_compared=absent, failure=f"{name} {name}\n{name}")
-    *lines, conclusion = terminal_lines(summarize(result), 24)
+    *lines, conclusion = terminal_lines(pair_report(result), 24)
     assert max(map(width_of, lines)) <= 24
-    assert lines[-3:] == [name, f"  {name}", name]
-    assert conclusion.startswith("exit status 26")
+    assert "\n".join([name, f"  {name}", name]) in "\n".join(lines)
+    assert conclusion.startswith("Exit status 26")
 
 
 def test_markdown_escapes_what_comes_from_the_code_under_test() -> None:
-    evil = "<script>|[x](http://e)"
+    evil = "<script>|[x](e)"
     result = replace(
         result_of(**{evil: SLOWER}),
-        failure="HEAD: <img src=x>",
+        failure="HEAD: <img src=x> http://e",
         not_compared=(NotCompared("t", Absence.FAILED, "HEAD", "<b>"),),
     )
-    text = markdown(summarize(result))
+    text = markdown(pair_report(result))
     assert "<script>" not in text
     assert "<img" not in text
     assert "<b>" not in text
-    assert "&lt;script&gt;\\|\\[x\\](http:\u200b//e)" in text
-    assert "**exit status 26" in text
+    assert "&lt;script&gt;\\|\\[x\\](e)" in text
+    assert "http:\u200b//e" in text
+    assert "**Exit status 26" in text
 
 
 @pytest.mark.parametrize(
@@ -214,7 +213,7 @@ def test_what_was_not_judged_is_red_unless_it_is_allowed(
     if what:
         allowing = replace(result, allowed=parse_allowed(what))
         assert allowing.status is ExitStatus.PASSED
-        assert lines_of(allowing).endswith(f"exit status 0: nothing got worse; allowed: {what}")
+        assert lines_of(allowing).endswith(f"Exit status 0: nothing got worse; allowed: {what}")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +281,7 @@ def test_a_threshold_finer_than_the_kept_resolution_is_warned_about_at_once(
     assert (found is not None) is warns
     if found is not None:
         text = resolution_warning(found, threshold, 3)
-        assert "than what 3 pairs of a test resolve on this machine: 7.7 % for decode tokens/s" in text
+        assert "than what 3 pairs resolve on this machine: 7.7 % for decode tokens/s" in text
     assert coarser_than(threshold, 300, 1, path) is coarser_than(threshold, 3, 2, path) is None
 
 

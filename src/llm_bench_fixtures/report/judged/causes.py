@@ -1,0 +1,211 @@
+"""Causes: rows that ended alike, as one. "ort-*: peak memory +36.0 MB in 24 tests" instead of 24 rows.
+
+Rows of one variant and metric with one verdict are a cause. Where all variants of a backend moved, or all variants of
+the run, they are one cause, unless some rows of theirs moved the other way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.report.judged.rows import JudgedRow
+from llm_bench_fixtures.report.tables.table import Tone
+from llm_bench_fixtures.results.formatting import MINUS, count, format_bytes, format_change
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, Unit
+
+WORSE = (Verdict.REGRESSED, Verdict.SLIGHTLY_WORSE)
+BETTER = (Verdict.IMPROVED, Verdict.SLIGHTLY_BETTER)
+TONES = dict.fromkeys(BETTER, Tone.BETTER) | dict.fromkeys(WORSE, Tone.WORSE)
+MOVED = (*WORSE, Verdict.VANISHED, *BETTER, Verdict.NEW)  # the order in which they are shown
+STILL = (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED, Verdict.UNCHANGED)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Rows of one metric with one verdict, of one variant or of several."""
+
+    name: str
+    """The variant's id, "ort-*" for all variants of a backend, or "all variants"."""
+    rows: tuple[JudgedRow, ...]
+    """At least one. A row on all tests of its variant has the change of those of the tests."""
+    tests: int
+    """How many tests of these variants are judged in the metric, whether or not they moved."""
+    others: int = 0
+    """How many other metrics it stands for."""
+
+    @property
+    def first(self) -> JudgedRow:
+        return self.rows[0]
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.first.verdict
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.variant for row in self.rows))
+
+    @property
+    def title(self) -> str:
+        """The metric within a sentence, and how many others it stands for."""
+        other = "other timing" if self.verdict in MOVED else "other metric"
+        more = f" and {count(self.others, other)}" if self.others else ""
+        return f"{inside(self.first.metric)}{more}"
+
+    @property
+    def change(self) -> str:
+        """Both values of a single row; else the change, or the range of the changes; empty where there is none."""
+        shown = [row for row in self.rows if not row.benchmark] or self.rows
+        first = shown[0]
+        if len(shown) == 1:
+            interval = f" ({first.interval_text})" if first.interval_text else ""
+            return f"{_both(first)}{first.change}{interval}" if first.ratio is not None else _both(first).rstrip(", ")
+        if first.metric.unit is Unit.BYTES:
+            return _span(
+                [row.head - row.base for row in shown if row.base is not None and row.head is not None], _bytes
+            )
+        return _span([row.ratio for row in shown if row.ratio is not None], format_change)
+
+    @property
+    def where(self) -> str:
+        """In which tests; empty for a value that all tests of a variant share."""
+        moved = [row.benchmark for row in self.rows if row.benchmark]
+        if len(moved) < len(self.rows):
+            alone = f", of which {len(moved)} moved alike" if moved else ""
+            return f"over {count(self.tests, 'test')}{alone}" if self.tests else ""
+        if len(moved) == 1:
+            return f"in {moved[0]}"
+        return f"in {len(moved)} tests" if len(moved) == self.tests else f"in {len(moved)} of {self.tests} tests"
+
+    @property
+    def allowed(self) -> str:
+        """The changes that its rules allow."""
+        return " or ".join(dict.fromkeys(row.allowed for row in self.rows if row.allowed))
+
+    @property
+    def text(self) -> str:
+        """One clause: "bf16: weights 2.00 MB → 2.50 MB, +25.0 %"."""
+        reason = f"({self.first.reason})" if self.first.reason else ""
+        return " ".join(filter(None, (f"{self.name}: {self.title}", self.change, self.where, reason)))
+
+    def as_json(self) -> dict[str, Any]:
+        ratios = [row.ratio for row in self.rows if row.ratio is not None]
+        return {
+            "name": self.name,
+            "variants": self.variants,
+            "metric": self.first.metric.name,
+            "verdict": self.verdict.value,
+            "is_advisory": self.first.is_advisory,
+            "tests": [row.test for row in self.rows if row.test],
+            "judged_tests": self.tests,
+            "other_metrics": self.others,
+            "ratios": [min(ratios), max(ratios)] if ratios else None,
+            "text": self.text,
+        }
+
+
+def causes_of(moved: Iterable[JudgedRow], judged: Sequence[JudgedRow]) -> list[Cause]:
+    """Causes of the rows that moved, by verdict, what fails a gate first and then the largest change.
+
+    judged: all rows. They show whether all of a backend moved, and how many tests there are.
+    """
+    of_metric: dict[str, list[JudgedRow]] = defaultdict(list)
+    for row in moved:
+        of_metric[row.metric.name].append(row)
+    found = [
+        cause
+        for name, rows in of_metric.items()
+        for cause in _of_metric(rows, [row for row in judged if row.metric.name == name])
+    ]
+    order = (*MOVED, *STILL)
+    return sorted(found, key=lambda one: (one.first.is_advisory, order.index(one.verdict), -_size(one)))
+
+
+def led(causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, one of which stands for all timings that ended alike, and one for all metrics that did not move."""
+    groups: dict[object, list[Cause]] = defaultdict(list)
+    for one in causes:
+        is_led = one.first.metric.kind is Kind.TIMING or one.verdict in STILL
+        groups[(one.variants, _kind(one.first)) if is_led else one].append(one)
+    return [replace(max(group, key=_lead), others=len(group) - 1) for group in groups.values()]
+
+
+def _lead(cause: Cause) -> tuple[int, int]:
+    """The most rows; of as many, the first metric of the registry."""
+    names = list(METRIC_BY_NAME)
+    name = cause.first.metric.name
+    return len(cause.rows), -names.index(name) if name in names else -len(names)
+
+
+def inside(metric: Metric) -> str:
+    """The metric's title within a sentence: small, but for an abbreviation."""
+    title = metric.title
+    return title if title[1:2].isupper() else f"{title[:1].lower()}{title[1:]}"
+
+
+def _kind(row: JudgedRow) -> tuple[Verdict, bool, str]:
+    return row.verdict, row.is_advisory, row.reason
+
+
+def _of_metric(moved: Sequence[JudgedRow], judged: Sequence[JudgedRow]) -> Iterator[Cause]:
+    """The causes of one metric: of all variants, of each backend, or of each variant."""
+    everyone = frozenset(row.variant for row in judged)
+    backends = dict.fromkeys(row.backend for row in judged)
+    families = [everyone, *(frozenset(row.variant for row in judged if row.backend == one) for one in backends)]
+    kinds: dict[tuple[Verdict, bool, str], list[JudgedRow]] = defaultdict(list)
+    for row in moved:
+        kinds[_kind(row)].append(row)
+    for alike in kinds.values():
+        left = frozenset(row.variant for row in alike)
+        for members in families:
+            if len(members) > 1 and members <= left and not _is_mixed(judged, members):
+                yield _cause(alike, judged, members, _family_name(members, everyone))
+                left -= members
+        for variant in dict.fromkeys(row.variant for row in alike if row.variant in left):
+            yield _cause(alike, judged, frozenset({variant}), variant)
+
+
+def _is_mixed(rows: Sequence[JudgedRow], members: frozenset[str]) -> bool:
+    """Whether some of their rows moved one way and some another way."""
+    return len({row.verdict for row in rows if row.variant in members and row.verdict in MOVED}) > 1
+
+
+def _family_name(members: frozenset[str], everyone: frozenset[str]) -> str:
+    """What their names begin with up to the first dash, if nobody else's name does; else all their names."""
+    if members == everyone:
+        return "all variants"
+    prefix, *others = {f"{member.partition('-')[0]}-" for member in members}
+    if not others and not any(other.startswith(prefix) for other in everyone - members):
+        return f"{prefix}*"
+    return ", ".join(sorted(members))
+
+
+def _cause(alike: Sequence[JudgedRow], judged: Sequence[JudgedRow], members: frozenset[str], name: str) -> Cause:
+    tests = sum(row.variant in members and bool(row.benchmark) for row in judged)
+    return Cause(name, tuple(row for row in alike if row.variant in members), tests)
+
+
+def _size(cause: Cause) -> float:
+    """The largest log ratio among the rows; infinite where one of the values is 0 or missing."""
+    return max(abs(math.log(row.ratio)) if row.ratio else math.inf for row in cause.rows)
+
+
+def _both(row: JudgedRow) -> str:
+    if row.base is None:
+        return f"{row.after}, " if row.head is not None else ""
+    return f"{row.before} → {row.after}, " if row.head is not None else f"was {row.before}, "
+
+
+def _bytes(change: float) -> str:
+    return f"{MINUS if change < 0 else '+'}{format_bytes(abs(change))}"
+
+
+def _span(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """The smallest and the largest value, or one where they are written alike."""
+    ends = dict.fromkeys(show(value) for value in (min(values), max(values))) if values else {}
+    return " to ".join(ends)

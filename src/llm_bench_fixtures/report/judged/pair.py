@@ -1,0 +1,253 @@
+"""The reports of `llm-bench pair`, by cause, and of `llm-bench aa`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from llm_bench_fixtures.gate.allowances import BY_TURNS
+from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.paired.display import duration_text, short_name
+from llm_bench_fixtures.paired.judgement import is_alike
+from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution
+from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
+from llm_bench_fixtures.paired.sequential import alpha_of_analysis
+from llm_bench_fixtures.paired.statistics import LEAST_PAIRS, Finding, Measurand, ratios
+from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.report.columns import columns, wrapped_lines
+from llm_bench_fixtures.report.judged.causes import BETTER, WORSE, Cause, causes_of
+from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
+from llm_bench_fixtures.report.judged.rows import JudgedRow, rows_of
+from llm_bench_fixtures.report.tables.table import Table
+from llm_bench_fixtures.results.formatting import count, format_share
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Direction
+from llm_bench_fixtures.text import printable, printable_lines
+
+MOVED = (*WORSE, *BETTER)
+MOST_INCONCLUSIVE = 5  # causes, those that may be the worst
+MOST_NAMES = 5  # of tests in one sentence
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A result as rows and causes."""
+
+    result: PairedResult
+    rows: tuple[JudgedRow, ...]
+
+    def causes(self) -> list[Cause]:
+        """The groups that moved, the tests that moved otherwise than their group, and the worst inconclusive ones."""
+        groups = moved_groups(self.result)
+        told = {key for group in groups for key in self._alike(group)}
+        moved = [row for row in self.rows if row.verdict in MOVED and (row.test, row.metric.name) not in told]
+        unknown = sorted((row for row in self.rows if row.verdict is Verdict.INCONCLUSIVE), key=_worst, reverse=True)
+        open_ones = (Cause(row.variant, (row,), 1) for row in unknown[:MOST_INCONCLUSIVE])
+        return [*map(self._of_group, groups), *causes_of(moved, self.rows), *open_ones]
+
+    def _alike(self, group: Group) -> list[tuple[str, str]]:
+        """The tests of the group that moved as it did."""
+        finding = self.result.groups[group]
+        tests = self.result.tests_of(group)
+        return [(printable(key.test), key.metric) for key, own in tests.items() if is_alike(finding, own)]
+
+    def _of_group(self, group: Group) -> Cause:
+        name = printable(group.variant) or "all variants"
+        alike = self._alike(group)
+        tests = (row for row in self.rows if (row.test, row.metric.name) in alike)
+        own = _row(group, self.result.groups[group], name)
+        return Cause(name, (own, *tests), len(self.result.tests_of(group)))
+
+
+def _row(compared: Measurand | Group, finding: Finding, variant: str) -> JudgedRow:
+    test = printable(compared.test) if isinstance(compared, Measurand) else ""
+    ratio, *ends = ratios(compared.metric, finding.estimate) if finding.estimate else (None,)
+    return JudgedRow(
+        variant=variant,
+        metric=METRIC_BY_NAME[compared.metric],
+        verdict=finding.verdict,
+        benchmark=short_name(test),
+        test=test,
+        ratio=ratio,
+        interval=(ends[0], ends[1]) if ends else None,
+    )
+
+
+def _worst(row: JudgedRow) -> float:
+    """How bad it may be: the end of its interval that is worse, as a ratio."""
+    if row.interval is None:
+        return math.inf
+    low, high = row.interval
+    return high if row.metric.direction is Direction.LOWER_IS_BETTER else 1 / low
+
+
+def rows_of_pair(result: PairedResult) -> tuple[JudgedRow, ...]:
+    """A row for each comparison of a test."""
+    return tuple(
+        _row(key, finding, printable(result.variants.get(key.test) or short_name(key.test)))
+        for key, finding in result.findings.items()
+    )
+
+
+def causes_of_pair(result: PairedResult) -> list[Cause]:
+    return _Judged(result, rows_of_pair(result)).causes()
+
+
+def pair_json(result: PairedResult) -> dict[str, Any]:
+    """For programs: everything, with the causes."""
+    return {**result.as_json(), "causes": [one.as_json() for one in causes_of_pair(result)]}
+
+
+def moved_groups(result: PairedResult) -> dict[Group, Finding]:
+    """The groups that moved: that of all variants where most variants or none moved with it, else each variant's."""
+    moved = {group: finding for verdict in MOVED for group, finding in result.groups_of(verdict)}
+    told: dict[Group, Finding] = {}
+    hidden: set[Group] = set()
+    for group, finding in moved.items():
+        if not group.variant:
+            own = [one for one in result.groups if one.variant and one.metric == group.metric]
+            alike = [one for one in own if is_alike(finding, result.groups[one])]
+            if alike and 2 * len(alike) <= len(own):
+                continue
+            told[group] = finding
+            hidden |= set(alike)
+    return told | {group: finding for group, finding in moved.items() if group.variant and group not in hidden}
+
+
+def pair_report(result: PairedResult) -> JudgedReport:
+    sides = printable(f"{BASE} {result.base} against {HEAD} {result.head}")
+    interval = format_share(1 - alpha_of_analysis(1))
+    return JudgedReport(
+        title=f"llm-bench pair: {result.status.words}",
+        sentences=(
+            f"{sides}.",
+            f"{measured_how(result)}; threshold ±{format_share(result.threshold)}, intervals of {interval} or more.",
+        ),
+        parts=tuple(_parts(result)),
+        notes=(*_counts(result), *_carried(result), *absences(result.not_compared)),
+        warnings=(*why_it_ended(result), *_warnings(result)),
+        conclusion=conclusion(result),
+    )
+
+
+def _parts(result: PairedResult) -> Iterator[JudgedPart]:
+    rows, causes = rows_of_pair(result), causes_of_pair(result)
+    for verdict in (*MOVED, Verdict.INCONCLUSIVE):
+        lines = tuple(one.text for one in causes if one.verdict is verdict)
+        own = tuple(row for row in rows if row.verdict is verdict)
+        if lines:
+            yield JudgedPart(f"{verdict.capitalize()} ({count(len(own), 'comparison')})", lines, own)
+
+
+def measured_how(result: PairedResult) -> str:
+    tests = count(len({measurand.test for measurand in result.findings}), "test")
+    pairs = count(result.pairs, "pair")
+    threads = count(result.threads, "thread")
+    cores = ", ".join(map(str, result.cores))
+    where = f"on {'core' if len(result.cores) == 1 else 'cores'} {cores}" if cores else "not bound to a core"
+    at_once = f", {result.at_once} at a time" if result.at_once > 1 else ""
+    return f"{tests} in {pairs} of processes{at_once}, {threads} {where}, {duration_text(result.elapsed_s)}"
+
+
+def _counts(result: PairedResult) -> Iterator[str]:
+    counts = [f"{len(found)} {verdict}" for verdict in Verdict if (found := result.of(verdict))]
+    with_group = sum(finding.is_of_group for finding in result.findings.values())
+    if counts:
+        are = "is that" if with_group == 1 else "are those"
+        more = f" {with_group} of these verdicts {are} of the test's group." if with_group else ""
+        yield f"{', '.join(counts)} of {len(result.findings)} comparisons.{more}"
+    of_groups = [f"{len(groups)} {verdict}" for verdict in Verdict if (groups := result.groups_of(verdict))]
+    if of_groups:
+        yield f"Groups of tests: {', '.join(of_groups)} of {len(result.groups)}."
+    hidden = len(result.of(Verdict.INCONCLUSIVE)) - MOST_INCONCLUSIVE
+    if hidden > 0:
+        yield f"{count(hidden, 'more inconclusive comparison')} only in --verbose and --json."
+
+
+def _carried(result: PairedResult) -> Iterator[str]:
+    """Exact counts, memory and quality: how many have which verdict, and the causes of what is worse."""
+    if result.carried is None:
+        if result.runs:
+            why = "the sides' results differ in schema" if len(result.runs) == 2 else "only one side has results"
+            yield f"Exact counts, memory and quality are not judged: {why}."
+        return
+    rows = rows_of(result.carried)
+    counts = Counter(row.verdict for row in rows if not row.is_advisory)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    yield f"Exact counts, weight sizes and quality, measured once on each side: {verdicts or 'none'}."
+    for one in causes_of([row for row in rows if row.verdict is Verdict.REGRESSED], rows):
+        yield f"{'Worse, advisory' if one.first.is_advisory else 'Regressed'}: {one.text} (allowed: {one.allowed})."
+
+
+def absences(rows: Sequence[NotCompared]) -> Iterator[str]:
+    """A sentence for each reason why tests were not compared."""
+
+    def why(row: NotCompared) -> tuple[str, str, str]:
+        return row.absence, row.side, row.reason
+
+    for (absence, side, reason), group in groupby(sorted(rows, key=why), key=why):
+        names = [row.test for row in group]
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        where = f" ({side})" if side else ""
+        yield printable(
+            f"Not compared, {absence}{where}: {', '.join(names[:MOST_NAMES])}{more}{f': {reason}' if reason else ''}"
+        )
+
+
+def why_it_ended(result: PairedResult) -> Iterator[str]:
+    """Why the run ended early, if it did."""
+    if result.failure:
+        yield printable_lines(result.failure)
+    if result.interrupted:
+        yield f"Interrupted: the verdicts are those of the {count(result.pairs, 'complete pair')}."
+    elif not result.failure and result.findings and result.pairs < LEAST_PAIRS:
+        pairs = count(result.pairs, "pair")
+        yield f"Time was up after {pairs}; verdicts need at least {LEAST_PAIRS}. Give more --max-time."
+
+
+def conclusion(result: PairedResult) -> str:
+    said = f"Exit status {int(result.status)}: {result.status.meaning}"
+    allowed = [what for what in BY_TURNS if what in result.allowed and result.lacks(what)]
+    return f"{said}; allowed: {', '.join(allowed)}" if allowed else said
+
+
+def _warnings(result: PairedResult) -> Iterator[str]:
+    if not result.of(Verdict.INCONCLUSIVE):
+        return
+    coarse = {name: share for name, share in result.minimum_detectable_effects().items() if share > result.threshold}
+    if coarse:
+        metric, share = max(coarse.items(), key=lambda item: item[1])
+        yield (
+            f"{_too_fine(result.threshold, result.first_analysis)} here in 95 % of cases: {format_share(share)} for "
+            f"{METRIC_BY_NAME[metric].column}. More pairs (--pairs, --max-time) or a quieter machine resolve more."
+        )
+
+
+def _too_fine(threshold: float, pairs: int) -> str:
+    return f"A threshold of {format_share(threshold)} is finer than what {pairs} pairs resolve"
+
+
+def resolution_lines(found: tuple[Resolution, ...], result: PairedResult, width: int) -> Iterator[str]:
+    """What `llm-bench aa` prints, in lines of `width` characters."""
+    rows = [
+        (METRIC_BY_NAME[one.metric].column, *map(format_share, (one.deviation, one.half_width, one.resolvable)))
+        for one in found
+    ]
+    yield from wrapped_lines(f"{printable(result.base)} against itself: {measured_how(result)}.", width)
+    yield ""
+    if rows:
+        header = ("metric", "SD between pairs", "interval ±", "resolves")
+        yield from (*columns(Table.of_texts(header, rows, {1, 2, 3})), "")
+    for text in (*absences(result.not_compared), *why_it_ended(result)):
+        yield from wrapped_lines(text, width)
+
+
+def resolution_warning(found: CoarseResolution, threshold: float, pairs: int) -> str:
+    column = METRIC_BY_NAME[found.metric].column if found.metric in METRIC_BY_NAME else found.metric
+    return (
+        f"{_too_fine(threshold, pairs)} on this machine: {format_share(found.resolvable)} for {column}, as "
+        f"`llm-bench aa` measured on {found.measured:%Y-%m-%d}. Verdicts take more pairs, or stay inconclusive."
+    )

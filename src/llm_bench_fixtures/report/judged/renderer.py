@@ -1,0 +1,135 @@
+"""What is judged, drawn: in a terminal, and as Markdown for a pull request's comment or a CI step's summary.
+
+Names and reasons come from saved files and from the code under test, which anybody may have written: control characters
+are taken out, and characters that mean something in Markdown are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from llm_bench_fixtures.report.columns import columns, title_line, wrapped
+from llm_bench_fixtures.report.judged.causes import TONES, Cause
+from llm_bench_fixtures.report.judged.rows import JudgedRow
+from llm_bench_fixtures.report.markdown import bullets, escape, folded, markdown_table
+from llm_bench_fixtures.report.tables.table import Table
+from llm_bench_fixtures.text import first_few, harmless
+
+HEADER = ("variant", "benchmark", "metric", "before", "now", "change", "verdict")
+MOST_CAUSES = 12  # of one part
+MOST_ROWS = 60  # of one table
+
+
+@dataclass(frozen=True)
+class JudgedPart:
+    """Some of what is judged, under a title."""
+
+    title: str
+    lines: tuple[str, ...]
+    """A line for each cause."""
+    rows: tuple[JudgedRow, ...] = ()
+    """The verdicts that the causes stand for: folded, or shown on request."""
+
+    @property
+    def has_details(self) -> bool:
+        """Whether the rows say more than the lines."""
+        return len(self.rows) > len(self.lines)
+
+
+@dataclass(frozen=True)
+class JudgedReport:
+    """The parts of a report, from top to bottom."""
+
+    title: str
+    sentences: tuple[str, ...]
+    """What was compared, and with which result."""
+    parts: tuple[JudgedPart, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What a reader must not miss."""
+    conclusion: str = ""
+    """The exit status and what it means."""
+
+
+def terminal_lines(report: JudgedReport, width: int, *, verbose: bool = False) -> Iterator[str]:
+    """Lines of at most `width` character cells. A longer name is not broken.
+
+    verbose: whether every cause and every row is shown.
+    """
+    return harmless(_lines(report, width, verbose=verbose))
+
+
+def _lines(report: JudgedReport, width: int, *, verbose: bool) -> Iterator[str]:
+    yield ""
+    yield title_line(report.title, width)
+    for sentence in (*report.sentences, *report.warnings):
+        yield from _wrap(sentence, width)
+    for part in report.parts:
+        yield from ("", part.title)
+        for line in part.lines if verbose else first_few(part.lines, MOST_CAUSES):
+            yield from wrapped(line, width, "    ", "  ", break_words=False)
+        if verbose and part.has_details:
+            yield from ("", *columns(rows_table(part.rows), width))
+    if report.notes:
+        yield ""
+    for note in report.notes:
+        yield from _wrap(note, width)
+    if report.conclusion:
+        yield report.conclusion
+
+
+def _wrap(text: str, width: int) -> Iterator[str]:
+    for line in text.splitlines():
+        yield from wrapped(line, width, "  ", break_words=False)
+
+
+def markdown(report: JudgedReport) -> str:
+    """The report as Markdown, its rows folded."""
+    return "\n".join(_markdown_lines(report)) + "\n"
+
+
+def _markdown_lines(report: JudgedReport) -> Iterator[str]:
+    yield from (f"## {escape(report.title)}", "", *(f"{escape(sentence)}  " for sentence in report.sentences))
+    for warning in report.warnings:
+        yield from ("", f"> **{escape(warning)}**")
+    for part in report.parts:
+        yield from ("", f"### {escape(part.title)}", "", *bullets(first_few(part.lines, MOST_CAUSES)), "")
+        if part.has_details:
+            yield from folded("Value by value", _details(part.rows))
+    if report.notes:
+        yield from ("", *bullets(report.notes))
+    if report.conclusion:
+        yield from ("", f"**{escape(report.conclusion)}**")
+
+
+def _details(rows: Sequence[JudgedRow]) -> Iterator[str]:
+    yield from markdown_table(rows_table(rows[:MOST_ROWS]))
+    if len(rows) > MOST_ROWS:
+        yield from ("", f"... and {len(rows) - MOST_ROWS:,} more, which --verbose and --json have.")
+
+
+def rows_table(rows: Sequence[JudgedRow]) -> Table:
+    """A row for each verdict."""
+    return Table.of_texts(
+        HEADER,
+        map(_cells, rows),
+        {3, 4, 5},
+        {(at, 5): TONES[row.verdict] for at, row in enumerate(rows) if row.verdict in TONES},
+    )
+
+
+def _cells(row: JudgedRow) -> tuple[str, ...]:
+    change = f"{row.change} ({row.interval_text})" if row.interval_text else row.change
+    verdict = f"{row.verdict}{', advisory' if row.is_advisory else ''}"
+    return row.variant, row.benchmark or "all", row.metric.title, row.before, row.after, change, verdict
+
+
+def causes_table(causes: Sequence[Cause]) -> Table:
+    """A row for each cause."""
+    cells = (
+        (one.name, one.title, one.change, one.where, f"{one.verdict}{', advisory' if one.first.is_advisory else ''}")
+        for one in causes
+    )
+    tones = {(at, 2): TONES[one.verdict] for at, one in enumerate(causes) if one.verdict in TONES}
+    return Table.of_texts(("variant", "metric", "change", "tests", "verdict"), cells, {2}, tones)
