@@ -132,8 +132,16 @@ def test_no_text_names_an_option_that_is_not_there() -> None:
 
 
 def test_no_text_names_an_ini_value_that_is_not_there() -> None:
+    """Bug: a page turned off, by -o, an option that was gone."""
     values = {option.ini for option in OPTIONS}
-    assert wrong_by_file(TEXTS, lambda text: set(re.findall(r"^(llm_[a-z_]+) = ", text, re.MULTILINE)) - values) == {}
+    named = re.compile(r"(?:^|-o\s+)(llm_[a-z_]+) ?=", re.MULTILINE)
+    assert wrong_by_file(TEXTS, lambda text: set(named.findall(text)) - values) == {}
+
+
+def test_no_page_uses_a_term_that_only_insiders_understand() -> None:
+    """What the code writes is read in the code."""
+    terms = re.compile(r"\b(taken apart|is told|are told|undisturbed|patience|beside|pays off)\b", re.IGNORECASE)
+    assert wrong_by_file(TEXTS, lambda text: terms.findall(text.split(WRITE_DOCS.MARK)[0])) == {}
 
 
 def test_no_text_names_a_variant_that_is_not_there() -> None:

@@ -1,0 +1,131 @@
+"""The commands that the docs show: their options exist, and what works on saved runs is run."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from docs_code import ROOT, TEXTS, named_commands, shown_commands
+
+from llm_bench_fixtures.cli.main import COMMANDS, main
+from llm_bench_fixtures.gate.exit_status import ExitStatus
+
+FLAG = re.compile(r"--[a-z][\w-]*")
+PLACEHOLDER = re.compile(r"[A-Z]{3,}|…|\.\.\.")
+ON_SAVED_RUNS = ("report", "compare", "gate", "bless", "history", "export", "trend", "cache")
+SAVED = sorted({
+    tuple(words)
+    for path in TEXTS
+    for words in shown_commands(path.read_text(encoding="utf-8"))
+    if words[0] == "llm-bench" and words[1] in ON_SAVED_RUNS and not PLACEHOLDER.search(" ".join(words[:4]))
+})  # fmt: skip
+REPORTS = ("llm-bench-report", "laptop", "server", "gpt2")
+
+
+@pytest.fixture(scope="module")
+def pytest_flags() -> Collection[str]:
+    """All that pytest takes here, the plugins' options among them."""
+    command = [sys.executable, "-m", "pytest", "--help"]
+    return flags_in(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+
+
+def flags_in(text: str) -> set[str]:
+    return set(FLAG.findall(text))
+
+
+def flags_of_command(name: str) -> set[str]:
+    parser = argparse.ArgumentParser()
+    COMMANDS[name].add_arguments(parser)
+    return flags_in(parser.format_help())
+
+
+def unknown(words: Sequence[str], pytest_flags: Collection[str]) -> Iterator[str]:
+    """What of the command isn't there: options, a command, a script, an environment of tox."""
+    own, passed_on = split(words)
+    name = own[1] if len(own) > 1 else ""
+    if own[0] == "llm-bench" and name not in ("", "COMMAND"):
+        yield from given(own) - flags_of_command(name) if name in COMMANDS else [name]
+        yield from given(passed_on) - {*pytest_flags}
+    elif own[0] == "pytest":
+        yield from given(own) - {*pytest_flags}
+    elif own[0] == "tox":
+        environments = ",".join(after for before, after in pairwise(own) if before == "-e")
+        yield from {*environments.split(",")} - {*environments_of_tox(), ""}
+    elif own[0] == "python" and name.startswith("tools/"):
+        script = ROOT / name
+        yield from given(own) - {*pytest_flags} - flags_in(script.read_text()) if script.exists() else [name]
+
+
+def given(words: Sequence[str]) -> set[str]:
+    """The long options among the words."""
+    return {word.partition("=")[0] for word in words if word.startswith("--")}
+
+
+def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What stands before `--`, and what behind it."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
+
+
+def environments_of_tox() -> set[str]:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "tox.ini")
+    return {section.removeprefix("testenv:") for section in parser.sections()}
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_command_of_a_text_has_an_option_that_is_not_there(path: Path, pytest_flags: Collection[str]) -> None:
+    """Bug: a page showed an option that had been removed."""
+    text = path.read_text(encoding="utf-8")
+    wrong = {
+        " ".join(words): found
+        for words in (*shown_commands(text), *named_commands(text))
+        if (found := sorted(unknown(words, pytest_flags)))
+    }
+    assert wrong == {}
+
+
+def test_an_option_and_a_script_that_are_not_there_are_found() -> None:
+    assert list(unknown(["llm-bench", "history", "--limits", "3"], [])) == ["--limits"]
+    assert list(unknown(["llm-bench", "histories"], [])) == ["histories"]
+    assert list(unknown(["llm-bench", "pair", "main", "--", "--llm-isolate"], ["--llm-probe"])) == ["--llm-isolate"]
+    assert list(unknown(["pytest", "--llm-isolate=1"], ["--llm-probe"])) == ["--llm-isolate"]
+    assert list(unknown(["python", "tools/no_such.py"], [])) == ["tools/no_such.py"]
+    assert list(unknown(["tox", "run", "-e", "docs,no-such"], [])) == ["no-such"]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with four saved runs of main, and reports by the names that the docs use."""
+    folder = tmp_path_factory.mktemp("stored")
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import measure_history
+    finally:
+        sys.path.pop(0)
+    measure_history.make(4, folder / ".benchmarks")
+    for name in REPORTS:
+        (folder / name).mkdir()
+        shutil.copy(ROOT / "tests" / "goldens" / "whole" / "results.json", folder / name)
+        (folder / name / ".llm-bench-report").touch()
+    return folder
+
+
+@pytest.mark.slow("writes reports")
+@pytest.mark.parametrize("words", SAVED, ids=" ".join)
+def test_a_command_on_saved_runs_does_what_the_docs_show(
+    words: Sequence[str], stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with a verdict, whatever that is, and not with a mistake on the command line."""
+    shutil.copytree(stored, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert main(words[1:]) in {*ExitStatus} - {ExitStatus.USAGE, ExitStatus.INTERRUPTED}
