@@ -55,7 +55,7 @@ from slow_core import slow_core
 
 from llm_bench_fixtures.gate.options import RULES
 from llm_bench_fixtures.gate.rules import Rules
-from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.report.renderers.markdown import markdown_table
 from llm_bench_fixtures.results.folder import claim
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -217,7 +217,7 @@ MUTANTS = (
         "report/tables/short.py",
         "Tone.WORSE if found.low > 1 else Tone.BETTER",
         "Tone.BETTER if found.low > 1 else Tone.WORSE",
-        "tests/report/test_short_table.py",
+        "tests/report/tables/test_short_table.py",
     ),
     Mutant(
         "pair-ignores-direction",

@@ -19,7 +19,7 @@ from llm_bench_fixtures.paired.protocol import Times
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
 from llm_bench_fixtures.paired.trial import Row
-from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.report.renderers.markdown import markdown_table
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import format_share
 

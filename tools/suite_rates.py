@@ -19,7 +19,7 @@ from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
 from llm_bench_fixtures.paired.tree import Group
-from llm_bench_fixtures.report.markdown import markdown_table
+from llm_bench_fixtures.report.renderers.markdown import markdown_table
 from llm_bench_fixtures.report.tables.table import Table
 
 VARIANT_PERCENTS, TEST_PERCENT = (5.0, 3.0), 10.0

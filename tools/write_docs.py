@@ -24,7 +24,7 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.options.table import OPTIONS
-from llm_bench_fixtures.report.markdown import escape
+from llm_bench_fixtures.report.renderers.markdown import escape
 from llm_bench_fixtures.results.metrics import METRICS, Kind
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,15 +21,15 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Decision, decide
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.judged.gate import gate_report, github_annotations
 from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
-from llm_bench_fixtures.report.latex import render_latex
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.sections import build_document
-from llm_bench_fixtures.report.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.html import render_html
+from llm_bench_fixtures.report.renderers.latex import render_latex
+from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import run_to_json

@@ -18,8 +18,8 @@ from llm_bench_fixtures.answer.headline import headline_of
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findings_of
-from llm_bench_fixtures.report.markdown import escape
-from llm_bench_fixtures.report.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.markdown import escape
+from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.report.words.takeaways import takeaways
 from llm_bench_fixtures.results.metrics import registry

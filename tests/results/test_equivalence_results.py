@@ -9,8 +9,8 @@ from run_factory import make_record, make_run, make_variant
 from shown_table import header, rows
 
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
+from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.sections import build_document
 from llm_bench_fixtures.report.words.measured import variant_flags
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.metrics import registry

@@ -18,8 +18,8 @@ from llm_bench_fixtures.cli.arguments import add_storage, working_folder
 from llm_bench_fixtures.cli.console import counted, data_output, is_terminal, say
 from llm_bench_fixtures.history.headings import Heading, Unreadable, headings, oldest_first
 from llm_bench_fixtures.history.storage import find_storage, run_files
-from llm_bench_fixtures.report.columns import columns
 from llm_bench_fixtures.report.history import history_json, history_table
+from llm_bench_fixtures.report.renderers.columns import columns
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import harmless_json
 

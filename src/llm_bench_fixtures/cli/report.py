@@ -29,13 +29,13 @@ from llm_bench_fixtures.history.storage import RUN_HELP, select_run
 from llm_bench_fixtures.options.parsers import Setting, parse_path
 from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
 from llm_bench_fixtures.progress import Phase, Progress
-from llm_bench_fixtures.report.columns import wrapped
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.judged.changes import Changes, changes_against
+from llm_bench_fixtures.report.renderers.columns import wrapped
+from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.report.runs import Runs, runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
-from llm_bench_fixtures.report.terminal import summary_lines
 from llm_bench_fixtures.results.folder import EARLIER
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run

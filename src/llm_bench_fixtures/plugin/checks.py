@@ -115,7 +115,7 @@ class LlmLoad:
         Fails where no request was answered.
         """
         from llm_bench_fixtures.measure.open_loop import poisson_times
-        from llm_bench_fixtures.report.load import invalid_sentence
+        from llm_bench_fixtures.report.tables.load import invalid_sentence
         from llm_bench_fixtures.results.load import LoadPoint
 
         settings = self._session.settings

@@ -154,8 +154,8 @@ def show_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> N
     width = terminal_width(terminalreporter)
     published = config.stash.get(PUBLISHED, None)
     if published is not None and published.findings is not None:
-        from llm_bench_fixtures.report.columns import COLOURS
-        from llm_bench_fixtures.report.terminal import summary_lines
+        from llm_bench_fixtures.report.renderers.columns import COLOURS
+        from llm_bench_fixtures.report.renderers.terminal import summary_lines
 
         def paint(text: str, tone: Tone) -> str:
             return coloured(terminalreporter, text, COLOURS[tone])

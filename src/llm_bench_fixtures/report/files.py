@@ -11,13 +11,12 @@ from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.attempts import Attempts, begun
 from llm_bench_fixtures.report.charts.pictures import write_plots
-from llm_bench_fixtures.report.document import Plot
+from llm_bench_fixtures.report.document import Plot, build_document
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.html import render_html
-from llm_bench_fixtures.report.latex import render_latex
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.sections import build_document
+from llm_bench_fixtures.report.renderers.html import render_html
+from llm_bench_fixtures.report.renderers.latex import render_latex
 from llm_bench_fixtures.results.folder import (
     EARLIER,
     LATEX_FILE,

@@ -10,12 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
+from llm_bench_fixtures.report.document import facts, noise_footnote
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table
-from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table, named
 from llm_bench_fixtures.report.renderers.figures import legend
-from llm_bench_fixtures.report.sections import facts, noise_footnote
+from llm_bench_fixtures.report.renderers.markdown import (
+    LIMIT_BYTES,
+    bullets,
+    cut,
+    escape,
+    folded,
+    markdown_table,
+    named,
+)
 from llm_bench_fixtures.report.tables.cases import cases_table
 from llm_bench_fixtures.report.tables.short import short_table
 from llm_bench_fixtures.report.tables.table import Cell, Table

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.report.attempts import Attempts, begun
-from llm_bench_fixtures.report.html import render_runs
-from llm_bench_fixtures.report.latex import latex_table
-from llm_bench_fixtures.report.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
 from llm_bench_fixtures.report.page.runs import build_runs_page
+from llm_bench_fixtures.report.renderers.html import render_runs
+from llm_bench_fixtures.report.renderers.latex import latex_table
+from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
 from llm_bench_fixtures.report.runs import RUN, Runs
 from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE
 from llm_bench_fixtures.results.formatting import count

@@ -13,7 +13,7 @@ from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter
 from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
-from llm_bench_fixtures.report.html import render_page
+from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.report.trend_plots import draw_trend
 from llm_bench_fixtures.results.formatting import MISSING, count, format_change, three_digits, with_unit

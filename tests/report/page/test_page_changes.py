@@ -13,14 +13,14 @@ from run_factory import make_run
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.page.values import ChangesPart
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.sections import build_document
-from llm_bench_fixtures.report.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.html import render_html
+from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 

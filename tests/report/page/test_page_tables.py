@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from page_runs import chart_findings, chart_run
 
-from llm_bench_fixtures.report.page.glossary import WORDS, glossary
 from llm_bench_fixtures.report.page.tables import (
     SHORT,
+    WORDS,
+    glossary,
     page_table,
     summary_table,
     unranked,

@@ -10,11 +10,10 @@ from page_runs import MISSING_LIBRARY, chart_findings, chart_run
 from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, skipped_record
 
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.page.absences import absences
 from llm_bench_fixtures.report.page.repeat import repeat_command
-from llm_bench_fixtures.report.page.texts import prompt_texts
+from llm_bench_fixtures.report.page.texts import absences, prompt_texts
 from llm_bench_fixtures.report.page.values import Continuation
-from llm_bench_fixtures.report.scenarios import not_asked_sentence
+from llm_bench_fixtures.report.tables.scenarios import not_asked_sentence
 from llm_bench_fixtures.results.metrics import registry
 
 

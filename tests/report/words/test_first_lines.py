@@ -9,7 +9,7 @@ from run_factory import make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record, Run
 

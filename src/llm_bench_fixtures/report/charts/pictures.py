@@ -14,8 +14,9 @@ from llm_bench_fixtures.report.charts.memory import memory_chart
 from llm_bench_fixtures.report.charts.spec import Chart, Picture
 from llm_bench_fixtures.report.charts.sweeps import sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
-from llm_bench_fixtures.report.document import MACHINE, SUMMARY, Plot
+from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY
 from llm_bench_fixtures.results.folder import remove_pictures
 from llm_bench_fixtures.writing import replacing
 

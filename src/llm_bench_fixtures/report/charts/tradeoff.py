@@ -35,7 +35,7 @@ from llm_bench_fixtures.report.charts.spec import (
 )
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import texts
-from llm_bench_fixtures.report.variants import summary_section
+from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record, Run, VariantResult

@@ -10,27 +10,25 @@ from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.sweeps import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
-from llm_bench_fixtures.report.document import MACHINE, SUMMARY, Document, Plot, Section
+from llm_bench_fixtures.report.document import SKIPPED, TEXTS, Document, Plot
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.limits import limit_scales
-from llm_bench_fixtures.report.page.absences import absences
 from llm_bench_fixtures.report.page.changes import changes_part
-from llm_bench_fixtures.report.page.glossary import glossary
 from llm_bench_fixtures.report.page.repeat import repeat_command
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
     SHORT,
+    glossary,
     page_table,
     summary_table,
     unranked,
     without,
     without_zeros,
 )
-from llm_bench_fixtures.report.page.texts import prompt_texts
+from llm_bench_fixtures.report.page.texts import absences, prompt_texts
 from llm_bench_fixtures.report.page.values import Chip, Page, PageSection, Term
-from llm_bench_fixtures.report.scenarios import not_asked_sentence
-from llm_bench_fixtures.report.sections import SKIPPED, TEXTS
-from llm_bench_fixtures.report.tables.table import WHAT_RAN
+from llm_bench_fixtures.report.tables.scenarios import not_asked_sentence
+from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY, WHAT_RAN, Section
 from llm_bench_fixtures.results.record import Run
 
 ELSEWHERE = frozenset({TEXTS, SKIPPED})  # sections of the document that the page shows in its own way

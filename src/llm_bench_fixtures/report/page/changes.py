@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
 from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.report.document import facts
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.rows import JudgedRow
 from llm_bench_fixtures.report.page.values import Cell, ChangesPart, Head, PageTable, Row, Term
-from llm_bench_fixtures.report.sections import facts
 from llm_bench_fixtures.results.formatting import MISSING
 from llm_bench_fixtures.text import printable
 

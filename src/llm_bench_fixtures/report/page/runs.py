@@ -10,8 +10,7 @@ from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.plotly import Json, figures_of
 from llm_bench_fixtures.report.charts.runs import runs_charts
 from llm_bench_fixtures.report.charts.spec import Chart
-from llm_bench_fixtures.report.page.glossary import glossary
-from llm_bench_fixtures.report.page.tables import page_table
+from llm_bench_fixtures.report.page.tables import glossary, page_table
 from llm_bench_fixtures.report.page.values import Chip, PageTable, Row, Term
 from llm_bench_fixtures.report.runs import ReadersRow, Runs
 from llm_bench_fixtures.report.tables.table import Table

@@ -1,22 +1,33 @@
-"""The report's tables as the page shows them: each column explained, and sortable by what its cells say."""
+"""The report's tables as the page shows them: each column explained, and sortable by its values."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.standings import is_near_lossless, near_lossless
-from llm_bench_fixtures.report.choices import flip_cells
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Cell as PageCell
 from llm_bench_fixtures.report.page.values import Head, PageTable, Row, Term
 from llm_bench_fixtures.report.renderers.figures import figure, head, legend, spread
+from llm_bench_fixtures.report.tables.choices import flip_cells
 from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, variants_table
 from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Table, Tone
 from llm_bench_fixtures.results.formatting import Notation
-from llm_bench_fixtures.results.metrics import Direction
+from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.results.record import Run, VariantResult
 
+WORDS = {
+    "variant": "one way to run the model: backend, precision and quantization",
+    "what ran": "what was really run, which may differ from what was asked for",
+    "change": "the perplexity against the reference's, less one; with its standard error",
+    "case": "the value of what the scenario changes",
+    "remarks": "what is unusual about the benchmark, with its likely cause",
+    "stability": "a word for the coefficient of variation: below 5 % excellent, 10 % good, 20 % fair, else unstable",
+    BATCHED: "tokens per second at the largest batch, and its size",
+    "peak": "the highest memory of a round, as a rise over before the model was loaded",
+    "benchmarks": "how many benchmarks of the variant ended like that",
+}
 STYLES = {"variant": "name", "case": "name", "what ran": "prose", "remarks": "prose", "reason": "prose"}
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
 ALIKE = "≈"
@@ -131,3 +142,18 @@ def _each_way(variant: VariantResult) -> str:
     named = {"lost": found["flips_lost"], "gained": found["flips_gained"]}
     shown = ((way, cell) for way, cell in named.items() if not cell.is_missing)
     return "\n".join(f"{cell.value:.0f} {way} ({spread(cell)})" for way, cell in shown)
+
+
+def glossary(heads: Iterable[str], metrics: Mapping[str, Metric]) -> dict[str, Term]:
+    """By the head's text; heads that need no explanation are left out. Where several metrics have the same head, the
+    registry's first."""
+    by_column = {metric.column: metric for metric in reversed(list(metrics.values()))}
+    known = [head for head in dict.fromkeys(heads) if head in WORDS or head in by_column]
+    return {head: _term(f"term-{place}", head, by_column.get(head)) for place, head in enumerate(known)}
+
+
+def _term(key: str, head: str, metric: Metric | None) -> Term:
+    if metric is None:
+        return Term(key, head, WORDS[head])
+    better = "" if metric.direction is Direction.NEITHER else metric.direction.value
+    return Term(key, metric.title, metric.formula, better, metric.source)

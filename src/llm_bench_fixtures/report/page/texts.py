@@ -1,13 +1,16 @@
-"""The generated texts beside the reference's, each cut where it departs from it."""
+"""What the variants wrote, each text cut where it departs from the reference's; and what was skipped or failed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.measure.divergence import first_divergence
-from llm_bench_fixtures.report.page.values import Continuation, PromptTexts
-from llm_bench_fixtures.report.scenarios import scenario_of_texts
+from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.page.values import Absence, Continuation, PromptTexts
+from llm_bench_fixtures.report.tables.scenarios import scenario_of_texts
 from llm_bench_fixtures.results.record import Record, Run
+
+INSTALL = "pip install "  # with which the reasons of what isn't installed end
 
 
 def prompt_texts(run: Run) -> tuple[PromptTexts, ...]:
@@ -36,3 +39,10 @@ def _continuation(text: str, variants: Sequence[str], own: str | None) -> Contin
         return Continuation(tuple(variants), text, is_reference=text == own)
     place = first_divergence(text, own)
     return Continuation(tuple(variants), text[:place], text[place:], ends_early=place == len(text))
+
+
+def absences(findings: Findings) -> Iterator[Absence]:
+    for one in findings.skipped_or_failed:
+        reason, found, what = one.reason.partition(INSTALL)
+        install = f"{INSTALL}{what}" if found else ""
+        yield Absence(one.variant, one.status.value, reason.rstrip(": "), install, str(one.benchmarks))

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from llm_bench_fixtures.report.cells import title_of
-from llm_bench_fixtures.report.document import Section
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
+from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table, Tone
 from llm_bench_fixtures.report.tables.values import times_cell
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.record import Record, Run, Scenario

@@ -12,9 +12,9 @@ from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.cells import describe_prompts, title_of
-from llm_bench_fixtures.report.choices import flip_cells
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.cases import scenarios_of
+from llm_bench_fixtures.report.tables.choices import flip_cells
 from llm_bench_fixtures.report.tables.table import (
     ELSEWHERE,
     VARIANT,

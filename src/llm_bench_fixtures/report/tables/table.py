@@ -10,6 +10,7 @@ from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SI
 from llm_bench_fixtures.results.metrics import Metric
 
 VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables have
+SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
 ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the headline's workload
 
 
@@ -131,6 +132,18 @@ class Table:
             tuple(self.columns[place] for place in kept),
             tuple(tuple(row[place] for place in kept) for row in self.rows),
         )
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: a table under a title."""
+
+    title: str
+    table: Table
+    note: str = ""
+    """A sentence above the table."""
+    scenario: str = ""
+    """The plots of this scenario stand below the table."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from llm_bench_fixtures.answer.effects import (
 )
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.report.cells import describe_prompts, times_cell
-from llm_bench_fixtures.report.load import load_sentences
+from llm_bench_fixtures.report.tables.load import load_sentences
 from llm_bench_fixtures.report.words.quality import quality_in_short
 from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share

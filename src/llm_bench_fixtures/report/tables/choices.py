@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_bench_fixtures.measure.flips import exact_interval
-from llm_bench_fixtures.report.document import Section
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table, metric_column
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table, metric_column
 from llm_bench_fixtures.results.formatting import count, format_share
 from llm_bench_fixtures.results.metrics.choices import CHOICES
 from llm_bench_fixtures.results.record import Run, VariantResult

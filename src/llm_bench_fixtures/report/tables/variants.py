@@ -7,11 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.report.cells import describe_headline, describe_workload, nothing_timed
-from llm_bench_fixtures.report.choices import choice_sections
-from llm_bench_fixtures.report.document import SUMMARY, Section
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.tables.choices import choice_sections
 from llm_bench_fixtures.report.tables.short import what_ran
-from llm_bench_fixtures.report.tables.table import ELSEWHERE, VARIANT, WHAT_RAN, Cell, Column, Table, metric_column
+from llm_bench_fixtures.report.tables.table import (
+    ELSEWHERE,
+    SUMMARY,
+    VARIANT,
+    WHAT_RAN,
+    Cell,
+    Column,
+    Section,
+    Table,
+    metric_column,
+)
 from llm_bench_fixtures.report.tables.values import (
     CHANGE_ERROR,
     QUARTILES,

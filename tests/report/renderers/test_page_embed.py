@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.report.page.embed import content_policy, embedded_json, page_scripts
+from llm_bench_fixtures.report.renderers.html import content_policy, embedded_json, page_scripts
 
 
 @given(st.text())

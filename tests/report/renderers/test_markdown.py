@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.report.markdown import bullets, escape, escape_html, folded, markdown_table, named
+from llm_bench_fixtures.report.renderers.markdown import bullets, escape, escape_html, folded, markdown_table, named
 from llm_bench_fixtures.report.tables.table import Table
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.open_loop import Request
-from llm_bench_fixtures.report.document import Section
-from llm_bench_fixtures.report.tables.table import Cell, Column, Table
+from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_seconds, format_share
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.record import Run

@@ -22,12 +22,11 @@ from run_factory import (
 )
 
 from llm_bench_fixtures.report.charts.pictures import DRAWINGS, write_plots
-from llm_bench_fixtures.report.document import Plot
+from llm_bench_fixtures.report.document import Plot, build_document
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.html import render_html
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.page.values import Page as PageValues
-from llm_bench_fixtures.report.sections import build_document
+from llm_bench_fixtures.report.renderers.html import render_html
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
 

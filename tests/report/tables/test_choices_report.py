@@ -9,10 +9,10 @@ from run_factory import make_provenance, make_record, make_run, make_variant
 from shown_table import header, rows
 
 from llm_bench_fixtures.measure.flips import exact_interval
-from llm_bench_fixtures.report.choices import least_told
-from llm_bench_fixtures.report.document import Document, Section
+from llm_bench_fixtures.report.document import Document, build_document
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.sections import build_document
+from llm_bench_fixtures.report.tables.choices import least_told
+from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 

@@ -20,11 +20,11 @@ from run_factory import (
 from shown_table import by_column, header, rows
 
 from llm_bench_fixtures.report.cells import describe_workload
-from llm_bench_fixtures.report.document import Document, Section
+from llm_bench_fixtures.report.document import Document, build_document, facts
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.scenarios import LATENCY
-from llm_bench_fixtures.report.sections import build_document, facts
+from llm_bench_fixtures.report.tables.scenarios import LATENCY
+from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.report.tables.values import latency_cell
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status

@@ -22,7 +22,7 @@ from run_factory import (
 
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run, Status
 

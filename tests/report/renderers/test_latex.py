@@ -10,7 +10,7 @@ from page_runs import wide_run
 from run_factory import full_run, make_run
 
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.latex import latex, render_latex
+from llm_bench_fixtures.report.renderers.latex import latex, render_latex
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 

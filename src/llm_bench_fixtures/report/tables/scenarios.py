@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.cells import title_of
-from llm_bench_fixtures.report.document import Section
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.cases import CASE, scenarios_of
-from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Table, metric_column
+from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, metric_column
 from llm_bench_fixtures.report.tables.values import QUARTILES, latency_cell, metric_cell, speedup_cell, times_cell
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
-from llm_bench_fixtures.report.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.renderers.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.renderers.figures import legend
 from llm_bench_fixtures.report.tables.short import variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN
