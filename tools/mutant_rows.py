@@ -250,7 +250,7 @@ MUTANTS = (
     ),
     Mutant(
         "slowdown-inverted",
-        "gate/slowdown.py",
+        "gate/margins.py",
         "head_s / base_s if",
         "base_s / head_s if",
         "tests/gate/test_slowdown.py",

@@ -275,7 +275,7 @@ def test_a_scenarios_rule_holds_for_its_variants_too() -> None:
     strict = compared(base, head, "precision/perplexity:0.1%")
     assert verdict(strict, "perplexity", "fp32").verdict is Verdict.REGRESSED
     assert compared(base, head, "cahce/perplexity:0.1%").notes == (
-        "no test here is of the scenario cahce, which a rule names",
+        "No test of this run has the scenario cahce, which a rule names",
     )
 
 
@@ -290,7 +290,7 @@ def test_another_reference_is_not_compared_with() -> None:
 
 def test_a_metric_that_only_the_project_knows_is_named() -> None:
     run = make_run([make_record(extra={"mine": 1.0})])
-    assert compared(run, run).notes == ("not judged, because only the project itself knows what they are: mine",)
+    assert compared(run, run).notes == ("Not judged, because only the project knows what they are: mine",)
 
 
 def test_a_run_whose_times_fly_apart_does_not_excuse_itself() -> None:
@@ -341,9 +341,7 @@ def test_other_weights_under_one_name_are_told_and_judged_all_the_same(
     base: dict[str, str], head: dict[str, str], other: str
 ) -> None:
     comparison = compared(of_model(**base), of_model(**head))
-    assert comparison.notes == (
-        f"other {other} than the baseline's, under the same name of the model; they are judged all the same",
-    )
+    assert comparison.notes == (f"Other {other} than the baseline's under the same model name; judged all the same",)
     assert {one.verdict for one in comparison.judgements} == {Verdict.UNCHANGED}
 
 

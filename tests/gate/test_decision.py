@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload, skipped_record
 
-from llm_bench_fixtures.gate.allowances import parse_missing
 from llm_bench_fixtures.gate.decision import Decision, decide_run, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.options import parse_missing
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import judged_run

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from llm_bench_fixtures.gate.rules import Rule
-from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio, paired_margin
+from llm_bench_fixtures.gate.verdicts import Verdict, judge, log_ratio
 from llm_bench_fixtures.results.metrics import Direction
 from llm_bench_fixtures.results.metrics.metric import MLPERF_FLOOR
 
@@ -90,20 +88,3 @@ def test_a_ratio_with_nothing_is_infinite() -> None:
     assert log_ratio(2.0, 1.0) == -math.log(2)
     assert log_ratio(-2.0, -1.0) == math.log(2)
     assert log_ratio(-1.0, 1.0) == math.inf
-
-
-def test_the_paired_margin_is_students() -> None:
-    base, head = [2.0, 3.0, 4.0, 5.0], [2.1, 3.0, 4.3, 5.2]
-    differences = [0.1, 0.0, 0.3, 0.2]
-    interval = stats.t.interval(0.99, 3, loc=0.15, scale=statistics.stdev(differences) / 2)
-    assert paired_margin(base, head) == pytest.approx((interval[1] - interval[0]) / 2)
-
-
-def test_what_makes_a_stretch_of_text_hard_falls_out_of_the_margin() -> None:
-    """Blocks between 1 and 9 nats that all grew by the same have no uncertainty at all."""
-    assert paired_margin([1.0, 9.0, 4.0], [1.5, 9.5, 4.5]) == 0
-
-
-@pytest.mark.parametrize(("base", "head"), [((), ()), ((1.0,), (2.0,)), ((1.0, 2.0), (1.0,))])
-def test_without_pairs_there_is_no_margin(base: tuple[float, ...], head: tuple[float, ...]) -> None:
-    assert paired_margin(base, head) == 0

@@ -13,9 +13,9 @@ import golden_runs
 from html_page import Page
 
 from llm_bench_fixtures.cli.console import write_json
-from llm_bench_fixtures.gate.allowances import NOTHING
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Decision, decide_run
+from llm_bench_fixtures.gate.options import NOTHING
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import judged_run

@@ -6,7 +6,7 @@ import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
-from llm_bench_fixtures.gate.allowances import Allowance
+from llm_bench_fixtures.gate.options import Allowance
 from llm_bench_fixtures.gate.rules import NamedRule
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models import backends

@@ -1,9 +1,9 @@
-"""Compare a version with itself, to learn this machine's resolution: how small a change can be told from none on it.
+"""Compare a version with itself, to measure this machine's resolution: the smallest change that shows on it.
 
 VERSION is a git ref, a folder or a Python interpreter, as for `llm-bench pair`. It is measured in the same way: in K
 pairs of fresh processes that take turns within each round. The table gives, for each metric over all tests, the
-standard deviation between pairs, the half-width of the interval over K pairs, and the smallest change that K pairs tell
-from none in 95 % of cases. With a smaller --threshold `llm-bench pair` leaves verdicts inconclusive.
+standard deviation between pairs, the half-width of the interval over K pairs, and the smallest change that K pairs
+detect in 95 % of cases. With a smaller --threshold `llm-bench pair` leaves verdicts inconclusive.
 
 Examples:
   llm-bench aa

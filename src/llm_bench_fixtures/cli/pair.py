@@ -39,7 +39,7 @@ HELP = "compare the speed of two versions in processes that take turns"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from llm_bench_fixtures.cli.arguments import add_details, checked
     from llm_bench_fixtures.cli.paired_run import add_run_arguments
-    from llm_bench_fixtures.gate.allowances import parse_allowed
+    from llm_bench_fixtures.gate.options import parse_allowed
 
     parser.usage = "%(prog)s BASE [HEAD] [options] [-- pytest arguments]"
     parser.add_argument("base", metavar="BASE", help="what HEAD is compared with")
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(parse_share),
         default=parse_share("3%"),
         metavar="CHANGE",
-        help="the share by which a metric may get worse. Default: 3%%",
+        help="changes within ±CHANGE are unchanged. Default: 3%%",
     )
     parser.add_argument(
         "--allow",

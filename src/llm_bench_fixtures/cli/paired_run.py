@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from llm_bench_fixtures.cli.arguments import checked, working_folder
 from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
-from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
+from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.options.table import paths_that_stand_alone
 from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, Plan

@@ -1,4 +1,4 @@
-"""Two saved runs side by side: a verdict on each metric of each test and variant, and the tests that have none."""
+"""Two saved runs: a verdict on each metric of each test and variant, and the tests that have none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
 from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement, at_base_speed
-from llm_bench_fixtures.gate.quality import BY_ITSELF, quality_margin, questions_obstacle
+from llm_bench_fixtures.gate.margins import (
+    BY_ITSELF,
+    TimingNoise,
+    has_own_noise,
+    machine_slowdown,
+    mean_slowdown,
+    quality_margin,
+    questions_obstacle,
+)
 from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
-from llm_bench_fixtures.gate.slowdown import machine_slowdown, mean_slowdown
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
-from llm_bench_fixtures.gate.timings import TimingNoise, has_own_noise
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
 from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
@@ -27,7 +33,7 @@ MOST_NAMED = 20  # metrics, in a note
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs side by side."""
+    """Two runs, and what follows from them."""
 
     base: Run
     head: Run
@@ -137,7 +143,7 @@ class _Comparer:
             yield max(judged, key=_severity)
 
     def _speedup_rule(self, rule: Rule, metric: Metric) -> Rule:
-        """Unless a rule was asked for, another machine or other libraries are told and fail nothing, as for times."""
+        """Advisory on another machine or with other libraries, as times are, unless a rule was asked for."""
         if self._obstacle(metric.kind) and rule == default_rule(metric):
             return replace(rule, force=Force.ADVISORY)
         return rule
@@ -223,7 +229,7 @@ class _Comparer:
     def _notes(self) -> Iterator[str]:
         other = other_parts(self._base.provenance, self._head.provenance)
         if other:
-            yield f"other {other} than the baseline's, under the same name of the model; they are judged all the same"
+            yield f"Other {other} than the baseline's under the same model name; judged all the same"
         for after in self._head.variants:
             before = self._base.variant(after.id)
             if before is not None and before.label and after.label and before.label != after.label:
@@ -231,13 +237,13 @@ class _Comparer:
         scenarios = {record.scenario for record in self._head.records}
         for scenario in dict.fromkeys(rule.scenario for rule in self._rules.named):
             if scenario and scenario not in scenarios:
-                yield f"no test here is of the scenario {scenario}, which a rule names"
+                yield f"No test of this run has the scenario {scenario}, which a rule names"
         unknown = {name for run in (self._base, self._head) for one in run.measured() for name in one.metrics}
         unknown -= self._metrics.keys()
         if unknown:
             more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
             names = ", ".join(sorted(unknown)[:MOST_NAMED])
-            yield f"not judged, because only the project itself knows what they are: {names}{more}"
+            yield f"Not judged, because only the project knows what they are: {names}{more}"
 
 
 @dataclass(frozen=True)

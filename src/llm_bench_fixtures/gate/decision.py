@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm_bench_fixtures.gate.allowances import BY_SAVED_RUN, NOTHING, Allowance
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.options import BY_SAVED_RUN, NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.baseline import Baseline
@@ -69,7 +69,7 @@ def _regressed(comparison: Comparison, _: frozenset[Allowance]) -> Decision | No
         ExitStatus.REGRESSED,
         comparison,
         f"{count(len(regressed), 'value')} of {subjects} regressed",
-        "Where that is meant: llm-bench bless RUN --reason WHY makes a saved run the baseline.",
+        "If intended: llm-bench bless RUN --reason WHY makes a saved run the baseline.",
     )
 
 
@@ -100,7 +100,7 @@ def _not_complete(comparison: Comparison, _: frozenset[Allowance]) -> Decision |
     state = comparison.head.state
     if state not in (RunState.INTERRUPTED, RunState.FAILED):
         return None
-    advice = "Have its tests pass, all of them, and judge that run."
+    advice = "Judge a run in which all tests pass."
     return Decision(ExitStatus.COVERAGE, comparison, f"this run is not complete: {state}", advice)
 
 
@@ -123,7 +123,7 @@ def _uncovered(comparison: Comparison, allowed: frozenset[Allowance]) -> Decisio
 
 
 def _allow(*what: Allowance) -> str:
-    return f"Where that is meant: --llm-gate-missing={','.join(what)}."
+    return f"If intended: --llm-gate-missing={','.join(what)}."
 
 
 def nothing_measured(reason: str) -> Decision:

@@ -1,4 +1,4 @@
-"""The exit statuses of the gates, beside pytest's own 0 to 5: in pytest as in `llm-bench`."""
+"""Exit statuses of the gates, in pytest and in `llm-bench`, next to pytest's own 0 to 5."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How far two runs' speed-ups differ, and how much of that may be chance.
 
-A speed-up over the reference is measured side by side, in blocks: what slows the whole machine for a while falls on
+A speed-up over the reference is measured in blocks with it: what slows the whole machine for a while falls on
 both and cancels out. So speed-ups of two hours are compared where times aren't. This is done at two levels: for each
 test, by the difference of the two log ratios; and for each variant, by the trimmed mean of its tests' changes (Tukey
 and McLaughlin, Sankhya A 25, 1963), which finds a smaller change if all of the variant's tests share it. Each level

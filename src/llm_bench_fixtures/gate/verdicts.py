@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
 from enum import StrEnum
 
 from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.results.metrics import Direction
-from llm_bench_fixtures.statistics.spread import student_half_width
 
-CONFIDENCE = 0.99
 ROUNDING = 1e-12  # relative: a change of exactly the tolerance passes
 
 
@@ -61,16 +57,3 @@ def log_ratio(base: float, head: float) -> float:
     if base == 0 or head == 0 or (base < 0) != (head < 0):
         return math.copysign(math.inf, head - base)
     return math.copysign(math.log(abs(head)) - math.log(abs(base)), head - base)
-
-
-def paired_margin(base: Sequence[float], head: Sequence[float]) -> float:
-    """Half-width of Student's 99 % interval of the mean difference of two models' losses, block by block.
-
-    The mean difference of the losses is the log ratio of the perplexities. Both models score the same stretches of
-    text, so a block's difference does not depend on how hard its text is. 0 where there are fewer than two blocks, or
-    not as many on both sides.
-    """
-    if len(base) != len(head) or len(base) < 2:
-        return 0.0
-    deviation = statistics.stdev(after - before for before, after in zip(base, head, strict=True))
-    return student_half_width(deviation / math.sqrt(len(base)), len(base) - 1, CONFIDENCE)

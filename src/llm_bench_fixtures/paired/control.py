@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llm_bench_fixtures.errors import SideFailed
-from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
+from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.paired.display import Display, difference_text, duration_text, short_name
 from llm_bench_fixtures.paired.lanes import Lanes, has_room
 from llm_bench_fixtures.paired.protocol import Ended, Times
@@ -279,7 +279,7 @@ class PairedRun:
 
 
 def rows_of(metric: str, test: str, trial: Trial) -> list[tuple[Times, Times]]:
-    """The rounds of a test that tell the metric: the time to the first token is also told by those of one token."""
+    """Rounds of a test that show the metric: those of one token show the time to the first token, too."""
     more = trial.prefills.get(test, []) if metric == "ttft_s" else []
     return [(base, head) for base, head in (*more, *trial.rounds[test])]
 

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from llm_bench_fixtures.errors import UnreadableResults
-from llm_bench_fixtures.gate.allowances import NOTHING, Allowance
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.judgement import Judgement
+from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import NamedRule, Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run_from_json
@@ -205,7 +205,7 @@ class PairedResult:
 
 
 # What shows that there is any of it: absences of tests, with the side that they hold for, and a verdict on the values
-# that are carried along. A test that only one side has makes nothing red.
+# that are measured once. A test that only one side has makes nothing red.
 _SIGNS: Mapping[Allowance, tuple[Sequence[tuple[Absence, str]], Verdict | None]] = {
     Allowance.CHANGED: ([(Absence.CHANGED, "")], Verdict.NOT_MEASURED),
     Allowance.SKIPPED: ([(Absence.SKIPPED, HEAD), (Absence.NOT_TIMED, HEAD)], None),

@@ -12,8 +12,8 @@ import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant
 from wcwidth import width as width_of
 
-from llm_bench_fixtures.gate.allowances import parse_allowed
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.options import parse_allowed
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.judgement import judge_pairs
 from llm_bench_fixtures.paired.resolution import coarser_than, resolutions, resolutions_json, status_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from llm_bench_fixtures.gate.allowances import BY_TURNS
+from llm_bench_fixtures.gate.options import BY_TURNS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.display import duration_text, short_name
 from llm_bench_fixtures.paired.judgement import is_alike
@@ -42,8 +42,8 @@ class _Judged:
     def causes(self) -> list[Cause]:
         """The groups that moved, the tests that moved otherwise than their group, and the worst inconclusive ones."""
         groups = moved_groups(self.result)
-        told = {key for group in groups for key in self._alike(group)}
-        moved = [row for row in self.rows if row.verdict in MOVED and (row.test, row.metric.name) not in told]
+        shown = {key for group in groups for key in self._alike(group)}
+        moved = [row for row in self.rows if row.verdict in MOVED and (row.test, row.metric.name) not in shown]
         unknown = sorted((row for row in self.rows if row.verdict is Verdict.INCONCLUSIVE), key=_worst, reverse=True)
         open_ones = (Cause(row.variant, (row,), 1) for row in unknown[:MOST_INCONCLUSIVE])
         return [*map(self._of_group, groups), *causes_of(moved, self.rows), *open_ones]
@@ -104,7 +104,7 @@ def pair_json(result: PairedResult) -> dict[str, Any]:
 def moved_groups(result: PairedResult) -> dict[Group, Finding]:
     """The groups that moved: that of all variants where most variants or none moved with it, else each variant's."""
     moved = {group: finding for verdict in MOVED for group, finding in result.groups_of(verdict)}
-    told: dict[Group, Finding] = {}
+    shown: dict[Group, Finding] = {}
     hidden: set[Group] = set()
     for group, finding in moved.items():
         if not group.variant:
@@ -112,9 +112,9 @@ def moved_groups(result: PairedResult) -> dict[Group, Finding]:
             alike = [one for one in own if is_alike(finding, result.groups[one])]
             if alike and 2 * len(alike) <= len(own):
                 continue
-            told[group] = finding
+            shown[group] = finding
             hidden |= set(alike)
-    return told | {group: finding for group, finding in moved.items() if group.variant and group not in hidden}
+    return shown | {group: finding for group, finding in moved.items() if group.variant and group not in hidden}
 
 
 def pair_report(result: PairedResult) -> JudgedReport:

@@ -39,7 +39,7 @@ def changes_part(findings: Findings, terms: Mapping[str, Term]) -> ChangesPart |
         against=changes.against,
         overview=_overview(findings, changes, terms),
         moved=_causes("What changed", [one for one in changes.moved if not one.first.is_advisory]),
-        told=_causes("What changed, advisory", [one for one in changes.moved if one.first.is_advisory]),
+        advisory=_causes("What changed, advisory", [one for one in changes.moved if one.first.is_advisory]),
         values=_values([row for row in changes.rows if row.verdict in MOVED]),
         still=_causes("What did not change, or is not known", changes.still),
         tests=_tests(changes),

@@ -146,7 +146,7 @@ class ChangesPart:
     overview: PageTable
     moved: PageTable
     """What changed and can fail a gate, by cause."""
-    told: PageTable
+    advisory: PageTable
     """What changed and fails no gate, by cause; folded."""
     values: PageTable
     """Every value that changed; folded."""

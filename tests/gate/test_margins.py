@@ -1,15 +1,17 @@
-"""What two runs' probes say of the machine's speed."""
+"""How far values may differ by chance, and what two runs' probes say of the machine's speed."""
 
 from __future__ import annotations
 
+import statistics
 from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from run_factory import make_record, make_run
+from scipy import stats
 
-from llm_bench_fixtures.gate.slowdown import machine_slowdown
+from llm_bench_fixtures.gate.margins import machine_slowdown, paired_margin
 from llm_bench_fixtures.history.saved import judged_run
 
 Probes: TypeAlias = "tuple[tuple[float, float], ...]"
@@ -57,3 +59,20 @@ def test_a_saved_record_serves_as_well() -> None:
     record = make_record(probe_s=PROBES)
     (saved,) = judged_run(make_run([record])).records
     assert machine_slowdown(record.probe_s, saved.probe_s) == 1.0
+
+
+def test_the_paired_margin_is_students() -> None:
+    base, head = [2.0, 3.0, 4.0, 5.0], [2.1, 3.0, 4.3, 5.2]
+    differences = [0.1, 0.0, 0.3, 0.2]
+    interval = stats.t.interval(0.99, 3, loc=0.15, scale=statistics.stdev(differences) / 2)
+    assert paired_margin(base, head) == pytest.approx((interval[1] - interval[0]) / 2)
+
+
+def test_what_makes_a_stretch_of_text_hard_falls_out_of_the_margin() -> None:
+    """Blocks between 1 and 9 nats that all grew by the same have no uncertainty at all."""
+    assert paired_margin([1.0, 9.0, 4.0], [1.5, 9.5, 4.5]) == 0
+
+
+@pytest.mark.parametrize(("base", "head"), [((), ()), ((1.0,), (2.0,)), ((1.0, 2.0), (1.0,))])
+def test_without_pairs_there_is_no_margin(base: tuple[float, ...], head: tuple[float, ...]) -> None:
+    assert paired_margin(base, head) == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
-from llm_bench_fixtures.gate.allowances import Allowance, parse_allowed, parse_missing
+from llm_bench_fixtures.gate.options import Allowance, parse_allowed, parse_missing
 
 
 @pytest.mark.parametrize(
