@@ -11,7 +11,6 @@ from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.cases import cases_sections
 from llm_bench_fixtures.report.tables.choices import choice_footnotes
 from llm_bench_fixtures.report.tables.load import load_sections
 from llm_bench_fixtures.report.tables.scenarios import (
@@ -68,7 +67,6 @@ def build_document(findings: Findings) -> Document:
         reference=tuple(_reference(findings)),
         sections=(
             *means_sections(findings),
-            *cases_sections(findings),
             *variant_sections(findings),
             *scenario_sections(findings),
             *load_sections(run),

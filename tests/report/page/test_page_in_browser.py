@@ -194,13 +194,38 @@ def test_a_click_on_a_bar_chooses_its_variant(report: Path, open_page: Any) -> N
     assert opened.visible("#summary tbody th") == ["fp32\nfloat32"]
 
 
-def test_a_chip_of_a_scenario_opens_its_table_and_hides_the_others(report: Path, open_page: Any) -> None:
+def test_a_chip_of_a_scenario_hides_what_is_of_others_and_opens_no_table(report: Path, open_page: Any) -> None:
     opened = open_page(report)
     assert len(opened.visible(".fold h3")) > 4
     opened.page.click("#scenarios [data-scenario='batch']")
     assert opened.visible(".fold h3") == ["Batch size"]
-    assert opened.visible(".fold td.number") != []
+    assert opened.visible(".fold td.number") == []
+    assert opened.visible(".heat tbody th") == ["1\nBatch size", "4\nBatch size"]
     assert opened.visible("#sweeps figcaption h3") == ["Output throughput by batch", "Speed-up by batch"]
+
+
+def test_the_heatmap_sorts_by_a_variant_and_back_by_scenario(report: Path, open_page: Any) -> None:
+    """At batch 4 the speed-ups are four times as high as elsewhere."""
+    opened = open_page(report)
+    before = opened.visible(".heat tbody th")
+    opened.page.click(".heat th[data-variant='bf16'] .sort")
+    assert opened.visible(".heat tbody th")[0] == "4\nBatch size"
+    opened.page.click(".heat thead th:first-child .sort")
+    assert opened.visible(".heat tbody th") == before
+
+
+def test_the_heatmap_has_the_columns_of_the_chosen_variants(report: Path, open_page: Any) -> None:
+    opened = open_page(report)
+    opened.page.click("#variants [data-variant='bf16']")
+    assert opened.visible(".heat thead th") == ["scenario and case", "bf16"]
+
+
+def test_the_pointer_sees_the_interval_of_a_speed_up(report: Path, open_page: Any) -> None:
+    opened = open_page(report)
+    opened.page.hover(".heat tr[data-scenario='batch'] td[data-variant='ort-int8'] >> nth=1")
+    (tip,) = opened.visible(".tip")
+    assert tip.startswith("ort-int8\nBatch size, 4\n6.00× (")
+    assert "faster than fp32" in tip
 
 
 def test_a_table_sorts_by_click_and_by_keyboard(report: Path, open_page: Any) -> None:

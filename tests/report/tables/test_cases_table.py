@@ -6,7 +6,7 @@ import pytest
 from run_factory import make_block_record, make_record, make_run
 
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.tables.cases import cases_sections, cases_table
+from llm_bench_fixtures.report.tables.cases import cases_table
 from llm_bench_fixtures.report.tables.table import Cell, Tone
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import registry
@@ -37,10 +37,3 @@ def test_what_was_not_measured_in_blocks_has_its_latency_and_what_did_not_run_no
     (*_, bf16), (_, _, fp32, alone) = table.rows
     assert bf16 == fp32 == Cell()
     assert alone == Cell(value=pytest.approx(0.05), notation=Notation.SECONDS)
-    assert not list(cases_sections(findings_of(run, registry())))
-
-
-def test_the_page_has_it_as_a_section() -> None:
-    (section,) = cases_sections(findings_of(in_blocks(), registry()))
-    assert section.title == "Speed-ups by case"
-    assert section.note.startswith("fp32: the latency.")

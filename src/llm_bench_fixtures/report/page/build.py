@@ -14,6 +14,7 @@ from llm_bench_fixtures.report.document import SKIPPED, TEXTS, Document, Plot
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.limits import limit_scales
 from llm_bench_fixtures.report.page.changes import changes_part
+from llm_bench_fixtures.report.page.heatmap import heatmap_of
 from llm_bench_fixtures.report.page.repeat import repeat_command
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
@@ -54,6 +55,7 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         tradeoff_plots=_plots_of(SUMMARY, plots)[:1],
         summary=summary_table(findings, terms),
         summary_note=f"{document.summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
+        heatmap=heatmap_of(findings),
         sweeps=tuple(sweep_charts(findings)),
         sweep_plots=tuple(plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)),
         machine=machine,

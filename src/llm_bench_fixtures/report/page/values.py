@@ -8,6 +8,7 @@ from llm_bench_fixtures.report.charts.plotly import Json, figures_of
 from llm_bench_fixtures.report.charts.spec import Chart
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.limits import LimitScale
+from llm_bench_fixtures.report.page.heatmap import Heatmap
 from llm_bench_fixtures.report.words.answer import Answer
 
 
@@ -179,6 +180,8 @@ class Page:
     tradeoff_plots: tuple[Plot, ...]
     summary: PageTable
     summary_note: str
+    heatmap: Heatmap | None
+    """The speed-ups of every case."""
     sweeps: tuple[Chart, ...]
     sweep_plots: tuple[Plot, ...]
     machine: tuple[Chart, ...]

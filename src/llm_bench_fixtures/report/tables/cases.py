@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.table import Cell, Column, Section, Table, Tone
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.report.tables.values import times_cell
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.record import Record, Run, Scenario
@@ -56,15 +55,3 @@ def _cell(record: Record | None, findings: Findings) -> Cell:
         return Cell(value=record.median_s, notation=Notation.SECONDS)
     tone = Tone.BETTER if found.is_faster else Tone.WORSE if found.is_slower else None
     return replace(times_cell(found), tone=None if findings.ran_the_reference(record.variant) else tone)
-
-
-def cases_sections(findings: Findings) -> Iterator[Section]:
-    """Nothing where no other variant than the reference was measured."""
-    table, reference = cases_table(findings), findings.run.reference
-    if any(cell.notation is Notation.TIMES for row in table.rows for cell in row):
-        yield Section(
-            "Speed-ups by case",
-            table,
-            f"{reference}: the latency. Others: the speed-up over it, with the 95 % interval. ▴ faster, ▾ slower: the "
-            "whole interval is on that side of 1, which of 20 equal ones one would be by chance.",
-        )

@@ -168,14 +168,12 @@
   // Filters
 
   function filter() {
-    for (const row of document.querySelectorAll("tr[data-variant]")) row.hidden = !isShown(row.dataset.variant);
+    for (const part of document.querySelectorAll("tr[data-variant], .heat [data-variant]")) part.hidden = !isShown(part.dataset.variant);
     for (const text of document.querySelectorAll(".text:not([data-reference])")) {
       text.hidden = ![...text.querySelectorAll("[data-of]")].some((tag) => isShown(tag.dataset.of));
     }
-    for (const part of document.querySelectorAll("#tables .fold, figure[data-scenario]")) {
-      const chosen = shownScenarios.has(part.dataset.scenario);
-      part.hidden = shownScenarios.size > 0 && !chosen;
-      if (chosen && part.tagName === "DETAILS") part.open = true;
+    for (const part of document.querySelectorAll("#tables .fold, figure[data-scenario], .heat tr[data-scenario]")) {
+      part.hidden = shownScenarios.size > 0 && !shownScenarios.has(part.dataset.scenario);
     }
     canvases.forEach((canvas) => { if (canvas.clientWidth) draw(canvas, canvas.clientWidth); });
   }
@@ -252,6 +250,34 @@
     else place.removeAttribute("tabindex");
   }
 
+  // The heatmap's intervals: beside the pointer, or the finger.
+
+  function tips(table) {
+    const tip = document.createElement("div");
+    tip.className = "tip";
+    tip.setAttribute("role", "tooltip");
+    tip.hidden = true;
+    document.body.append(tip);
+    for (const cell of table.querySelectorAll("td[title]")) {
+      cell.dataset.tip = cell.title;
+      cell.removeAttribute("title");
+    }
+    let cell = null;
+    const show = () => {
+      tip.hidden = !cell;
+      if (!cell) return;
+      tip.textContent = cell.dataset.tip;
+      const place = cell.getBoundingClientRect();
+      const above = place.top - tip.offsetHeight - 6;
+      tip.style.left = `${Math.max(8, Math.min(place.left, window.innerWidth - tip.offsetWidth - 8))}px`;
+      tip.style.top = `${above > 0 ? above : place.bottom + 6}px`;
+    };
+    const point = (at) => { cell = at; show(); };
+    table.addEventListener("pointerover", (event) => point(event.target.closest("[data-tip]")));
+    table.addEventListener("pointerleave", () => point(null));
+    document.addEventListener("scroll", show, { capture: true, passive: true });
+  }
+
   // Glossary: the entry opens beside the head that asked for it.
 
   function besideItsHead(event) {
@@ -312,6 +338,7 @@
   function start() {
     limits();
     document.querySelectorAll("table").forEach(sortable);
+    document.querySelectorAll(".heat").forEach(tips);
     const widened = new ResizeObserver((entries) => entries.forEach(({ target }) => tellWidth(target)));
     document.querySelectorAll(".scroll").forEach((place) => widened.observe(place));
     document.addEventListener("click", besideItsHead);
