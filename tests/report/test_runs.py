@@ -74,6 +74,21 @@ def test_the_sentence_names_for_each_reader_what_to_use_where() -> None:
     ]
 
 
+def test_a_run_that_is_undecided_names_its_likely_winner() -> None:
+    """bf16's rounds scatter too widely, on one machine around twice fp32's speed, on the other around half of it."""
+    wide = {"rounds_s": (0.1, 0.5, 2.0)}, {"rounds_s": (0.5, 2.0, 8.0)}
+    runs = [
+        make_run([make_record(), make_record("bf16", **one)], provenance=make_provenance(hardware=hardware))
+        for hardware, one in zip(("laptop", "server"), wide, strict=True)
+    ]
+    found = beside(*runs)
+    assert found.sentence.startswith("Lowest latency: probably bf16 on laptop, undecided on server; ")
+    assert [row.beside for row in found.readers[0][1]] == [
+        "undecided: 2.00× as fast as fp32",
+        "undecided: 0.500× as fast as fp32",
+    ]
+
+
 @pytest.mark.parametrize(
     ("origins", "labels"),
     [

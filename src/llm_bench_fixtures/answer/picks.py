@@ -84,8 +84,6 @@ class Pick:
     """The variants that are shown to be better than the reference, the best first."""
     beyond_limit: tuple[Choice, ...] = ()
     """Variants that are shown to be better than the best, but not to keep the quality limit; the best first."""
-    has_rivals_beyond_limit: bool = False
-    """Whether a variant that isn't shown to keep the limit isn't shown to be worse than the best either."""
     batch_size: int = 1
     """Of the workload on which times were compared."""
 
@@ -93,6 +91,11 @@ class Pick:
     def best(self) -> Choice:
         """The first choice; there must be one."""
         return self.choices[0]
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the best has a better figure than the reference, proven or not."""
+        return self.best.ratio < 1 if self.reader is Reader.MEMORY else self.best.ratio > 1
 
     @property
     def alike(self) -> tuple[str, ...]:
@@ -223,5 +226,4 @@ def _ranked(
         choices=tuple(choice(name, name in better, name in unclear) for name in order),
         better=tuple(better),
         beyond_limit=tuple(choice(name, True, False) for name in rejected),
-        has_rivals_beyond_limit=not all(found.is_slower for found in beyond.values()),
     )

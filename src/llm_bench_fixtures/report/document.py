@@ -178,11 +178,11 @@ def footnotes(findings: Findings) -> Iterator[str]:
     run = findings.run
     yield noise_footnote(findings)
     yield from speedup_footnotes(findings)
-    yield "Latency is the median of the rounds ± half the distance between the quartiles; the prefill is in it."
+    yield "Latency includes the prefill. It is the median of the rounds ± half the distance between their quartiles."
     yield from findings.instrumentation
     if not run.provenance.random_weights:
         yield f"Quality is over the {run.provenance.corpus}."
-        yield "A perplexity's change stands with its standard error, from the tokens' paired differences."
+        yield "A change of the perplexity is given ± its standard error, from paired differences of the tokens."
     yield from choice_footnotes(run)
     if any(record.memory and record.memory.method == MemoryMethod.SAMPLED for record in run.records):
         yield f"The resident memory was {MemoryMethod.SAMPLED}: a shorter peak may have escaped."

@@ -68,9 +68,9 @@ def test_flips_stand_with_their_interval_and_both_directions() -> None:
 def test_what_flips_cannot_tell_stands_beside_them() -> None:
     """Nothing flips in 200 with a probability of 2.5 % where the share is 1 - 0.025 ** (1 / 200) = 1.83 %."""
     notes = document_of(asked_run()).footnotes
-    assert any(note.startswith("A flip is an answer that was right and is wrong, or was wrong") for note in notes)
-    (told,) = [note for note in notes if note.startswith("What flips can't tell")]
-    assert "no flip in 200 questions excludes only shares above 1.83 %." in told
+    assert any(note.startswith("A flip is an answer that turned from right to wrong") for note in notes)
+    (told,) = [note for note in notes if note.startswith("Limits of flips: ")]
+    assert "none in 200 questions rules out only shares above 1.83 %." in told
 
 
 @pytest.mark.parametrize("items", [1, 10, 190])

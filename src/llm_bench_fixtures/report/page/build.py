@@ -83,7 +83,7 @@ def _when(started: str) -> str:
 
 
 def _tones(run: Run) -> str:
-    return f"▴ better, ▾ worse than {run.reference} by a difference that this run can show."
+    return f"▴ measurably better, ▾ measurably worse than {run.reference}."
 
 
 def _heads(document: Document) -> Iterator[str]:

@@ -31,7 +31,7 @@ WORDS = {
 STYLES = {"variant": "name", "case": "name", "what ran": "prose", "remarks": "prose", "reason": "prose"}
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
 ALIKE = "≈"
-ALIKE_MEANS = f"{ALIKE} near-lossless: so near to the reference that quality ranks nobody, nor does sorting by it."
+ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
 # The columns in which near-lossless variants share one place when the table is sorted.
 UNRANKED = frozenset({
     *("loss", PERPLEXITY, "change", "bits/byte", "word perplexity", "byte perplexity", "ppl ratio"),

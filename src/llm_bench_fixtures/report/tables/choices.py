@@ -47,13 +47,13 @@ def choice_footnotes(run: Run) -> Iterator[str]:
     if _any_flips(run):
         items = int(max(variant.quality["choice_items"] for variant in _asked(run)))
         yield (
-            "A flip is an answer that was right and is wrong, or was wrong and is right. Where the two cancel out, the "
-            "share of right answers hides them. The interval is Clopper and Pearson's, for questions like these."
+            "A flip is an answer that turned from right to wrong, or from wrong to right. Where the two cancel out, "
+            "the share of right answers hides them. The interval is Clopper and Pearson's, for questions like these."
         )
         yield (
-            f"What flips can't tell: no flip in {count(items, 'question')} excludes only shares above "
-            f"{format_share(least_told(items))}. Answers that a model is unsure of flip easily, so where few more are "
-            "right than by guessing, flips say little of a better model."
+            f"Limits of flips: none in {count(items, 'question')} rules out only shares above "
+            f"{format_share(least_told(items))}. Answers that a model is unsure of flip easily, so flips say little "
+            "where a model does hardly better than guessing."
         )
 
 

@@ -100,7 +100,7 @@ def invalid_sentence(point: LoadPoint) -> str:
         return f"INVALID: {failed} failed as this client was short of file descriptors or ports, not by the server"
     return (
         f"INVALID: requests were sent up to {format_seconds(point.lag_s)} after their time, more than "
-        f"{format_seconds(point.lag_limit_s)}, so that the figures tell of this client"
+        f"{format_seconds(point.lag_limit_s)}, so the figures describe this client, not the server"
     )
 
 

@@ -37,7 +37,6 @@ class _Phrases:
     """How a reader's gain is spoken of."""
 
     best: str
-    among: str
     verb: str
     better: str
     """To stand before "than fp32"."""
@@ -46,17 +45,11 @@ class _Phrases:
 
 
 _PHRASES = {
-    Reader.LATENCY: _Phrases("is the fastest", "is among the fastest", "is", "faster", f"is more than {_SMALL} faster"),
+    Reader.LATENCY: _Phrases("is the fastest", "is", "faster", f"is more than {_SMALL} faster"),
     Reader.THROUGHPUT: _Phrases(
-        "has the most throughput",
-        "is among those with the most throughput",
-        "has",
-        "more throughput",
-        f"has over {_SMALL} more throughput",
+        "has the most throughput", "has", "more throughput", f"has over {_SMALL} more throughput"
     ),
-    Reader.MEMORY: _Phrases(
-        "takes the least memory", "is among those with the least memory", "takes", "less memory", "takes less memory"
-    ),
+    Reader.MEMORY: _Phrases("takes the least memory", "takes", "less memory", "takes less memory"),
 }
 
 
@@ -153,7 +146,9 @@ def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
 
 def name_of(pick: Pick) -> str:
     """What the reader should use, as far as the run can tell."""
-    return f"probably {pick.best.variant}" if pick.outcome is Outcome.UNDECIDED else pick.best.variant
+    if pick.outcome is Outcome.UNDECIDED:
+        return f"probably {pick.best.variant}" if pick.is_ahead else "undecided"
+    return pick.best.variant
 
 
 def standing_words(pick: Pick, reference: str) -> str:
@@ -215,12 +210,14 @@ def _use(name: str, served: Sequence[Pick], seen: Evidence) -> str:
 
 
 def _undecided(served: Sequence[Pick], readers: str, seen: Evidence) -> str:
-    best, reference = served[0].best, seen.run.reference
-    words = ", ".join(_in_short(best.variant, served, seen))
-    is_ahead = best.ratio < 1 if served[0].reader is Reader.MEMORY else best.ratio > 1
-    probably = f"probably {best.variant}" if is_ahead else f"{best.variant} comes nearest to {reference}"
-    certain = " ".join(_certain(pick, reference) for pick in served)
-    return f"Undecided{readers}: {probably}, {words}. {certain}"
+    words = ", ".join(_in_short(served[0].best.variant, served, seen))
+    certain = " ".join(_certain(pick, seen.run.reference) for pick in served)
+    return f"Undecided{readers}: {_likely(served[0], seen)}, {words}. {certain}"
+
+
+def _likely(pick: Pick, seen: Evidence) -> str:
+    is_ahead, best = pick.is_ahead, pick.best.variant
+    return f"probably {best}" if is_ahead else f"{best} comes nearest to {seen.run.reference}"
 
 
 def _certain(pick: Pick, reference: str) -> str:
@@ -251,63 +248,46 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
 
 
 def _recommendations(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[Recommendation]:
-    told = set()  # whose quality stands in a sentence
     for pick in picks:
         if pick.choices:
-            best = pick.best
-            sentence = _sentence(pick, seen, standings, is_quality_told=best.variant in told)
-            told |= {best.variant} if pick.outcome is not Outcome.REFERENCE else set()
             notes = tuple(_notes(pick, picks, seen, standings))
-            yield Recommendation(pick, name_of(pick), figure_of(best, pick), sentence, notes)
+            sentence = _sentence(pick, seen, standings)
+            yield Recommendation(pick, name_of(pick), figure_of(pick.best, pick), sentence, notes)
 
 
-def _sentence(pick: Pick, seen: Evidence, standings: QualityStandings, *, is_quality_told: bool) -> str:
-    best, phrases, reference = pick.best, _PHRASES[pick.reader], seen.run.reference
+def _sentence(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
+    best, phrases, within = pick.best.variant, _PHRASES[pick.reader], _admitted(standings)
     if pick.outcome is Outcome.REFERENCE:
-        return f"No other variant{_admitted(standings)} {phrases.more}."
-    costs = "".join(f"; {cost}" for cost in _costs(pick, seen, is_quality_told))
-    gain = f"{_gain_in_figures(pick, seen)}{costs}."
+        return f"No other variant{within} {phrases.more}."
+    gain = f"{'; '.join([_gain_in_figures(pick, seen), *_costs(pick, seen)])}."
     if pick.outcome is Outcome.UNDECIDED:
-        return f"Undecided: {best.variant} is the likeliest, {gain} {_certain(pick, reference)}"
-    those = " of those within the quality limit" if pick.has_rivals_beyond_limit else ""
-    return f"{best.variant} {phrases.among if len(pick.choices) > 1 else phrases.best}{those}: {gain}"
+        return f"Undecided: {_likely(pick, seen)}, {gain} {_certain(pick, seen.run.reference)}"
+    return f"{best} {phrases.best if len(pick.choices) == 1 else 'is among the best'}{within}: {gain}"
 
 
 def _gain_in_figures(pick: Pick, seen: Evidence) -> str:
-    best, run = pick.best, seen.run
+    best, reference = pick.best, seen.run.reference
     own = figure_of(pick.reference, pick) if pick.reference else ""
     if pick.reader is Reader.MEMORY:
         what = "at its peak" if pick.metric in PEAKS else "of weights"
-        return f"{figure_of(best, pick)} {what}, {format_share(best.ratio)} of {run.reference}'s {own}"
-    where, apart = "", ""
-    if best.low is None:
-        side = "beyond" if best.is_better else "not shown beyond"
-        apart = f", measured at different times: {side} the noise of {seen.noise.percent:.0f} %"
+        return f"{figure_of(best, pick)} {what}, {format_share(best.ratio)} of {reference}'s {own}"
+    where = ""
     if pick.reader is Reader.LATENCY:
-        own = _reference_latency(best, pick, seen)
-        where = f" on {headline_prompts(seen)}"
-        shown, are_pooled = seen.reference, any(len(cases) > 1 for cases in seen.cases.values())
-        own = f"{own} with {shown.workload.prompt_tokens} tokens" if are_pooled and shown and shown.workload else own
-    return f"{gain_words(best, pick, run.reference)}{where} ({figure_of(best, pick)} instead of {own}{apart})"
+        where, record = f" on {headline_prompts(seen)}", seen.common[best.variant]
+        own = format_seconds(statistics.median(record.reference_s)) if record.reference_s else own  # in the same turns
+        if len(seen.cases_of(record)) > 1 and record.workload:
+            own += f" with {record.workload.prompt_tokens} tokens"
+    return f"{gain_words(best, pick, reference)}{where} ({figure_of(best, pick)} instead of {own})"
 
 
-def _reference_latency(choice: Choice, pick: Pick, seen: Evidence) -> str:
-    """Of its own test, or if that was measured alone, of its rounds in turns with the variant's."""
-    record = seen.common[choice.variant]
-    if record.reference_s and seen.reference is not None and not seen.reference.reference_s:
-        return format_seconds(statistics.median(record.reference_s))
-    return figure_of(pick.reference, pick) if pick.reference else ""
-
-
-def _costs(pick: Pick, seen: Evidence, is_quality_told: bool) -> Iterator[str]:
+def _costs(pick: Pick, seen: Evidence) -> Iterator[str]:
     name = pick.best.variant
-    if not is_quality_told:
-        yield quality_words(seen.run, name)
+    yield quality_words(seen.run, name)
     if pick.reader is Reader.MEMORY:
         yield from _speed(name, seen)
     else:
-        for title, own, other in _sizes(name, pick, seen):
-            yield f"{title} {format_bytes(own)} instead of {format_bytes(other)}"
+        sizes = _sizes(name, pick, seen)
+        yield from (f"{title} {format_bytes(own)} instead of {format_bytes(other)}" for title, own, other in sizes)
 
 
 def _speed(name: str, seen: Evidence) -> Iterator[str]:
@@ -367,20 +347,13 @@ def _rejection(choice: Choice, pick: Pick, standings: QualityStandings) -> str:
 
 def _weights(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:
     """Next to the peaks, the smallest weights: they are exact, and weigh more in a larger model."""
-    run = seen.run
-    reference = run.variant(run.reference)
-    own = reference.weight_bytes if reference else None
-    sizes = [
-        (one.weight_bytes, one.id)
-        for one in run.variants
-        if one.id in seen.common and one.weight_bytes and standings.admits(one)
-    ]
-    if pick.metric in PEAKS and own and sizes and min(sizes)[0] < own:
-        size, name = min(sizes)
-        yield (
-            f"{name} has the smallest weights: {format_bytes(size)}, {size / own * 100:.0f} % of {run.reference}'s "
-            f"{format_bytes(own)}."
-        )
+    reference = seen.run.variant(seen.run.reference)
+    compared = [one for one in seen.run.variants if one.id in seen.common and standings.admits(one)]
+    own, sizes = reference and reference.weight_bytes, [(one.weight_bytes, one.id) for one in compared]
+    size, name = min(((size, name) for size, name in sizes if size), default=(0, ""))
+    if pick.metric in PEAKS and own and 0 < size < own:
+        less = f"{format_bytes(size)}, {size / own * 100:.0f} % of {seen.run.reference}'s {format_bytes(own)}"
+        yield f"{name} has the smallest weights: {less}."
 
 
 def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
