@@ -25,10 +25,11 @@ from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.report.renderers.markdown import escape
-from llm_bench_fixtures.results.metrics import METRICS, Kind
+from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+BETTER = {Direction.HIGHER_IS_BETTER: "↑", Direction.LOWER_IS_BETTER: "↓", Direction.NEITHER: ""}
 SHOWN = {"?": "[{0}]", "+": "{0} [{0} ...]"}  # by how many of a positional argument there are
 IN_SCHEMA = frozenset({
     "Equivalence", "LoadPoint", "MeasuredRecord", "MemoryFacts", "Provenance", "Record", "Reply", "Request", "Run",
@@ -60,21 +61,26 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     yield ""
 
 
-def metric_tables() -> Iterator[str]:
+def metric_lists() -> Iterator[str]:
     for kind in Kind:
-        rows = [
-            (one.name, one.unit.value, one.direction.value, one.formula, one.source)
-            for one in METRICS
-            if one.kind is kind
-        ]
+        rows = [(one.name, f"({worth(one)}) {one.formula}{source_of(one)}") for one in METRICS if one.kind is kind]
         if rows:
             yield from (f"## {kind.value.capitalize()}", "")
-            yield from table(("name", "unit", "direction", "formula", "as in"), rows)
+            yield from bullets((name, escape(text)) for name, text in rows)
 
 
-def option_table() -> Iterator[str]:
-    rows = ((option.flag, option.metavar, option.default, option.help) for option in OPTIONS)
-    return table(("option", "value", "default", "what"), rows)
+def worth(metric: Metric) -> str:
+    """The unit and which way is better: `s ↓`."""
+    return f"{metric.unit.value} {BETTER[metric.direction]}".strip() or "a number"
+
+
+def source_of(metric: Metric) -> str:
+    return f" ({metric.source})" if metric.source else ""
+
+
+def option_list() -> Iterator[str]:
+    rows = ((f"{option.flag} {option.metavar or ''}".strip(), option.default, option.help) for option in OPTIONS)
+    return bullets((typed, escape(f"({default}) {text}" if default else text)) for typed, default, text in rows)
 
 
 def variant_table() -> Iterator[str]:
@@ -94,20 +100,14 @@ def exit_status_table() -> Iterator[str]:
     yield ""
 
 
-def public_name_tables() -> Iterator[str]:
-    """The docstrings are Markdown themselves, so only what ends a cell is escaped."""
-    yield from ("| name | kind | what |", "| --- | --- | --- |")
-    for name, sentence in public_names():
-        yield f"| `{name}` | {kind_of(name)} | {sentence.replace('|', escape('|'))} |"
-    yield ""
-    yield from ("## Members of enums, fields of values", "")
+def public_name_lists() -> Iterator[str]:
+    """The docstrings are Markdown themselves."""
+    yield from (f"- `{name}`: {sentence}" for name, sentence in public_names())
+    yield from ("", "## Members of enums, fields of values", "")
     yield from ("[Files and schema](results.md) explains the fields of what a saved run holds.", "")
     names = sorted({*llm_bench_fixtures.__all__} - IN_SCHEMA - {"Settings"})
     parts = ((name, parts_of(getattr(llm_bench_fixtures, name))) for name in names)
-    yield from ("| name | has |", "| --- | --- |")
-    yield from (
-        f"| `{name}` | {', '.join(f'`{part}`' for part in its_parts)} |" for name, its_parts in parts if its_parts
-    )
+    yield from (f"- `{name}`: {', '.join(f'`{part}`' for part in its_parts)}" for name, its_parts in parts if its_parts)
     yield ""
 
 
@@ -175,17 +175,19 @@ def command_reference() -> Iterator[str]:
         module.add_arguments(parsers[name])
     texts = Counter(text_of(one) for parser in parsers.values() for one in parser.added)
     shared = {text for text, count in texts.items() if count > 1}
-    yield from ("## A saved run", "", f"Where a command takes a run, it takes {RUN_HELP}.", "")
+    yield from ("## A saved run", "", f"RUN is {RUN_HELP}.", "")
     yield from ("## Options of several commands", "")
-    yield from table(("option", "what"), filter(shared.__contains__, texts))
+    users = {text: [name for name in parsers if text in map(text_of, parsers[name].added)] for text in shared}
+    yield from bullets((text[0], f"({', '.join(users[text])}) {text[1]}") for text in texts if text in shared)
     for name, parser in parsers.items():
-        own = [text for text in map(text_of, parser.added) if text not in shared]
-        also = [f"`{one.option_strings[-1]}`" for one in parser.added if text_of(one) in shared]
         yield from (f"## llm-bench {name}", "", "```text", inspect.cleandoc(COMMANDS[name].__doc__ or ""), "```", "")
-        if own:
-            yield from table(("argument", "what"), own)
-        if also:
-            yield from (f"Also {', '.join(also)}: see [above](#options-of-several-commands).", "")
+        yield from bullets(text for text in map(text_of, parser.added) if text not in shared)
+
+
+def bullets(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A list whose entries begin with code."""
+    yield from (f"- `{first}`: {rest}" for first, rest in rows)
+    yield ""
 
 
 def text_of(argument: argparse.Action) -> tuple[str, str]:
@@ -207,9 +209,9 @@ def help_of(argument: argparse.Action) -> str:
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "reference/command-line.md": command_reference,
     "reference/exit-statuses.md": exit_status_table,
-    "reference/metrics.md": metric_tables,
-    "reference/options.md": option_table,
-    "reference/public-names.md": public_name_tables,
+    "reference/metrics.md": metric_lists,
+    "reference/options.md": option_list,
+    "reference/public-names.md": public_name_lists,
     "reference/variants.md": variant_table,
 }
 
