@@ -1,4 +1,7 @@
-"""What may be read of files that come from elsewhere: links are followed, but not to what has no end or never comes."""
+"""What may be read of files that come from elsewhere: links are followed, but not to what has no end or never comes.
+
+The types say what a field of such a file may hold, which msgspec checks.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,24 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
+
+from llm_bench_fixtures.text import LONGEST
 
 T = TypeVar("T")
+
+# The limits are far from real runs.
+LARGEST = 1e30  # of any figure: more than all FLOPs of a year, and far from where floats overflow
+LONGEST_S = 1e9  # thirty years
+LONGEST_TEXT = 1_000_000  # characters of a reason, or a command line
+Name = Annotated[str, Meta(max_length=LONGEST)]  # of a test, parametrized by a prompt of 25,000 tokens; of a metric
+Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+Figure = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+Duration = Annotated[float, Meta(ge=1e-9, le=LONGEST_S)]  # seconds, from a tick of the clock on
+Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
 
 KERNELS = ("/proc", "/sys", "/dev")  # files there may block, or have no end, and look like any other
 IN_MEMORY = "/dev/shm"  # noqa: S108  # a disk in memory, with files like any other's

@@ -151,13 +151,11 @@ def test_the_blocks_of_a_run_come_back_to_be_judged(tmp_path: Path) -> None:
     "changes",
     [
         {"reference_s": (1.0,) * 4},
-        {"reference_s": (0.0,) * 5},
         {"waited_s": (0.0,)},
         {"reference_waited_s": (0.0,) * 6},
     ],
     ids=[
         "too few",
-        "in no time",
         "too few waits",
         "too many waits",
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,14 +99,14 @@ def test_a_load_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged",
+    ("damaged", "said"),
     [
-        pytest.param(replace(point(), window_s=0.0), id="no time"),
-        pytest.param(replace(point(), rate_per_s=-1.0), id="no rate"),
-        pytest.param(point(Request(0.0, 0.0, 1e12, 1e12, 5)), id="an answer after the end of days"),
+        (replace(point(), window_s=0.0), "window_s: expected a number >= 1e-09"),
+        (replace(point(), rate_per_s=-1.0), "rate_per_s: expected a number > 0.0"),
+        (point(Request(0.0, 0.0, 1e12, 1e12, 5)), "requests[0].first_token_s: expected a number <= 1000000000.0"),
     ],
 )
-def test_a_load_that_can_not_be_is_refused(damaged: LoadPoint, tmp_path: Path) -> None:
+def test_a_load_that_can_not_be_is_refused(damaged: LoadPoint, said: str, tmp_path: Path) -> None:
     write_run(replace(make_run(), loads=(damaged,)), tmp_path / "results.json")
-    with pytest.raises(DamagedResults, match="has a load in no time"):
+    with pytest.raises(DamagedResults, match=re.escape(f"loads[0].{said}")):
         read_run(tmp_path / "results.json")

@@ -240,7 +240,6 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "nothing": ({}, ""),
     "more values than are read": ({"MOST_VALUES": 20}, "values, and no run has more than 20"),
     "more bytes than are read": ({"MOST_BYTES": 1000}, "kB, and no run has more than 1.00 kB"),
-    "a name that is longer than any": ({"LONGEST_NAME": 3}, "is damaged: a text of"),
 }
 
 
@@ -261,3 +260,10 @@ def test_whoever_writes_a_run_is_told_why_it_will_not_be_read(
         assert str(refused.value) == f"{path} {fault}"
         monkeypatch.undo()
     assert read_run(path) == run
+
+
+def test_whoever_writes_a_field_that_can_not_be_is_told_which(tmp_path: Path) -> None:
+    path = tmp_path / RESULTS_FILE
+    fault = write_run(make_run([make_record(), make_record(case="x" * 100_001)]), path)
+    assert fault == "is damaged: records[1].test: expected a text of length <= 100000"
+    refuses(path, re.escape(fault))

@@ -12,19 +12,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic
+from typing import Annotated, Any, Generic
 
 import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults
 from llm_bench_fixtures.results.plausible import (
     MOST_BYTES,
-    faults_of_metrics,
     faults_of_record,
     faults_of_run,
     faults_of_size,
 )
-from llm_bench_fixtures.results.record import Record, RecordT, Run
+from llm_bench_fixtures.results.record import MOST_RECORDS, Record, RecordT, Run
 from llm_bench_fixtures.results.storage import (
     Schema,
     check_schema,
@@ -63,9 +62,7 @@ def read_saved_run(path: Path) -> Run:
     Raises UnreadableResults that names the file where it holds no run of ours, or is damaged.
     """
     run = read_run_of(path, Record)
-    for record in run.records:
-        given = {**record.metrics, **record.extra}
-        refuse(path, chain(faults_of_record(record), faults_of_metrics(record.test, given)))
+    refuse(path, chain.from_iterable(map(faults_of_record, run.records)))
     return run
 
 
@@ -186,4 +183,4 @@ class _Stored(msgspec.Struct, Generic[RecordT]):
     schema: Any = None
     llm_bench: Run[RecordT] | None = None
     """The run, with only those records that became no benchmark."""
-    benchmarks: list[_Benchmark[RecordT]] | None = None
+    benchmarks: Annotated[list[_Benchmark[RecordT]], msgspec.Meta(max_length=MOST_RECORDS)] | None = None

@@ -24,9 +24,8 @@ from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.headings import Heading, PassOver, Unreadable, heading_of
 from llm_bench_fixtures.history.saved import read_run_of
 from llm_bench_fixtures.history.steps import find_steps
-from llm_bench_fixtures.results.plausible import LARGEST, faults_of_names
+from llm_bench_fixtures.reading import LARGEST
 from llm_bench_fixtures.results.record import RecordHead
-from llm_bench_fixtures.results.storage import refuse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -181,8 +180,6 @@ def _read(path: Path, rows: _Rows) -> _Measured:
 
     record: type[_Record[msgspec.Struct]] = _Record[rows.metrics_type]  # type: ignore[name-defined]
     run = read_run_of(path, record)
-    for one in run.records:
-        refuse(path, faults_of_names((one.test, one.variant)))
     numbered = [(rows.number(one.test, one.variant), msgspec.structs.astuple(one.metrics)) for one in run.records]
     kept = [(number, values) for number, values in numbered if number is not None]
     return _Measured(

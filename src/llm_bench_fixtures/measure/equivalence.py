@@ -23,6 +23,7 @@ from llm_bench_fixtures.errors import WorkloadUnsupported, reason_of
 from llm_bench_fixtures.measure.divergence import first_divergence
 from llm_bench_fixtures.measure.support import check_cache, check_fits
 from llm_bench_fixtures.models.model import ShowsLogits
+from llm_bench_fixtures.reading import Figure, Text
 from llm_bench_fixtures.workloads import Batch, CacheKind, Side, pad_batch
 
 if TYPE_CHECKING:
@@ -67,13 +68,13 @@ class Equivalence(msgspec.Struct, frozen=True):
     token: int | None = None
     """The first token of that prompt's continuation that differs, counted from 0. None: its text stays."""
 
-    gap: float | None = None
+    gap: Figure | None = None
     """The largest change of a likely token's log-probability up to there, in nats. None: the logits are not finite."""
 
-    tolerance: float | None = None
+    tolerance: Figure | None = None
     """What is float error there, in nats. None: the logits are not finite."""
 
-    reason: str = ""
+    reason: Text = ""
     """Why the mode is not supported or failed; of one that diverges, what is known to be its cause."""
 
     @property

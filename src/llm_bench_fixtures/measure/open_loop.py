@@ -13,37 +13,39 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.models.model import Reply, TakesRequests
 from llm_bench_fixtures.progress import tell_share
+from llm_bench_fixtures.reading import LONGEST_S, Count, Text
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import Model, Send
     from llm_bench_fixtures.workloads import TokenIds
 
 
+SinceStart = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
 MOST_REQUESTS = 100_000  # of one load: each is held, with its prompt, until the last is answered
 
 
 class Request(msgspec.Struct, frozen=True):
     """One request of a load. Times are seconds from the load's start."""
 
-    planned_s: float
-    sent_s: float
-    first_token_s: float | None = None
+    planned_s: SinceStart
+    sent_s: SinceStart
+    first_token_s: SinceStart | None = None
     """None: it failed."""
-    last_token_s: float | None = None
-    tokens: int = 0
+    last_token_s: SinceStart | None = None
+    tokens: Count = 0
     """New ones."""
-    prompt_tokens: int | None = None
+    prompt_tokens: Count | None = None
     """As the server counts them. None: not told."""
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
     """Of the prompt's, those that came from a cache. None: not told."""
-    failure: str = ""
+    failure: Text = ""
     is_clients: bool = False
     """Whether it failed for want of the client's file descriptors or ports."""
 

@@ -17,6 +17,7 @@ from llm_bench_fixtures.errors import reason_of
 from llm_bench_fixtures.measure.passes import watch_forward_passes
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.reading import Count, Text
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -66,47 +67,47 @@ class Observed:
 class Work:
     """Exact counts of one round."""
 
-    prompt_tokens: int
+    prompt_tokens: Count
     """Padding not counted."""
 
-    new_tokens: int
-    batches: int
+    new_tokens: Count
+    batches: Count
 
-    forward_passes: int | None
+    forward_passes: Count | None
     """None where they can't be seen, and passes_reason says why; the same holds for the cache's bytes."""
 
-    prefill_flops: int | None
+    prefill_flops: Count | None
     """Of the forward passes that give each batch's first token. None where they can't be counted, and flops_reason says
     why."""
 
-    decode_flops: int | None
+    decode_flops: Count | None
     """Of all other forward passes."""
 
-    flops_reason: str
+    flops_reason: Text
 
-    weight_bytes_read: int | None
+    weight_bytes_read: Count | None
     """By each forward pass, of a mixture of experts at least; None where the backend doesn't tell."""
 
-    cache_bytes: int | None
+    cache_bytes: Count | None
     """Of the keys and values, the most that one batch held. None where the model keeps none, and where they can't be
     counted: cache_reason says which."""
 
-    cache_bytes_read: int | None
+    cache_bytes_read: Count | None
     """Of the keys and values, summed over the decode steps."""
 
-    output_digest: str
+    output_digest: Text
     """Of the new tokens of each prompt in order; batching and padding aren't in it."""
 
-    passes_reason: str = ""
+    passes_reason: Text = ""
 
-    state_bytes: int | None = None
+    state_bytes: Count | None = None
     """Of recurrent layers' states, the most that one batch held; each decode step reads them whole. None where they
     can't be counted."""
 
-    cache_reason: str = ""
+    cache_reason: Text = ""
     """Why the bytes of the cache are None where passes were seen."""
 
-    weight_bytes_most: int | None = None
+    weight_bytes_most: Count | None = None
     """By a forward pass over positions that use all experts of a mixture between them. None where that is the same, or
     isn't told."""
 

@@ -15,6 +15,8 @@ import pytest
 
 from llm_bench_fixtures.errors import HookFailed, InvalidSetting, reason_of
 from llm_bench_fixtures.plugin.harmless import warn
+from llm_bench_fixtures.reading import LARGEST
+from llm_bench_fixtures.text import LONGEST
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.quality import CorpusScore
@@ -220,10 +222,9 @@ def _numbers(one: Implementation, missing: list[str], given: Any, *, gives_quali
 
 def _checked_name(name: Any, *, gives_quality: bool) -> str:
     from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind
-    from llm_bench_fixtures.results.plausible import faults_of_names
     from llm_bench_fixtures.results.table import OWN_COLUMNS
 
-    if not isinstance(name, str) or not name or any(faults_of_names((name,))):
+    if not isinstance(name, str) or not name or len(name) > LONGEST:
         raise InvalidSetting(f"{name!r:.100} is no name of a metric")
     ours = METRIC_BY_NAME.get(name)
     may_be_given = gives_quality and ours is not None and ours.kind is Kind.QUALITY and ours.value is None
@@ -233,8 +234,6 @@ def _checked_name(name: Any, *, gives_quality: bool) -> str:
 
 
 def _checked_number(name: str, value: Any) -> float:
-    from llm_bench_fixtures.results.plausible import LARGEST
-
     number = float(value) if not isinstance(value, (str, bytes)) else math.nan
     if isinstance(value, (str, bytes)) or (math.isfinite(number) and abs(number) > LARGEST):
         raise InvalidSetting(f"{name} is {value!r:.100}, and no number up to {LARGEST:g}")

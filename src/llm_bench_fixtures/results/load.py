@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from llm_bench_fixtures.measure.open_loop import Request
+from llm_bench_fixtures.reading import LARGEST, Count, Duration, Figure, Name
 from llm_bench_fixtures.statistics.spread import percentile
 
 LAG_SHARE = 0.1  # of the median TTFT: sent later than that, requests tell of the client
@@ -18,19 +22,19 @@ FEW = 100  # requests; below it a percentile of the lag is its largest
 class LoadPoint:
     """What one rate of requests made of a server. Requests that failed are in no latency, and are not good."""
 
-    test: str
+    test: Name
     """The test's node id in pytest."""
-    variant: str
-    rate_per_s: float
+    variant: Name
+    rate_per_s: Annotated[float, Meta(gt=0, le=LARGEST)]
     """Requests per second that were planned, on average."""
-    window_s: float
+    window_s: Duration
     """During which requests were sent."""
-    prompt_tokens: int
+    prompt_tokens: Count
     """Of each prompt, as it was planned."""
-    new_tokens: int
+    new_tokens: Count
     """Of each request."""
-    ttft_limit_s: float
-    tpot_limit_s: float
+    ttft_limit_s: Figure
+    tpot_limit_s: Figure
     requests: tuple[Request, ...]
     seed: int = 0
     """Of the planned times."""

@@ -5,50 +5,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from llm_bench_fixtures.reading import Figure, Text
+
 
 @dataclass(frozen=True)
 class Provenance:
     """Where a run's numbers come from."""
 
-    started: str
+    started: Text
     """ISO 8601 in UTC."""
-    model: str
+    model: Text
     random_weights: bool
     """The weights are random, so that quality says nothing about the model."""
-    device: str
-    hardware: str
+    device: Text
+    hardware: Text
     """The processor and its number of cores, and the accelerator."""
     threads: int
     """Threads that torch computes with."""
-    platform: str
+    platform: Text
     """The operating system and its C library."""
-    python: str
-    libraries: Mapping[str, str]
+    python: Text
+    libraries: Mapping[Text, Text]
     """Version by the library's name."""
-    commit: str = ""
+    commit: Text = ""
     """Full id of the commit that was measured; empty outside a git repository."""
-    branch: str = ""
+    branch: Text = ""
     dirty: bool = False
     """There were changes that were not committed."""
-    corpus: str = ""
+    corpus: Text = ""
     """The texts that quality was measured on, with their digest and how they were cut."""
-    choices: str = ""
+    choices: Text = ""
     """The questions of multiple choice that were asked, with their digest; empty where none were."""
-    command: str = ""
+    command: Text = ""
     """The command line of the run."""
     isolated: bool = False
     """Each variant ran in a process of its own."""
-    attention: str = ""
+    attention: Text = ""
     """The attention implementation that was asked for; empty where it was the model's own choice."""
     chat: bool = False
     """Prompts were turns in the model's chat template."""
-    energy: str = ""
+    energy: Text = ""
     """Where joules were read, or why they were not."""
-    model_digests: Mapping[str, str] = field(default_factory=dict)
+    model_digests: Mapping[Text, Text] = field(default_factory=dict)
     """Of the model's `config`, `tokenizer` and `weights`, from samples; empty in runs of before."""
-    passed_over: tuple[str, ...] = ()
+    passed_over: tuple[Text, ...] = ()
     """Candidates for the model that were not used, each with the reason."""
-    read_bytes_per_s: float | None = None
+    read_bytes_per_s: Figure | None = None
     """The most that this machine reads from memory, as measured in this run."""
-    matmul_flops_per_s: Mapping[str, float] = field(default_factory=dict)
+    matmul_flops_per_s: Mapping[Text, Figure] = field(default_factory=dict)
     """The most that this machine computes, by dtype, as measured in this run."""

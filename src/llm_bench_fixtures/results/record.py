@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic
+from typing import Annotated, Generic
 
+from msgspec import Meta
 from typing_extensions import TypeVar  # one with a default
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
+from llm_bench_fixtures.reading import Count, Duration, Figure, Name, Offset, Text
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 from llm_bench_fixtures.statistics.spread import quartiles
 
 SCHEMA_VERSION = 4
+MOST_VARIANTS, MOST_RECORDS = 200, 20_000
 
 
 class Status(StrEnum):
@@ -43,19 +46,19 @@ class RunState(StrEnum):
 class WorkloadFacts:
     """What one round ran, in numbers. Token counts are of one round, over all prompts."""
 
-    digest: str
+    digest: Text
     """Of everything that was run: two workloads are the same where their digests are."""
-    prompts_digest: str
+    prompts_digest: Text
     """Of the prompts and the number of new tokens only."""
-    prompts: int
-    batch_size: int
-    prompt_tokens: int
+    prompts: Count
+    batch_size: Count
+    prompt_tokens: Count
     """Without padding."""
-    padded_tokens: int
+    padded_tokens: Count
     """Padding alone."""
-    new_tokens: int
-    cache: str
-    padding_side: str
+    new_tokens: Count
+    cache: Text
+    padding_side: Text
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class MemoryFacts:
     """torch's peak of allocated memory; None without CUDA."""
     cuda_reserved_bytes: int | None = None
     """torch's peak of reserved memory; None without CUDA."""
-    method: str = ""
+    method: Text = ""
     """How the resident peak was found."""
     library_bytes: int | None = None
     """Of the resident peak, pages of libraries' files, as a rise over what the process had before the load. None where
@@ -87,12 +90,12 @@ class RecordHead:
     A benchmark is one test with one set of parameters on one variant.
     """
 
-    test: str
+    test: Name
     """The test's node id in pytest."""
-    scenario: str
-    case: str
+    scenario: Name
+    case: Name
     """The value of what the scenario changes."""
-    variant: str
+    variant: Name
     """The variant's id."""
     status: Status
 
@@ -104,47 +107,47 @@ class Record(RecordHead):
     pytest-benchmark's storage keeps the times of batches and tokens and the texts only where it is asked to.
     """
 
-    reason: str = ""
+    reason: Text = ""
     """Why it was skipped, or failed; of a measured one, which values are missing and why."""
     workload: WorkloadFacts | None = None
     """None where the test never came to run one."""
-    rounds_s: tuple[float, ...] = ()
+    rounds_s: tuple[Duration, ...] = ()
     """Seconds of each round."""
-    probe_s: tuple[tuple[float, float], ...] = ()
+    probe_s: tuple[tuple[Duration, Duration], ...] = ()
     """For each round, seconds of the fixed probe that ran before it: its matrix product, and its read of memory."""
-    waited_s: tuple[float, ...] = ()
+    waited_s: tuple[Offset, ...] = ()
     """For each round, seconds that its threads waited for a core, summed; empty where the system doesn't tell."""
-    reference_s: tuple[float, ...] = ()
+    reference_s: tuple[Duration, ...] = ()
     """For each round, seconds of the reference's round of the same number in the same block; empty where it wasn't
     measured in blocks."""
-    reference_waited_s: tuple[float, ...] = ()
+    reference_waited_s: tuple[Offset, ...] = ()
     """For each of the reference's rounds, the same as `waited_s`."""
     expected_variance: VarianceEstimate = NO_PRIOR
     """Of the log ratio of a pair of rounds, as the run's other comparisons lead to expect it. It says nothing until the
     run is built, nor where the record wasn't measured in blocks."""
-    gate: Mapping[str, str] = field(default_factory=dict)
+    gate: Mapping[Text, Text] = field(default_factory=dict)
     """The changes that the test's marker allows, by metric or kind of metrics."""
 
     batches_s: tuple[tuple[float, ...], ...] = ()
     """For each round, the seconds of each batch."""
-    tokens_s: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    tokens_s: tuple[tuple[Annotated[tuple[Duration, ...], Meta(min_length=1)], ...], ...] = ()
     """For each round and batch, the seconds from the batch's start to each of its new tokens."""
-    batch_rows: tuple[int, ...] = ()
+    batch_rows: tuple[Annotated[int, Meta(ge=1)], ...] = ()
     """Prompts in each batch."""
-    pauses: int = 0
+    pauses: Count = 0
     """How often its rounds paused, in which others had their turn: 0 where each was a turn."""
-    crowded_rounds: int = 0
+    crowded_rounds: Count = 0
     """How many more rounds were run, and are left out because other programs ran in their blocks."""
-    energy_j: tuple[float, ...] = ()
+    energy_j: tuple[Figure, ...] = ()
     """For each round, the joules of the whole machine; empty where it has no counter."""
     work: Work | None = None
     """Exact counts of one round."""
     memory: MemoryFacts | None = None
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[Text, ...] = ()
     """The generated text of each prompt."""
-    extra: Mapping[str, float] = field(default_factory=dict)
+    extra: Mapping[Name, Figure] = field(default_factory=dict)
     """Further metrics by name, such as a project's own."""
-    metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
+    metrics: Mapping[Name, Figure] = field(default_factory=dict, compare=False)
     """Every metric by name, as it was saved: empty in a run that is being measured. They stand in for times of batches
     and tokens that were not saved."""
 
@@ -170,43 +173,43 @@ class Record(RecordHead):
 class VariantResult:
     """What is known of a variant apart from its benchmarks."""
 
-    id: str
-    description: str
-    backend: str
+    id: Name
+    description: Text
+    backend: Text
     status: Status
-    reason: str = ""
+    reason: Text = ""
     """Why it was skipped, or failed."""
-    label: str = ""
+    label: Text = ""
     """What actually ran, for people."""
-    configuration: str = ""
+    configuration: Text = ""
     """The same for two variants that ran the same thing, whatever was asked for."""
-    base: str | None = None
+    base: Name | None = None
     """The id of the variant that this one is a cheaper form of."""
     quantized: bool = False
-    load_s: float | None = None
-    compile_s: float | None = None
+    load_s: Figure | None = None
+    compile_s: Figure | None = None
     """In this run, or in the one whose code it reuses; None where nothing is compiled."""
-    conversion_s: float | None = None
+    conversion_s: Figure | None = None
     """Seconds that making the engine's own form of the model took, whenever it was made; None where it has none."""
-    first_generate_s: float | None = None
+    first_generate_s: Figure | None = None
     """Seconds of the first `generate` of a fresh process; None where the variant had no process of its own."""
-    weight_bytes: int | None = None
-    quantized_share: float | None = None
+    weight_bytes: Count | None = None
+    quantized_share: Figure | None = None
     """Of all weights, how many are stored in fewer bits; None where none are, or where it isn't told."""
-    resident_before_load_bytes: int | None = None
+    resident_before_load_bytes: Count | None = None
     """Resident memory of the variant's own process before it loaded the model: mostly libraries. None where the variant
     had no process of its own."""
-    matmul_flops_per_s: float | None = None
+    matmul_flops_per_s: Figure | None = None
     """The most that this machine computes in the dtype that the variant computes in; None where it was not measured."""
-    read_bytes_per_s: float | None = None
+    read_bytes_per_s: Figure | None = None
     """The most that this machine reads from memory; None where it was not measured."""
-    quality: Mapping[str, float] = field(default_factory=dict)
+    quality: Mapping[Name, Figure] = field(default_factory=dict)
     """Metrics over the corpus, by name."""
-    quality_note: str = ""
+    quality_note: Text = ""
     """Why some or all of the metrics of quality are missing."""
-    loss_blocks: tuple[float, ...] = ()
+    loss_blocks: tuple[Figure, ...] = ()
     """Nats per token of each of about a hundred stretches of the corpus, in its order."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     """What was noted while it was loaded, such as files that were made in this run."""
     equivalence: tuple[Equivalence, ...] = ()
     """Whether its text depends on how it is run."""
@@ -216,8 +219,8 @@ class VariantResult:
 class Blessing:
     """Says that a run is accepted as a baseline, whatever its state."""
 
-    reason: str
-    when: str
+    reason: Text
+    when: Text
     """ISO 8601 in UTC."""
 
 
@@ -228,10 +231,10 @@ RecordT = TypeVar("RecordT", bound=RecordHead, covariant=True, default=Record)
 class Scenario:
     """How the report shows a scenario."""
 
-    name: str
-    title: str = ""
+    name: Text
+    title: Text = ""
     """Of its section; empty for one that is made of the name."""
-    columns: tuple[str, ...] = ()
+    columns: tuple[Text, ...] = ()
     """The metrics, by name, that its table shows beside the latency; empty for the usual ones."""
 
 
@@ -243,26 +246,26 @@ class Run(Generic[RecordT]):
     """
 
     provenance: Provenance
-    reference: str
+    reference: Text
     """The id of the variant that the others' quality is compared with."""
-    variants: tuple[VariantResult, ...]
-    records: tuple[RecordT, ...]
-    session_s: float = 0.0
+    variants: Annotated[tuple[VariantResult, ...], Meta(max_length=MOST_VARIANTS)]
+    records: Annotated[tuple[RecordT, ...], Meta(max_length=MOST_RECORDS)]
+    session_s: Figure = 0.0
     """Seconds of the whole session."""
-    phase_s: Mapping[str, float] = field(default_factory=dict)
+    phase_s: Mapping[Text, Figure] = field(default_factory=dict)
     """Seconds by what the session spent them on."""
     interrupted: bool = False
-    instrumentation_ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    instrumentation_ratios: Mapping[Text, tuple[Figure, ...]] = field(default_factory=dict)
     """By variant, of pairs of the same `generate`: seconds with its tokens' times taken / without."""
     loads: tuple[LoadPoint, ...] = ()
     """Of servers under loads, by rate."""
-    selection: tuple[str, ...] = ()
+    selection: tuple[Text, ...] = ()
     """What of the command line narrowed the tests."""
-    failed_tests: int = 0
+    failed_tests: Count = 0
     """How many tests failed, measured or not."""
     regressed: bool = False
     """A gate found the run worse than its baseline."""
-    refused: str = ""
+    refused: Text = ""
     """Why a gate refused the run, if not for a regression."""
     scenarios: tuple[Scenario, ...] = ()
     """How the report shows those that were collected, in its order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -14,7 +15,7 @@ import msgspec
 
 from llm_bench_fixtures.errors import DamagedResults, NotOurResults, UnreadableResults
 from llm_bench_fixtures.reading import refusal
-from llm_bench_fixtures.results.plausible import faults_of_metrics, faults_of_record, faults_of_run, faults_of_size
+from llm_bench_fixtures.results.plausible import faults_of_record, faults_of_run, faults_of_size
 from llm_bench_fixtures.results.record import SCHEMA_VERSION, Record, Run, VariantResult
 from llm_bench_fixtures.results.table import metric_values, run_table
 from llm_bench_fixtures.text import well_formed
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 RESULTS_FILE = "results.json"
 SCHEMA = "llm-bench-fixtures/run"
+KINDS = {"float": "a number", "int": "a whole number", "str": "a text", "array": "a list", "object": "an object"}
 
 
 def record_to_json(record: Record, variant: VariantResult | None) -> Json:
@@ -61,22 +63,23 @@ def write_run(run: Run, path: Path, *, follows: bool = True) -> str:
     won't. Raises UnwritableFile, and ValueError for a NaN or an infinity in it."""
     text = json.dumps(run_to_json(run), indent=1, allow_nan=False) + "\n"
     write_whole(path, text, follows=follows)
-    faults = (f"is damaged: {fault}" for fault in _faults(run))
-    return next(chain(faults_of_size(len(text), text.count(",") + 1), faults), "")
-
-
-def _faults(run: Run) -> Iterator[str]:
-    yield from faults_of_run(run)
-    for record in run.records:
-        yield from chain(faults_of_record(record), faults_of_metrics(record.test, record.extra))
+    try:
+        _refuse_size(path, faults_of_size(len(text), text.count(",") + 1))
+        _run_in(text.encode(), path)
+    except UnreadableResults as error:
+        return str(error).removeprefix(f"{path} ")
+    return ""
 
 
 def read_run(path: str | Path) -> Run:
     """The run in a `results.json`. Raises UnreadableResults that names the file where it isn't one, or is damaged."""
-    data = read_bytes(path)
+    return _run_in(read_bytes(path), path)
+
+
+def _run_in(data: bytes, path: str | Path) -> Run:
     check_schema(data, path)
     run = decode(data, Run[Record], path)
-    refuse(path, _faults(run))
+    refuse(path, chain(faults_of_run(run), chain.from_iterable(map(faults_of_record, run.records))))
     return run
 
 
@@ -138,9 +141,17 @@ def decode(data: bytes, kind: type[T], path: str | Path) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        raise DamagedResults(f"{path} is damaged: {error}") from error
+        raise DamagedResults(f"{path} is damaged: {_in_words(str(error))}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableResults(f"{path} can't be read as JSON: {error}") from error
+
+
+def _in_words(message: str) -> str:
+    """Msgspec's message, the field first: "records[0].rounds_s[3]: expected a number >= 1e-09"."""
+    what, _, where = message.partition(" - at ")
+    what = re.sub("`([^`]+)`", lambda kinds: " or ".join(KINDS.get(kind, kind) for kind in kinds[1].split(" | ")), what)
+    where = where.replace("`key` in", "a name in").replace("$.", "").replace("$", "the whole").replace("`", "")
+    return f"{where}: {what[0].lower()}{what[1:]}" if where else what
 
 
 @dataclass(frozen=True)
