@@ -11,7 +11,7 @@ from run_factory import make_record, make_variant
 from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.record import MemoryFacts, Status
 
 HEAVIER = [make_variant(weight_bytes=5_000_000)]
 
@@ -69,8 +69,35 @@ def test_a_run_without_timings_is_not_measured_with_and_without_a_baseline(shell
 def test_a_comparison_names_what_moved_either_way(shell: Shell) -> None:
     shell.keep(1)
     shell.keep(2, variants=HEAVIER)
-    assert "fp32: Weights: 4.00 MB → 5.00 MB, +25.0 %" in " ".join(shell("compare", "1", "2").out.split())
-    assert "Improved (1)" in shell("compare", "2", "1").out
+    assert "fp32: weights 4.00 MB → 5.00 MB, +25.0 %" in " ".join(shell("compare", "1", "2").out.split())
+    assert "Improved (1 value)" in shell("compare", "2", "1").out
+
+
+def test_every_value_is_shown_on_request_and_written_as_json(shell: Shell, tmp_path: Path) -> None:
+    records = [make_record(scenario=name, memory=MemoryFacts(10**8)) for name in ("precision", "cache")]
+    shell.keep(1, records)
+    shell.keep(2, [replace(one, memory=MemoryFacts(2 * 10**8)) for one in records])
+    for command, status in (("compare", 0), ("gate", ExitStatus.REGRESSED)):
+        file = tmp_path / f"{command}.json"
+        runs = ("1", "2") if command == "compare" else ("2",)
+        assert "KV cache" not in shell(command, *runs).out
+        output = shell(command, *runs, "--verbose", "--json", str(file))
+        assert (output.status, "KV cache" in output.out) == (status, True)
+        data = json.loads(file.read_text(encoding="utf-8"))
+        assert [cause["text"] for cause in data["causes"]] == ["fp32: peak memory +100 MB in 2 tests"]
+        assert data.get("exit_status", 0) == status
+
+
+def test_the_gate_annotates_on_github_alone(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.keep(1)
+    shell.keep(2, variants=HEAVIER)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert "::error" not in shell("gate", "2").out
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (line,) = [line for line in shell("gate", "2").lines if line.startswith("::")]
+    assert line == (
+        "::error title=llm-gate%3A regressed::fp32: weights 4.00 MB → 5.00 MB, +25.0 %25 (allowed: no change)"
+    )
 
 
 def test_a_blessed_run_is_a_baseline_and_says_why(shell: Shell) -> None:

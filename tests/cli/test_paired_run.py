@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from llm_bench_fixtures.cli import paired_run as command
+from llm_bench_fixtures.cli.console import write_json
 from llm_bench_fixtures.options.table import OPTIONS, paths_that_stand_alone
 from llm_bench_fixtures.paired.control import PairedRun
 from llm_bench_fixtures.paired.sides import Side
@@ -47,7 +48,7 @@ def test_an_interruption_before_anything_ran_is_one(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_written_as_json_can_be_read_whatever_a_name_holds(tmp_path: Path) -> None:
-    path = command.write_json({"test\udce9": ["caf\udce9"]}, tmp_path / "pair.json")
+    path = write_json({"test\udce9": ["caf\udce9"]}, tmp_path / "pair.json")
     assert msgspec.json.decode(path.read_bytes()) == {"test\ufffd": ["caf\ufffd"]}
 
 

@@ -111,7 +111,7 @@ def test_a_second_run_of_the_same_is_green(saved_apart: Bench) -> None:
             "*= llm-gate: passed =*",
             "Baseline: 0001_*",
             "Judged 1 of 1 tests. Blocking values: * unchanged.",
-            "*Timing is*",
+            "*Times are*",
         ]
     )
     assert [state_of(path)["regressed"] for path in storage(saved_apart)] == [False, False]
@@ -143,7 +143,7 @@ def test_without_a_rule_a_slowdown_is_told_and_passes(own_suite: Bench) -> None:
     own_suite.write(conftest=SLOWDOWN)
     result = own_suite.run(*GATE, *rounds)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["Worse, advisory (*", "*test_mine[[]fp32[]]: Latency*"])
+    result.stdout.fnmatch_lines(["Worse, advisory (*", "*fp32: latency and *"])
 
 
 def test_damaged_weights_turn_only_the_quality_gate_red(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_what_did_not_change_is_counted_and_has_no_colour() -> None:
     assert found.moved.rows == ()
     assert len(found.still.rows) > 0 == len(found.values.rows)
     assert {cell.tone for row in found.still.rows for cell in row.cells} == {""}
-    assert {row.cells[4].text for row in found.still.rows} == {"= unchanged", "= unchanged, advisory"}
+    assert {row.cells[4].text for row in found.still.rows} == {"unchanged", "unchanged, advisory"}
 
 
 def test_the_overview_has_both_runs_side_by_side() -> None:
@@ -110,7 +110,7 @@ def test_the_answer_says_in_a_sentence_what_changed_everywhere() -> None:
 def test_the_pull_request_has_the_short_version() -> None:
     markdown = render_markdown(findings(chart_run(), heavier()))
     assert "<summary>What changed against 0001_a</summary>" in markdown
-    assert "| bf16 | weights | 2.00 MB → 4.00 MB, +100.0 % |  | regressed |" in markdown
+    assert "| bf16 | weights | 2.00 MB → 4.00 MB, +100.0 % | all | regressed |" in markdown
     assert len(markdown.encode()) < 10_000
 
 

@@ -13,10 +13,16 @@ from llm_bench_fixtures.report.judged.causes import TONES, Cause
 from llm_bench_fixtures.report.judged.rows import JudgedRow
 from llm_bench_fixtures.report.renderers.columns import columns, title_line, wrapped
 from llm_bench_fixtures.report.renderers.markdown import bullets, escape, folded, markdown_table
-from llm_bench_fixtures.report.tables.table import Table
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table
+from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.text import first_few, harmless
 
-HEADER = ("variant", "benchmark", "metric", "before", "now", "change", "verdict")
+FIGURE = Notation.TEXT  # a column that is set flush right
+CHANGE, VERDICT = Column("change", FIGURE), Column("verdict")
+FIRST = (Column(VARIANT), Column("benchmark"), Column("metric"))
+VALUES = (*FIRST, Column("before", FIGURE), Column("now", FIGURE), CHANGE, VERDICT)
+CAUSES = (Column(VARIANT), Column("metric"), CHANGE, Column("tests"), VERDICT)
+ALL_TESTS = "all"  # of a value that all tests of the variant share
 MOST_CAUSES = 12  # of one part
 MOST_ROWS = 60  # of one table
 
@@ -110,26 +116,35 @@ def _details(rows: Sequence[JudgedRow]) -> Iterator[str]:
 
 
 def rows_table(rows: Sequence[JudgedRow]) -> Table:
-    """A row for each verdict."""
-    return Table.of_texts(
-        HEADER,
-        map(_cells, rows),
-        {3, 4, 5},
-        {(at, 5): TONES[row.verdict] for at, row in enumerate(rows) if row.verdict in TONES},
-    )
+    """A row for each verdict; the values before and now where they are known."""
+    cells = tuple(tuple(_cells(row)) for row in rows)
+    has_values = any(row.base is not None or row.head is not None for row in rows)
+    return Table(VALUES, cells).with_columns([0, 1, 2, *([3, 4] if has_values else []), 5, 6])
 
 
-def _cells(row: JudgedRow) -> tuple[str, ...]:
-    change = f"{row.change} ({row.interval_text})" if row.interval_text else row.change
-    verdict = f"{row.verdict}{', advisory' if row.is_advisory else ''}"
-    return row.variant, row.benchmark or "all", row.metric.title, row.before, row.after, change, verdict
+def _cells(row: JudgedRow) -> Iterator[Cell]:
+    yield from (Cell(row.variant), Cell(row.benchmark or ALL_TESTS), Cell(row.metric.title))
+    yield from (Cell(row.before, rank=row.base), Cell(row.after, rank=row.head))
+    interval = f" ({row.interval_text})" if row.interval_text else ""
+    yield Cell(f"{row.change}{interval}", rank=row.ratio, tone=TONES.get(row.verdict))
+    yield _verdict(row)
+
+
+def _verdict(row: JudgedRow) -> Cell:
+    advisory = ", advisory" if row.is_advisory else ""
+    return Cell(f"{row.verdict}{advisory}", tone=TONES.get(row.verdict), note=row.reason)
 
 
 def causes_table(causes: Sequence[Cause]) -> Table:
     """A row for each cause."""
-    cells = (
-        (one.name, one.title, one.change, one.where, f"{one.verdict}{', advisory' if one.first.is_advisory else ''}")
+    rows = (
+        (
+            Cell(one.name),
+            Cell(one.title),
+            Cell(one.change, rank=one.first.ratio, tone=TONES.get(one.verdict)),
+            Cell(one.where or ALL_TESTS),
+            _verdict(one.first),
+        )
         for one in causes
     )
-    tones = {(at, 2): TONES[one.verdict] for at, one in enumerate(causes) if one.verdict in TONES}
-    return Table.of_texts(("variant", "metric", "change", "tests", "verdict"), cells, {2}, tones)
+    return Table(CAUSES, tuple(rows))

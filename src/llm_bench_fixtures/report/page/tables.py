@@ -28,7 +28,12 @@ WORDS = {
     "peak": "the highest memory of a round, as a rise over before the model was loaded",
     "benchmarks": "how many benchmarks of the variant ended like that",
 }
-STYLES = {"variant": "name", "case": "name", "what ran": "prose", "remarks": "prose", "reason": "prose"}
+STYLES = {
+    **dict.fromkeys(("variant", "case"), "name"),
+    **dict.fromkeys(("what ran", "remarks", "reason", "because"), "prose"),
+    **dict.fromkeys(("benchmark", "metric", "tests"), "place"),
+    "verdict": "verdict",
+}
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
 ALIKE = "≈"
 ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
