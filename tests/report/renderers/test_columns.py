@@ -87,6 +87,14 @@ def test_lines_are_wrapped_by_their_cells() -> None:
     assert wrapped("abc-def 漢字", 3, break_words=False) == ["abc-def", "漢字"]
 
 
+def test_a_number_stays_on_one_line_with_its_unit() -> None:
+    """Bug: lines ended between a number and its unit. Without the rule, "1.2" and "±" would fit on the lines before."""
+    assert wrapped("takes 1.2 GB", 9) == ["takes", "1.2 GB"]
+    assert wrapped("grows 3 %", 7) == ["grows", "3 %"]
+    assert wrapped("+2.0 % ± 0.1 % of it", 9) == ["+2.0 %", "± 0.1 %", "of it"]
+    assert wrapped("in 4 seconds", 4) == ["in 4", "seco", "nds"]
+
+
 def test_a_title_stands_in_the_middle_by_its_cells() -> None:
     assert title_line("漢字", 10) == "== 漢字 =="
     assert width(title_line("漢字漢字漢字", 9)) == 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,9 +11,13 @@ from wcwidth import width as width_of
 
 from llm_bench_fixtures.report.renderers.figures import head, text
 from llm_bench_fixtures.report.tables.table import Column, Table, Tone
+from llm_bench_fixtures.results.formatting import BYTE_SIZES, FLOP_SIZES, SECOND_SIZES
 from llm_bench_fixtures.text import printable
 
 GAP = 2  # cells between two columns
+NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
+UNITS = "|".join(("%", *SECOND_SIZES, *BYTE_SIZES, "B", *FLOP_SIZES, "FLOP"))
+BEFORE_UNIT = re.compile(rf"(?<=\d) (?=(?:{UNITS})(?!\w))|(?<=±) ")
 LEAST_TEXT = 8  # cells to which a column of texts may be cut
 
 Paint = Callable[[str, Tone], str]
@@ -100,18 +105,20 @@ def _parts(shown: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str = "", *, break_words: bool = True) -> list[str]:
-    """The text in lines of at most `width` character cells. A longer word is broken, unless `break_words` is False.
+    """The text in lines of at most `width` character cells, each number on one line with its unit. A longer word is
+    broken, unless `break_words` is False.
 
     indent: before each line but the first, before which `first` stands.
     """
-    return wrap(
-        text,
+    lines = wrap(
+        BEFORE_UNIT.sub(NO_BREAK_SPACE, text),
         width,
         initial_indent=first,
         subsequent_indent=indent,
         break_on_hyphens=False,
         break_long_words=break_words,
     )
+    return [line.replace(NO_BREAK_SPACE, " ") for line in lines]
 
 
 def wrapped_lines(text: str, width: int) -> Iterator[str]:

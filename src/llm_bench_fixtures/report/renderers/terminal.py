@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,9 +13,6 @@ from llm_bench_fixtures.report.tables.short import variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN
 from llm_bench_fixtures.results.folder import PAGE_FILE
 from llm_bench_fixtures.text import printable, without_commands
-
-NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
-UNIT = re.compile(r"(?<=\d) (?=(%|[mµ]?s|[kMG]?B)(?!\w))")  # the space before a unit
 
 
 def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Paint = plain) -> Iterator[str]:
@@ -50,10 +46,9 @@ def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) ->
 
 
 def _paragraphs(texts: Iterable[str], width: int, indent: str = "") -> Iterator[str]:
-    """Each text in lines of its own, without what would move the cursor, and figures with their units."""
+    """Each text in lines of its own, without what would move the cursor."""
     for text in texts:
-        lines = wrapped(UNIT.sub(NO_BREAK_SPACE, printable(text)), width, indent)
-        yield from (line.replace(NO_BREAK_SPACE, " ") for line in lines)
+        yield from wrapped(printable(text), width, indent)
 
 
 def _list(sentences: Iterable[str], width: int) -> Iterator[str]:
