@@ -15,6 +15,7 @@ from run_factory import (
     absent_variant,
     full_run,
     make_provenance,
+    make_record,
     make_run,
     make_variant,
     skipped_record,
@@ -187,6 +188,11 @@ def test_every_explanation_that_a_head_offers_is_in_the_glossary() -> None:
     assert len(asked) > 20
     assert asked <= {value for name, value in page.attributes if name == "id"}
     assert any("start of a prompt's batch to its first new token" in text for text in page.texts)
+
+
+def test_a_text_of_a_scenario_without_cases_has_no_empty_heading() -> None:
+    """Bug: where the texts were those of one case, which has no name, an empty heading stood above them."""
+    assert "<h3></h3>" not in render(make_run([make_record(outputs=("Paris",))]))
 
 
 def test_the_page_starts_with_the_answer() -> None:

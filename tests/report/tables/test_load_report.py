@@ -62,6 +62,17 @@ def test_the_sentence_names_the_highest_rate_that_is_sustained_and_the_next() ->
     ]
 
 
+def test_a_rate_beyond_one_that_is_not_sustained_is_not_said_to_be() -> None:
+    """Bug: where 2/s failed and 4/s happened to be answered, 4/s was called sustained. The rows go by the rate."""
+    fine, slow = [answered(0.25)] * 4, [answered(3.0)] * 4
+    run = loaded(point(4.0, *fine), point(2.0, *slow), point(1.0, *fine))
+    assert list(load_sentences(run)) == [
+        f"endpoint answers 100 % of 4 requests at 1/s, 64 + 11 tokens, {LIMITS}; at 2/s 0 %."
+    ]
+    (section,) = load_sections(run)
+    assert [row[3] for row in rows(section.table)] == ["1/s", "2/s", "4/s"]
+
+
 def test_a_client_without_file_descriptors_is_marked() -> None:
     run = loaded(point(2.0, answered(0.25), Request(0.0, 0.0, failure="too many open files", is_clients=True)))
     (section,) = load_sections(run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.measure.open_loop import Request
@@ -54,11 +55,11 @@ def load_sections(run: Run) -> Iterator[Section]:
 
 
 def _by_series(points: Iterable[LoadPoint]) -> dict[tuple[object, ...], list[LoadPoint]]:
-    """Those that differ by their rates alone."""
+    """Those that differ by their rates alone, the lowest rate first."""
     found: dict[tuple[object, ...], list[LoadPoint]] = defaultdict(list)
     for point in points:
         found[point.series].append(point)
-    return found
+    return {series: sorted(them, key=lambda point: point.rate_per_s) for series, them in found.items()}
 
 
 def _row(point: LoadPoint) -> Iterator[Cell]:
@@ -115,11 +116,10 @@ def load_sentences(run: Run) -> Iterator[str]:
 
 
 def _series_sentence(points: Sequence[LoadPoint], *, names_test: bool) -> str:
-    """points: of one series."""
-    ordered = sorted(points, key=lambda point: point.rate_per_s)
-    kept = [point for point in ordered if point.good_share >= NEARLY_ALL]
-    beyond = next((point for point in ordered if point.good_share < NEARLY_ALL), None)
-    last = kept[-1] if kept else ordered[0]
+    """points: of one series, by their rates. A rate counts as sustained only where all lower ones are, too."""
+    kept = list(takewhile(lambda point: point.good_share >= NEARLY_ALL, points))
+    beyond = points[len(kept)] if len(kept) < len(points) else None
+    last = kept[-1] if kept else points[0]
     limits = f"TTFT ≤ {format_seconds(last.ttft_limit_s)} and TPOT ≤ {format_seconds(last.tpot_limit_s)}"
     of = f", {_lengths(last)} tokens" + (f" ({last.function})" if names_test else "")
     further = f"; at {beyond.rate_per_s:g}/s {format_share(beyond.good_share)}" if beyond and beyond is not last else ""
