@@ -42,15 +42,23 @@ def test_a_text_is_set_as_it_is(text: str, escaped: str) -> None:
 def test_the_table() -> None:
     lines = [line.strip() for line in render(full_run()).splitlines()]
     assert lines[:3] == [r"% \usepackage{booktabs}", r"% \usepackage{graphicx}", r"\begin{table}"]
-    assert r"\begin{tabular}{@{}lrrrrrr@{}}" in lines
+    assert r"\begin{tabular}{@{}lrrrrrrr@{}}" in lines
     top = lines.index(r"\toprule")
     assert lines[top + 1 : top + 4] == [
-        r"{}variant & latency & speed-up & tokens/s & peak & perplexity & top-1 \\",
-        r"{} & ms &  &  & MB &  &  \\",
+        r"{}variant & latency & speed-up & tokens/s & weights & peak & perplexity & top-1 \\",
+        r"{} & ms &  &  & MB & MB &  &  \\",
         r"\midrule",
     ]
-    assert r"{}bf16 & 80.0 $\pm$ 0.8 & 1.25$\times$ & 200 & 12.0 & +1.0 \% $\pm$ 0.2 \% & 98.5 \% \\" in lines
-    assert all(line.count("&") == 6 for line in lines if line.startswith("{}"))
+    assert r"{}bf16 & 80.0 $\pm$ 0.8 & 1.25$\times$ & 200 & 2.00 & 12.0 & +1.0 \% $\pm$ 0.2 \% & 98.5 \% \\" in lines
+    assert all(line.count("&") == 7 for line in lines if line.startswith("{}"))
+
+
+def test_the_caption_names_the_model_and_the_machine() -> None:
+    """Two threads of a processor with two cores."""
+    run = full_run()
+    told = replace(run, provenance=replace(run.provenance, hardware="a processor, 2 cores", threads=2, device="cpu"))
+    (caption,) = (line for line in render(told).splitlines() if "caption" in line)
+    assert "Text generation of tiny on a processor, 2 cores (2 threads, cpu): one prompt, " in caption
 
 
 def test_beneath_it_stands_what_its_figures_are_what_ran_and_what_did_not() -> None:

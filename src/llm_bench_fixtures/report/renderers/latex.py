@@ -12,6 +12,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
 from llm_bench_fixtures.report.tables.short import FLIPS, figure_columns, throughput, variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import INSTEAD, printable
 
 EN_DASH = "–"
@@ -54,7 +55,9 @@ def render_latex(findings: Findings) -> str:
 def _lines(findings: Findings) -> Iterator[str]:
     workload = describe_headline(findings) or "nothing was timed"
     table = _narrow(findings)
-    caption = f"Text generation of {findings.run.provenance.model}: {workload}."
+    origin = findings.run.provenance
+    machine = f"{origin.hardware} ({count(origin.threads, 'thread')}, {origin.device})"
+    caption = f"Text generation of {origin.model} on {machine}: {workload}."
     yield from latex_table(table, caption, [*legend(table), *_what_ran(findings)])
 
 
@@ -63,14 +66,12 @@ def _narrow(findings: Findings) -> Table:
     alone: their intervals, which overlap, would take the width of two columns."""
     ran = [variant for variant in findings.run.variants if variant.label]
     filled = {one.column.name for one in figure_columns(findings) if one.has_values}
-    memory = "peak" if "peak" in filled else "weights"
     agreement = FLIPS if FLIPS in filled else "top-1"
-    table = variants_table(
-        findings, ran, ("latency", "speed-up", throughput(findings), memory, "perplexity", agreement)
-    )
+    names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", agreement)
+    table = variants_table(findings, ran, names)
     narrow = table.with_columns(place for place, name in enumerate(table.names) if name != WHAT_RAN)
     rows = (tuple(replace(cell, low=None, high=None) if cell.of else cell for cell in row) for row in narrow.rows)
-    return Table(narrow.columns, tuple(rows))
+    return replace(narrow, rows=tuple(rows))
 
 
 def _what_ran(findings: Findings) -> Iterator[str]:
