@@ -42,27 +42,27 @@ def describe_headline(headline: Headline) -> str:
     some = next(iter(headline.common.values()), None)
     if some is None:
         return ""
-    lengths = _pooled_lengths(headline)
-    over = f"; speed-ups are means over prompts of {_listed(lengths, 'and')} tokens" if lengths else ""
+    lengths = pooled_lengths(headline)
+    over = f"; speed-ups are means over prompts of {listed(lengths, 'and')} tokens" if lengths else ""
     return f"{describe_workload(some)}{over}"
 
 
 def headline_prompts(headline: Headline) -> str:
     """The prompts alone, within a sentence: "one prompt of 16, 64 or 256 tokens"."""
     some = next(iter(headline.common.values()), None)
-    lengths = _pooled_lengths(headline)
+    lengths = pooled_lengths(headline)
     if lengths:
-        return f"one prompt of {_listed(lengths, 'or')} tokens"
+        return f"one prompt of {listed(lengths, 'or')} tokens"
     return describe_prompts(some) if some else MISSING
 
 
-def _pooled_lengths(headline: Headline) -> list[str]:
+def pooled_lengths(headline: Headline) -> list[str]:
     """Prompt tokens of the cases that speed-ups are pooled over; empty where they are of one case."""
     cases = next(iter(headline.cases.values()), ())
     return [str(case.workload.prompt_tokens) for case in cases if case.workload] if len(cases) > 1 else []
 
 
-def _listed(names: Sequence[str], word: str) -> str:
+def listed(names: Sequence[str], word: str) -> str:
     return f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 

@@ -116,7 +116,7 @@ def unranked(table: Table, run: Run) -> Table:
             for name, row in known:
                 is_marked = name in marked and row[place].notation is Notation.CHANGE
                 row[place] = replace(row[place], rank=rank, tone=Tone.ALIKE if is_marked else row[place].tone)
-    return Table(table.columns, tuple(map(tuple, rows)))
+    return replace(table, rows=tuple(map(tuple, rows)))
 
 
 def _shared_rank(column: Column, cells: Mapping[str, Cell], reference: str) -> float | None:
@@ -137,7 +137,7 @@ def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
         cells = [replace(first, note=what.text), what, *figures]
         cells[flips] = replace(cells[flips], note=_each_way(variant) if flips else cells[flips].note)
         rows.append(tuple(cells))
-    shown = without(unranked(Table(table.columns, tuple(rows)), findings.run), WHAT_RAN)
+    shown = without(unranked(replace(table, rows=tuple(rows)), findings.run), WHAT_RAN)
     return page_table(shown, "The variants that ran", terms, NARROW)
 
 

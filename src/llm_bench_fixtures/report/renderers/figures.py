@@ -89,6 +89,7 @@ def legend(table: Table, names: Sequence[str] = (), interval: str = "(a–b)") -
     cells = [(cell, column) for column in shown for cell in table.cells(column.name)]
     yield from dict.fromkeys(column.legend for column in shown if column.legend)
     yield from (means for mark, means in MARKS.items() if any(cell.mark == mark for cell, _ in cells))
+    yield from table.notes
     errors = dict.fromkeys(column.error_is for cell, column in cells if column.error_is and _error(cell, column))
     parts = [f"±: {', '.join(errors)}"] if errors else []
     parts += [f"{interval}: the 95 % interval"] if any(_interval(cell) for cell, _ in cells) else []

@@ -11,7 +11,14 @@ from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.cases import CASE, scenarios_of
 from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, metric_column
-from llm_bench_fixtures.report.tables.values import QUARTILES, latency_cell, metric_cell, speedup_cell, times_cell
+from llm_bench_fixtures.report.tables.values import (
+    QUARTILES,
+    latency_cell,
+    metric_cell,
+    odd_ratios,
+    speedup_cell,
+    times_cell,
+)
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
@@ -104,9 +111,22 @@ def _table(findings: Findings, records: Sequence[Record], metrics: Sequence[Metr
     has_speedups = any(record.reference_s for record in records)
     words = tuple(map(Column, (CASE, VARIANT, WHAT_RAN)))
     figures = (LATENCY, *([SPEEDUP] if has_speedups else []), *map(metric_column, metrics))
-    rows = (tuple(_row(findings, record, metrics, has_speedups=has_speedups)) for record in ordered)
-    table = Table((*words, *figures, Column("remarks")), tuple(rows))
+    rows = tuple(tuple(_row(findings, record, metrics, has_speedups=has_speedups)) for record in ordered)
+    table = Table((*words, *figures, Column("remarks")), rows, _odd_ratios(findings, ordered) if has_speedups else ())
     return table.with_columns(range(1, len(table.columns))) if len(cases) == 1 else table
+
+
+def _odd_ratios(findings: Findings, records: Sequence[Record]) -> tuple[str, ...]:
+    of_reference = {one.case: latency_cell(one) for one in records if one.variant == findings.run.reference}
+    return odd_ratios(
+        (
+            f"{one.variant} ({one.case})" if one.case else one.variant,
+            of_reference.get(one.case, Cell()),
+            latency_cell(one),
+            speedup_cell(one),
+        )
+        for one in records
+    )
 
 
 def _row(findings: Findings, record: Record, metrics: Sequence[Metric], *, has_speedups: bool) -> Iterator[Cell]:

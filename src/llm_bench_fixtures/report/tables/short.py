@@ -11,7 +11,7 @@ from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metr
 from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.cells import describe_prompts, title_of
+from llm_bench_fixtures.report.cells import describe_prompts, listed, pooled_lengths, title_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.cases import scenarios_of
 from llm_bench_fixtures.report.tables.choices import flip_cells
@@ -33,6 +33,7 @@ from llm_bench_fixtures.report.tables.values import (
     headline_speedup,
     latency_cell,
     metric_cell,
+    odd_ratios,
     perplexity_change,
 )
 from llm_bench_fixtures.results.formatting import Notation
@@ -58,7 +59,23 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
         for one in variants
     )
     columns = (Column(VARIANT), Column(WHAT_RAN), *(one.column for one in shown))
-    return Table(tuple(replace(column, droppable=_droppable(column.name)) for column in columns), tuple(rows))
+    sized = tuple(replace(column, droppable=_droppable(column.name)) for column in columns)
+    return Table(sized, tuple(rows), _odd_ratios(findings, {one.column.name: one.cells for one in shown}))
+
+
+def _odd_ratios(findings: Findings, cells: Mapping[str, Mapping[str, Cell]]) -> tuple[str, ...]:
+    """cells: by column and variant. Figures of other workloads than the headline's have marks of their own."""
+    latencies, speedups = cells.get("latency", {}), cells.get("speed-up", {})
+    reference = latencies.get(findings.run.reference, Cell())
+    rows = [
+        (name, reference, latencies[name], found)
+        for name, found in speedups.items()
+        if name in latencies and name not in findings.elsewhere
+    ]
+    lengths = pooled_lengths(findings)
+    if not lengths:
+        return odd_ratios(rows)
+    return odd_ratios(rows, f"is a mean over prompts of {listed(lengths, 'and')} tokens", f"of {lengths[0]} tokens")
 
 
 def _droppable(name: str) -> int:

@@ -92,6 +92,8 @@ class Column:
 class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    """What a reader must know of its figures, beside what its columns say: clauses."""
 
     @classmethod
     def of_texts(
@@ -128,10 +130,8 @@ class Table:
     def with_columns(self, places: Iterable[int]) -> Table:
         """These columns only, in this order."""
         kept = tuple(places)
-        return Table(
-            tuple(self.columns[place] for place in kept),
-            tuple(tuple(row[place] for place in kept) for row in self.rows),
-        )
+        rows = (tuple(row[place] for place in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in kept), rows=tuple(rows))
 
 
 @dataclass(frozen=True)

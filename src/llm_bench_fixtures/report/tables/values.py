@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.results.formatting import Notation
@@ -11,6 +13,8 @@ from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.statistics.ratio import Speedup
 
 QUARTILES = "half the distance between the quartiles of the latency"
+NEXT_TO_EACH_OTHER, OF_ALL_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
+MOST_NAMED = 4  # rows, in a sentence
 CHANGE_ERROR = "one standard error of the perplexity's change"
 
 
@@ -46,6 +50,26 @@ def headline_speedup(record: Record | None, seen: Evidence) -> Cell:
     if record is None or reference is None or record.reference_s or record.workload != reference.workload:
         return Cell()
     return Cell(value=reference.median_s / record.median_s, notation=Notation.TIMES)
+
+
+def odd_ratios(
+    rows: Iterable[tuple[str, Cell, Cell, Cell]], is_what: str = NEXT_TO_EACH_OTHER, are_what: str = OF_ALL_ROUNDS
+) -> tuple[str, ...]:
+    """A clause on the speed-ups whose interval doesn't hold the ratio of the latencies that stand next to them.
+
+    rows: a name, the reference's latency, the own latency and the speed-up of each. is_what: what the speed-up is.
+    are_what: what the latencies are.
+    """
+    odd = [name for name, *cells in rows if _is_odd(*cells)]
+    whose = ", ".join(odd) if len(odd) <= MOST_NAMED else f"{len(odd)} rows"
+    told = f"the speed-up of {whose} {is_what}, so it is not the ratio of these latencies, which are {are_what}"
+    return (told,) if odd else ()
+
+
+def _is_odd(reference: Cell, own: Cell, found: Cell) -> bool:
+    if not reference.value or not own.value or found.low is None or found.high is None or found.low == found.high:
+        return False
+    return not found.low <= reference.value / own.value <= found.high
 
 
 def perplexity_change(variant: VariantResult) -> Cell:
