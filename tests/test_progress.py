@@ -9,11 +9,11 @@ from waiting import BACKSTOP_S
 from llm_bench_fixtures.progress import (
     TICK_S,
     Left,
+    Ongoing,
     Part,
     Phase,
     Progress,
     ProgressDisplay,
-    Status,
     tell_share,
 )
 
@@ -29,11 +29,11 @@ class Clock(Protocol):
 class RecordingDisplay(ProgressDisplay):
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
-        self.statuses: list[Status] = []
+        self.statuses: list[Ongoing] = []
         self.was_running = threading.Event()
         self.was_told = threading.Event()
 
-    def running(self, status: Status) -> None:
+    def running(self, status: Ongoing) -> None:
         self.calls.append(("running", status.text))
         self.statuses.append(status)
         self.was_running.set()
@@ -205,7 +205,7 @@ def test_steps_are_shown_once_it_takes_long_and_not_too_often(clock: Clock) -> N
         clock.advance(TICK_S)
         step("round 6")
     assert [status.step for status in display.statuses] == ["round 4", "round 6"]
-    assert display.statuses[0] == Status("batch[8]", pytest.approx(2.25), "", "round 4", "bf16", Left(9.0))
+    assert display.statuses[0] == Ongoing("batch[8]", pytest.approx(2.25), "", "round 4", "bf16", Left(9.0))
     assert display.calls[-1] == ("finished", "batch[8]")
 
 

@@ -50,7 +50,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Status:
+class Ongoing:
     """An activity while it goes on, as a display shows it."""
 
     text: str
@@ -70,7 +70,7 @@ class Status:
 class ProgressDisplay:
     """Where running and finished activities are shown. The base class shows nothing."""
 
-    def running(self, status: Status) -> None:
+    def running(self, status: Ongoing) -> None:
         """Called while an activity is the innermost one and has lasted over two seconds, again and again."""
 
     def finished(self, text: str) -> None:
@@ -263,12 +263,12 @@ class Step:
         return self._clock() - self._began_s
 
     def __call__(self, step: str = "", detail: str = "", left: Left | None = None) -> None:
-        """As in `Status`."""
+        """As in `Ongoing`."""
         elapsed_s = self.elapsed_s
         if elapsed_s >= self._next_s:
             self._is_shown = True
             place, run_left_s = self._progress.place, self._progress.run_left_s
-            self._display.running(Status(self._text, elapsed_s, place, step, detail, left, run_left_s))
+            self._display.running(Ongoing(self._text, elapsed_s, place, step, detail, left, run_left_s))
             self._next_s = elapsed_s + TICK_S
 
     def finish(self) -> None:
@@ -284,7 +284,7 @@ class _Activity:
     share: float = 0.0
     """How much of it is done."""
 
-    def status(self, elapsed_s: float, place: str, run_left_s: float | None) -> Status:
+    def status(self, elapsed_s: float, place: str, run_left_s: float | None) -> Ongoing:
         step = f"{self.share * 100:.0f} %" if self.share else ""
         left = Left(elapsed_s * (1 - self.share) / self.share) if self.share else None
-        return Status(self.text, elapsed_s, place, step, left=left, run_left_s=run_left_s)
+        return Ongoing(self.text, elapsed_s, place, step, left=left, run_left_s=run_left_s)

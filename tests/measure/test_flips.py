@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from llm_bench_fixtures.measure.choices import Answer, ChoiceItem
+from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem
 from llm_bench_fixtures.measure.flips import accuracy_metrics, exact_interval, flip_metrics
 
 ITEMS = [ChoiceItem("Which", ("first", "second", "third"), 1)] * 10  # the right answer is always 1
-WAS: list[Answer] = [1, 1, 1, 1, 1, 1, 0, 0, 2, 2]  # six right
+WAS: list[AnswerIndex] = [1, 1, 1, 1, 1, 1, 0, 0, 2, 2]  # six right
 
 
 def test_accuracy_is_the_share_of_right_answers() -> None:
@@ -23,7 +23,7 @@ def test_no_answer_is_a_wrong_one() -> None:
 
 def test_flips_of_both_directions_are_counted_and_other_wrong_answers_are_not() -> None:
     """Two right ones lost, to 0 and to nothing; one gained; one wrong one is another wrong one now."""
-    answers: list[Answer] = [0, None, 1, 1, 1, 1, 1, 2, 2, 2]
+    answers: list[AnswerIndex] = [0, None, 1, 1, 1, 1, 1, 2, 2, 2]
     found = flip_metrics(ITEMS, answers, WAS)
     low, high = exact_interval(3, 10)
     assert found == {
@@ -37,7 +37,7 @@ def test_flips_of_both_directions_are_counted_and_other_wrong_answers_are_not() 
 
 
 def test_flips_that_cancel_out_are_hidden_by_the_accuracy() -> None:
-    answers: list[Answer] = [0, 0, 1, 1, 1, 1, 1, 1, 2, 2]
+    answers: list[AnswerIndex] = [0, 0, 1, 1, 1, 1, 1, 1, 2, 2]
     assert accuracy_metrics(ITEMS, answers) == accuracy_metrics(ITEMS, WAS)
     found = flip_metrics(ITEMS, answers, WAS)
     assert (found["flips"], found["flips_lost"], found["flips_gained"]) == (0.4, 2, 2)

@@ -467,7 +467,7 @@ def test_a_wait_that_is_cut_short_is_patience_lost(table: Table, monkeypatch: py
     waits = busy(table, monkeypatch, [*[64] * 2, *[0] * 100])
 
     def cut(_: str, what: str, __: object) -> None:
-        if what == "waiting for other work" and len(waits) == 8:
+        if what == "waiting for other programs" and len(waits) == 8:
             raise KeyboardInterrupt
 
     table.add("fp32")

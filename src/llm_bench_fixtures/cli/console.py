@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.paired.display import Display
-from llm_bench_fixtures.progress import ProgressDisplay, Status
+from llm_bench_fixtures.progress import Ongoing, ProgressDisplay
 from llm_bench_fixtures.report.judged.renderer import JudgedReport, markdown, terminal_lines
 from llm_bench_fixtures.text import harmless, plainly, well_formed
 from llm_bench_fixtures.writing import append_text, write_or_keep
@@ -137,7 +137,7 @@ class ConsoleProgress(ProgressDisplay):
     def __init__(self) -> None:
         self._display = Display(sys.stderr)
 
-    def running(self, status: Status) -> None:
+    def running(self, status: Ongoing) -> None:
         self._display.now(lambda: f"{status.text} ... {status.elapsed_s:.0f} s")
 
     def finished(self, text: str) -> None:  # noqa: ARG002  # it says nothing of what is over

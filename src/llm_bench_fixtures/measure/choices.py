@@ -31,7 +31,7 @@ CHOICES_FILE = ASSETS / "choices.jsonl"
 NONE = "none"  # of --llm-choices
 EXAMPLE = '{"prompt": "Snow is", "choices": ["white.", "loud."], "answer": 0}'
 
-Answer: TypeAlias = int | None
+AnswerIndex: TypeAlias = int | None
 """Index of the choice that was likeliest; None where the model gave no likelihood that can be compared."""
 
 
@@ -116,7 +116,7 @@ def _read_item(line: bytes, where: str) -> ChoiceItem:
         raise InvalidSetting(f"--llm-choices: {where}: {error}. A line is such as {EXAMPLE}") from error
 
 
-def choose(model: Model, items: Sequence[ChoiceItem]) -> tuple[Answer, ...]:
+def choose(model: Model, items: Sequence[ChoiceItem]) -> tuple[AnswerIndex, ...]:
     """The model's answer to each item. Of choices that are equally likely it is the first.
 
     Raises WorkloadUnsupported where an item doesn't fit the model's context, or has a choice without a token.
@@ -160,7 +160,7 @@ def _ids(tokenizer: Tokenizer, text: str) -> TokenIds:
     return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def _likeliest(nll: NDArray[np.float64]) -> Answer:
+def _likeliest(nll: NDArray[np.float64]) -> AnswerIndex:
     """nll: nats of each choice of an item."""
     import numpy as np
 

@@ -110,7 +110,7 @@ class Equivalence(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ScoredText:
     """The answer of a model to one prompt."""
 
     tokens: TokenIds
@@ -175,7 +175,7 @@ class EquivalenceCheck:
 
     def changes(self, mode: ExecutionMode) -> list[Change]:
         """What the mode does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
-        answers: Mapping[ExecutionMode, Callable[[], list[Answer]]] = {
+        answers: Mapping[ExecutionMode, Callable[[], list[ScoredText]]] = {
             ExecutionMode.CACHE: lambda: self._one_by_one(CacheKind.OFF),
             ExecutionMode.STATIC_CACHE: lambda: self._one_by_one(CacheKind.STATIC),
             ExecutionMode.LEFT_PADDING: lambda: self._one_by_one(CacheKind.DYNAMIC, self._longest + PADDING),
@@ -186,18 +186,18 @@ class EquivalenceCheck:
         return [compare(prompt, *pair) for prompt, pair in enumerate(pairs)]
 
     @cached_property
-    def _plain(self) -> list[Answer]:
+    def _plain(self) -> list[ScoredText]:
         return self._one_by_one(CacheKind.DYNAMIC)
 
     @property
     def _longest(self) -> int:
         return max(map(len, self._prompts))
 
-    def _one_by_one(self, cache: CacheKind, width: int = 0) -> list[Answer]:
+    def _one_by_one(self, cache: CacheKind, width: int = 0) -> list[ScoredText]:
         """Answers to each prompt alone, padded on the left to at least that width."""
         return [answer for ids in self._prompts for answer in self._generate([ids], max(width, len(ids)), cache)]
 
-    def _generate(self, rows: Sequence[TokenIds], width: int, cache: CacheKind) -> list[Answer]:
+    def _generate(self, rows: Sequence[TokenIds], width: int, cache: CacheKind) -> list[ScoredText]:
         """Answers to prompts together, padded on the left to that width."""
         model = self._model
         check_cache(model, cache)
@@ -207,9 +207,9 @@ class EquivalenceCheck:
         batch = self._batch(rows, width, Side.LEFT)
         output, logits = model.generate_with_logits(batch.input_ids, batch.attention_mask, self._new_tokens, cache)
         texts = output[:, width:].tolist()
-        return [Answer(tuple(text), scored) for text, scored in zip(texts, logits, strict=True)]
+        return [ScoredText(tuple(text), scored) for text, scored in zip(texts, logits, strict=True)]
 
-    def _right_padded(self) -> list[Answer]:
+    def _right_padded(self) -> list[ScoredText]:
         """The next token of each prompt alone, padded on the right."""
         width = self._longest + PADDING
         check_fits(self._model, width)
@@ -217,7 +217,7 @@ class EquivalenceCheck:
         for ids in self._prompts:
             batch = self._batch([ids], width, Side.RIGHT)
             logits = self._model.logits(batch.input_ids, batch.attention_mask)[0, len(ids) - 1].float()
-            answers.append(Answer((self._next_token(logits),), logits[None]))
+            answers.append(ScoredText((self._next_token(logits),), logits[None]))
         return answers
 
     def _next_token(self, logits: torch.Tensor) -> int:
@@ -232,7 +232,7 @@ class EquivalenceCheck:
         return pad_batch(rows, width, side, self._model.tokenizer.pad_token_id, self._model.device.name)
 
 
-def compare(prompt: int, plain: Answer, other: Answer) -> Change:
+def compare(prompt: int, plain: ScoredText, other: ScoredText) -> Change:
     """Compare an answer to one prompt with the plain one, over as many steps as the shorter one has."""
     import torch
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llm_bench_fixtures.measure.choices import Answer, ChoiceItem
+from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem
 
 ALPHA = 0.05  # outside of the interval
 
 
-def accuracy_metrics(items: Sequence[ChoiceItem], answers: Sequence[Answer]) -> dict[str, float]:
+def accuracy_metrics(items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]) -> dict[str, float]:
     """Of a model by itself. An item that it gave no answer to counts as wrong."""
     right = _right(items, answers)
     return {"choice_items": len(right), "choice_accuracy": sum(right) / len(right)}
 
 
-def flip_metrics(items: Sequence[ChoiceItem], answers: Sequence[Answer], was: Sequence[Answer]) -> dict[str, float]:
+def flip_metrics(
+    items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex], was: Sequence[AnswerIndex]
+) -> dict[str, float]:
     """Of a model against the reference's answers to the same items, `was`."""
     pairs = list(zip(_right(items, was), _right(items, answers), strict=True))
     lost = sum(before and not after for before, after in pairs)
@@ -49,5 +51,5 @@ def exact_interval(count: int, of: int) -> tuple[float, float]:
     return low, high
 
 
-def _right(items: Sequence[ChoiceItem], answers: Sequence[Answer]) -> list[bool]:
+def _right(items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]) -> list[bool]:
     return [answer == item.answer for item, answer in zip(items, answers, strict=True)]

@@ -18,7 +18,7 @@ from llm_bench_fixtures.plugin.internals import (
     terminal_width,
     uncaptured,
 )
-from llm_bench_fixtures.progress import ProgressDisplay, Status
+from llm_bench_fixtures.progress import Ongoing, ProgressDisplay
 from llm_bench_fixtures.text import in_encoding, printable, without_commands
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TerminalProgress(ProgressDisplay):
         self._silent = self._reporter is None or config.get_verbosity() < 0
         self._is_terminal = not self._silent and is_terminal(self._reporter)
 
-    def running(self, status: Status) -> None:
+    def running(self, status: Ongoing) -> None:
         if self._silent:
             return
         if self._is_terminal:
@@ -93,7 +93,7 @@ def is_terminal(reporter: Any) -> bool:
     return bool(reporter.isatty) and not is_log
 
 
-def line_of(status: Status, width: int = 0) -> str:
+def line_of(status: Ongoing, width: int = 0) -> str:
     """One line, of at most `width` character cells if that is given: then what is needed least is left out first."""
     what = [_shortened(status.text) if width else status.text, status.step]
     now, run = _times(status)
@@ -110,14 +110,14 @@ def _shortened(text: str) -> str:
     return shown if width_of(shown) <= LONGEST_TEXT else f"{clip(shown, 0, LONGEST_TEXT - 2)}.."
 
 
-def _times(status: Status) -> tuple[str, str]:
+def _times(status: Ongoing) -> tuple[str, str]:
     """Of the activity, and of the whole run. What isn't known is not guessed."""
     elapsed, left = duration(status.elapsed_s), status.left
     run = "" if status.run_left_s is None else f"; run: ~{about(status.run_left_s)}"
     if left is not None:
         rest = f"up to {about(left.seconds)} of rounds" if left.is_most else f"~{about(left.seconds)}"
         return f"{elapsed}, {rest} left", run
-    return (elapsed, run) if run else (f"{elapsed}, remaining unknown", "")
+    return (elapsed, run) if run else (f"{elapsed}, time left unknown", "")
 
 
 def duration(seconds: float) -> str:

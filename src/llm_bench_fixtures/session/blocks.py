@@ -267,7 +267,7 @@ class _Blocks:
         left_s = self.pace.patience_s - self.waited_s
         began_s = self.clock()
         try:
-            return self._await_cores(self.pace.cores, left_s, "waiting for other work")
+            return self._await_cores(self.pace.cores, left_s, "waiting for other programs")
         finally:
             self.waited_s += self.clock() - began_s
 

@@ -14,7 +14,7 @@ from llm_bench_fixtures.measure.reference_files import is_kept
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.choices import Answer, ChoiceItem
+    from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.workloads import TokenIds, Workload
 
@@ -26,7 +26,7 @@ class KeptReference:
         """identifier: the reference variant's id."""
         self._id = identifier
         self._texts: dict[str, tuple[TokenIds, ...]] = {}
-        self._answers: tuple[Answer, ...] | None = None
+        self._answers: tuple[AnswerIndex, ...] | None = None
 
     def folders(self, variant: Variant) -> tuple[Path | None, Path | None]:
         """Where to keep the variant's distributions, and those to compare it with; None where that is not to be done.
@@ -39,7 +39,7 @@ class KeptReference:
         return None, folder if is_kept(folder) else None
 
     def compare_answers(
-        self, variant: Variant, items: Sequence[ChoiceItem], answers: Sequence[Answer]
+        self, variant: Variant, items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]
     ) -> dict[str, float]:
         """How many of the answers change against the reference's to the same items; nothing where it gave none.
 
