@@ -1,23 +1,31 @@
-"""Count what a newcomer meets: rooms, floors, circles, and how long the longest pieces are.
+"""Count what a newcomer meets: rooms, floors, circles, lines of code by room, and how long the longest pieces are.
 
 python tools/count_layout.py [FOLDER ...]
 
 A room is a folder or a module directly in the package, the package's own `__init__` aside. An arrow is an import, at
 the top, within a function or for types only. A circle is a set of rooms that can reach each other; floors are counted
-with each circle as one.
+with each circle as one. Lines of code are those without comments and docstrings. A lone module has fewer than LONE of
+them and one user.
 FOLDER: the package's, or several to compare. Default: that of this tree.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tokenize
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "llm_bench_fixtures"
 LONG_FUNCTION = 40
 LONG_MODULE = 300
+LONE = 40
+NO_CODE = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+)
 
 Graph = Mapping[str, set[str]]
 
@@ -84,6 +92,49 @@ def functions(package: Path) -> list[tuple[int, str]]:
     ]
 
 
+def code_lines(path: Path) -> int:
+    """How many lines of the file are neither blank nor within a comment or a docstring."""
+    source = path.read_text(encoding="utf-8")
+    tokens = (token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type not in NO_CODE)
+    lines = {number for token in tokens for number in range(token.start[0], token.end[0] + 1)}
+    return len(lines - set(_docstring_lines(ast.parse(source))))
+
+
+def _docstring_lines(tree: ast.Module) -> Iterator[int]:
+    """Numbers of the lines of docstrings: of the module, its classes and its functions."""
+    for node in ast.walk(tree):
+        has_one = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if has_one and ast.get_docstring(node, clean=False) is not None:
+            yield from range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+
+
+def lone_modules(package: Path) -> list[str]:
+    """Small modules that one other imports: candidates to join it."""
+    names = modules(package)
+    users: Counter[str] = Counter()
+    for name, path in names.items():
+        targets = {_module_of(target, names) for target in imported(path, package.name)}
+        users.update(targets - {name})
+    return [name for name, path in names.items() if name and users[name] == 1 and code_lines(path) < LONE]
+
+
+def _module_of(target: str, names: Mapping[str, Path]) -> str:
+    """The module that an imported name is, or is in."""
+    return target if target in names else target.rpartition(".")[0]
+
+
+def code_by_room(package: Path) -> Iterator[str]:
+    """A line for each room, the largest first: its lines of code, its modules, its name."""
+    lines: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for name, path in modules(package).items():
+        lines[name.split(".")[0]] += code_lines(path)
+        files[name.split(".")[0]] += 1
+    for room, count in lines.most_common():
+        yield f"  {count:6}  {files[room]:3}  {room or '__init__'}"
+    yield f"  {lines.total():6}  {files.total():3}  in all"
+
+
 def report(package: Path) -> Iterator[str]:
     graph = rooms(package)
     heights = floors(graph)
@@ -97,8 +148,12 @@ def report(package: Path) -> Iterator[str]:
     yield f"lines                    {sum(lines.values())} in {len(lines)} modules"
     yield f"functions over {LONG_FUNCTION} lines  {len(long_functions)}  {' '.join(long_functions)}".rstrip()
     yield f"modules over {LONG_MODULE} lines   {len(long_modules)}  {' '.join(long_modules)}".rstrip()
+    lone = lone_modules(package)
+    yield f"lone modules             {len(lone)}  {' '.join(lone)}".rstrip()
     for floor in range(max(heights.values()), -1, -1):
         yield f"  {floor:2}  {', '.join(room for room in graph if heights[room] == floor)}"
+    yield "lines of code, modules, room"
+    yield from code_by_room(package)
 
 
 if __name__ == "__main__":
