@@ -33,7 +33,7 @@ from llm_bench_fixtures.processes.scratch import remove_abandoned
 from llm_bench_fixtures.report import files, runs_report
 from llm_bench_fixtures.report.charts import pictures
 from llm_bench_fixtures.report.files import Published, publish
-from llm_bench_fixtures.results.folder import MARKER, claim, set_aside
+from llm_bench_fixtures.results.folder import IGNORE, MARKER, claim, set_aside
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.storage import read_run
 
@@ -248,7 +248,7 @@ def test_the_report_before_is_kept_until_the_new_one_is_whole(tmp_path: Path, mo
     claim(tmp_path)
     publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
     set_aside(tmp_path)
-    assert {one.name for one in tmp_path.iterdir()} == {MARKER, "earlier", "plots"}
+    assert {one.name for one in tmp_path.iterdir()} == {MARKER, IGNORE, "earlier", "plots"}
     with monkeypatch.context() as patch:
         patch.setattr(files, "render_html", fails(BROKEN))
         publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
@@ -289,9 +289,9 @@ def test_beside_the_page_of_several_runs_lies_nothing_older(storage: Path, tmp_p
     before = (folder / "results.json").read_bytes()
     assert command(storage, "report", str(folder), "1", "-o", str(folder)) == 0
     assert (folder / "results.json").read_bytes() == before
-    assert {one.name for one in folder.rglob("*") if one.is_file()} == {MARKER, *REPORT}
+    assert {one.name for one in folder.rglob("*") if one.is_file()} == {MARKER, IGNORE, *REPORT}
     assert command(storage, "report", "1", "2", "-o", str(folder)) == 0
-    assert {one.name for one in folder.glob("*.*")} == {MARKER, *REPORT} - {"results.json"}
+    assert {one.name for one in folder.glob("*.*")} == {MARKER, IGNORE, *REPORT} - {"results.json"}
     assert (folder / "earlier" / "results.json").read_bytes() == before
 
 
@@ -301,7 +301,10 @@ def test_each_file_of_the_page_of_several_runs_fails_alone(
     monkeypatch.setattr(runs_report, "latex_table", fails(BROKEN))
     assert command(storage, "report", "1", "2", "-o", str(tmp_path / "report")) == 4
     assert "results.tex was not written: RuntimeError: broken" in capsys.readouterr().err
-    assert {one.name for one in (tmp_path / "report").iterdir()} == {MARKER, *REPORT} - {"results.json", "results.tex"}
+    assert {one.name for one in (tmp_path / "report").iterdir()} == {MARKER, IGNORE, *REPORT} - {
+        "results.json",
+        "results.tex",
+    }
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_folder_or_a_summary_that_cannot_be_written_ends_the_run_before_it_mea
 
 
 @pytest.mark.parametrize("hook", ["pytest_runtest_setup", "pytest_llm_bench_score"])
-def test_a_run_that_ends_before_its_first_test_does_leaves_no_report_that_looks_like_its_own(
+def test_a_run_that_ends_before_its_first_test_does_leaves_the_report_before_where_it_was(
     own_suite: Bench, hook: str
 ) -> None:
     """Bug: where a variant was loaded already, there was an empty report, and the one before was gone."""
@@ -105,9 +105,9 @@ def test_a_run_that_ends_before_its_first_test_does_leaves_no_report_that_looks_
     (own_suite.report / "report.html").write_text("of the run before", encoding="utf-8")
     result = own_suite.run(no_reraise_ctrlc=True)
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["llm-bench: This run wrote no report; that of an earlier run is in *earlier."])
-    assert not (own_suite.report / "report.html").exists()
-    assert (own_suite.report / "earlier" / "report.html").read_text(encoding="utf-8") == "of the run before"
+    result.stdout.fnmatch_lines(["llm-bench: This run wrote no report; the one in * is of an earlier run."])
+    assert (own_suite.report / "report.html").read_text(encoding="utf-8") == "of the run before"
+    assert not (own_suite.report / "earlier").exists()
 
 
 def test_a_first_run_that_ends_before_its_first_test_does_says_that_there_is_no_report(own_suite: Bench) -> None:

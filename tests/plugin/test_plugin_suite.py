@@ -33,7 +33,7 @@ def _check_files(bench: Bench) -> None:
     names = {str(path.relative_to(bench.report)) for path in bench.report.rglob("*") if path.is_file()}
     plots = {f"plots/{name}.{kind}" for name in ("tradeoff", "memory", "phases") for kind in ("png", "svg")}
     written = {"report.html", "report.md", "results.csv", "results.json", "results.tex", *plots}
-    assert names == {".llm-bench-report", *written}
+    assert names == {".llm-bench-report", ".gitignore", *written}
     for name in ("report.html", "report.md", "results.csv", "results.json", "results.tex"):
         assert "float32 (float16 requested; CPU)" in (bench.report / name).read_text(encoding="utf-8")
     assert "\n| Own |" in bench.markdown()

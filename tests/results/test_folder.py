@@ -12,6 +12,7 @@ from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.report.charts.pictures import DRAWINGS
 from llm_bench_fixtures.results.folder import (
     EARLIER,
+    IGNORE,
     MARKER,
     MOST_TRACEBACKS,
     OWN_FILES,
@@ -20,6 +21,7 @@ from llm_bench_fixtures.results.folder import (
     claim,
     forget_earlier,
     held,
+    put_back,
     release,
     remove_pictures,
     set_aside,
@@ -28,6 +30,7 @@ from llm_bench_fixtures.results.folder import (
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.results.storage import read_run, write_run
 
+MARKS = {MARKER, IGNORE}
 ALL_OF_ONE = (*OWN_FILES, "errors/0a1b2c3d.txt")
 
 
@@ -56,7 +59,7 @@ def test_only_our_own_pictures_are_removed(tmp_path: Path) -> None:
 def test_what_is_empty_is_claimed(tmp_path: Path, there: tuple[str, ...]) -> None:
     fill(tmp_path, *there)
     claim(tmp_path)
-    assert files(tmp_path) == {MARKER, *there}
+    assert files(tmp_path) == MARKS
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -64,7 +67,7 @@ def test_a_report_without_a_mark_is_claimed(tmp_path: Path, version: int) -> Non
     fill(tmp_path, *ALL_OF_ONE)
     (tmp_path / "results.json").write_text(f'{{"schema": "llm-bench-fixtures/run", "version": {version}}}')
     claim(tmp_path)
-    assert files(tmp_path) == {MARKER, *ALL_OF_ONE}
+    assert files(tmp_path) == MARKS | {*ALL_OF_ONE}
 
 
 def test_a_folder_in_which_nothing_was_written_is_removed_again(tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_a_folder_in_which_something_was_written_stays(tmp_path: Path) -> None:
     assert not claim(tmp_path)
     fill(tmp_path, "results.json")
     release(tmp_path)
-    assert files(tmp_path) == {MARKER, "results.json"}
+    assert files(tmp_path) == MARKS | {"results.json"}
 
 
 def test_the_report_before_waits_until_a_new_one_is_whole(tmp_path: Path) -> None:
@@ -88,6 +91,23 @@ def test_the_report_before_waits_until_a_new_one_is_whole(tmp_path: Path) -> Non
     forget_earlier(tmp_path)
     assert files(tmp_path) == {"notes.txt"}
     assert not (tmp_path / EARLIER).exists()
+
+
+def test_the_report_before_can_be_put_back_where_it_was(tmp_path: Path) -> None:
+    fill(tmp_path, *ALL_OF_ONE, "notes.txt")
+    set_aside(tmp_path)
+    assert put_back(tmp_path)
+    assert files(tmp_path) == {"notes.txt", *ALL_OF_ONE}
+    assert not (tmp_path / EARLIER).exists()
+    assert not put_back(tmp_path)
+
+
+def test_git_ignores_a_report_until_somebody_changes_that(tmp_path: Path) -> None:
+    claim(tmp_path)
+    assert (tmp_path / IGNORE).read_text(encoding="utf-8") == "*\n"
+    (tmp_path / IGNORE).unlink()
+    claim(tmp_path)
+    assert files(tmp_path) == {MARKER}
 
 
 ERROR = replace(make_record(), status=Status.ERROR, rounds_s=())
@@ -155,7 +175,7 @@ def test_two_runs_do_not_write_into_one_folder_at_once(tmp_path: Path) -> None:
         pass
     with held(tmp_path):
         pass
-    assert files(tmp_path) == {MARKER}
+    assert files(tmp_path) == MARKS
 
 
 def test_what_lies_beside_an_earlier_report_is_not_removed_with_it(tmp_path: Path) -> None:

@@ -82,10 +82,10 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
     was_stopped = bool(session.shouldstop or session.shouldfail)  # by -x, --maxfail or a plugin
     is_hurried = exitstatus == pytest.ExitCode.INTERRUPTED and not was_stopped  # somebody waits for its end
     write_results(session, interrupted=is_hurried or was_stopped, draws=not is_hurried)
-    if PUBLISHED not in session.config.stash and session.config.stash.get(MADE_FOLDER, False):
-        from llm_bench_fixtures.results.folder import release
+    if PUBLISHED not in session.config.stash and MADE_FOLDER in session.config.stash:
+        from llm_bench_fixtures.results.folder import put_back, release
 
-        release(settings_of(session.config).report)
+        (release if session.config.stash[MADE_FOLDER] else put_back)(settings_of(session.config).report)
     if BASELINE in session.config.stash:
         finish_gate(session)
 
@@ -105,7 +105,7 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
 
     bench = config.stash[SESSION]
     run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
-    if not run.records and worth_of(run) == NOTHING:  # it was stopped before its first test ended
+    if worth_of(run) == NOTHING and not (run.records and draws):  # it was stopped before anything was measured
         return
     config.stash[RUN] = run
     if is_gated(config):
@@ -182,10 +182,10 @@ def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:
     """Names what became of a report that was to come: the earlier one that was set aside for it, or none."""
     if MADE_FOLDER not in config.stash:
         return ()
-    from llm_bench_fixtures.results.folder import EARLIER
+    from llm_bench_fixtures.results.folder import OWN_FILES
 
-    earlier = settings_of(config).report / EARLIER
-    if earlier.is_dir():
-        return (f"This run wrote no report; that of an earlier run is in {earlier}.",)
+    report = settings_of(config).report
+    if any((report / name).is_file() for name in OWN_FILES):
+        return (f"This run wrote no report; the one in {report} is of an earlier run.",)
     was_stopped = SESSION in config.stash and config.stash[SESSION].results.has_variants and RUN not in config.stash
     return ("This run wrote no report: it was stopped before a benchmark finished.",) if was_stopped else ()

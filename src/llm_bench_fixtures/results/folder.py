@@ -39,6 +39,7 @@ OWN_FILES = (
 FOLDERS = (PLOTS, ERRORS)
 MARKER = ".llm-bench-report"
 LOCK = ".llm-bench-report.lock"
+IGNORE = ".gitignore"  # a report makes nobody's working tree dirty
 MARK = "llm-bench-fixtures writes its reports into this folder, and replaces the report that is in it.\n"
 # What may lie in a folder that counts as empty: notes to programs, and the rests of files whose writing was killed.
 OF_NO_ACCOUNT = re.compile(r"\.gitignore|\.gitkeep|\.DS_Store|\..+\.part|\.llm-bench-report\.lock")
@@ -52,13 +53,16 @@ def tracebacks_in(folder: Path) -> tuple[str, ...]:
 def claim(folder: Path) -> bool:
     """Make the folder, or take one that is ours or empty, and mark it. Returns whether it was made.
 
-    A folder that was written before there were marks holds nothing but a report. Raises UnwritableFile where the folder
+    A new mark comes with a .gitignore, which may be changed or removed: it isn't written again. A folder
+    that was written before there were marks holds nothing but a report. Raises UnwritableFile where the folder
     can't be written to, or holds what isn't ours.
     """
     check_folder(folder)
     try:
         is_new = not folder.exists()
         _check_is_ours(folder)
+        if not ((folder / MARKER).exists() or (folder / IGNORE).exists()):
+            write_whole(folder / IGNORE, "*\n", follows=False)
         write_whole(folder / MARKER, MARK, follows=False)
         return is_new
     except UnwritableFile:
@@ -68,11 +72,11 @@ def claim(folder: Path) -> bool:
 
 
 def release(folder: Path) -> None:
-    """Remove the folder again if there is nothing in it but our mark and our lock."""
+    """Remove the folder again, which we made, if there is nothing in it but what `claim` and `held` wrote."""
     with suppress(OSError):
-        if {path.name for path in folder.iterdir()} <= {MARKER, LOCK}:
-            (folder / LOCK).unlink(missing_ok=True)
-            (folder / MARKER).unlink()
+        if {path.name for path in folder.iterdir()} <= {MARKER, LOCK, IGNORE}:
+            for name in (LOCK, IGNORE, MARKER):
+                (folder / name).unlink(missing_ok=True)
             folder.rmdir()
 
 
@@ -147,6 +151,18 @@ def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
             (folder / name).replace(place)
     except OSError as error:
         raise unwritable(folder, error) from error
+
+
+def put_back(folder: Path) -> bool:
+    """Undo `set_aside`, for a run that wrote no report. Returns whether there was anything to put back."""
+    earlier = folder / EARLIER
+    names = [name for name in (*OWN_FILES, *tracebacks_in(earlier)) if (earlier / name).is_file()]
+    with suppress(OSError):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (earlier / name).replace(folder / name)
+        _remove(earlier)
+    return bool(names)
 
 
 def _worth_in(folder: Path) -> Worth:
