@@ -11,6 +11,7 @@ import pytest
 from llm_bench_fixtures.errors import (
     BackendUnavailable,
     NoCandidateLoaded,
+    UnknownName,
     WorkerDied,
     WorkerFailed,
     last_line,
@@ -50,6 +51,21 @@ def test_a_limit_on_processes_is_named(error: Exception) -> None:
     for quoting in (WorkerFailed(last_line(error)), WorkerDied("it", last_line(error))):
         assert (named(quoting).count(hint), reason_of(quoting).count(hint)) == (1, 1)
     assert not reason_of(BlockingIOError(errno.EAGAIN, "write could not complete without blocking")).endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("given", "near", "meant"),
+    [
+        ("latency", (), "Did you mean latency_s? Known"),
+        ("nothing", (), "'nothing'. Known"),
+        ("nothing", ("a",), "Did you mean a? Known"),
+        ("nothing", ("a", "b", "c"), "Did you mean a, b or c? Known"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(given: str, near: tuple[str, ...], meant: str) -> None:
+    assert f"{meant}: perplexity, latency_s, latency_cv" in str(
+        UnknownName("metric", given, ["perplexity", "latency_s", "latency_cv"], near)
+    )
 
 
 @pytest.mark.parametrize(("level", "advice"), [(0, "Give --llm-model"), (1, "Give --llm-model"), (2, "Python runs")])

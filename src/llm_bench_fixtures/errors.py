@@ -72,10 +72,23 @@ class HookFailed(InvalidSetting):
 
 
 class UnknownName(InvalidSetting):
-    """A name that isn't in the list it was looked up in. The message gives the list."""
+    """A name that isn't in the list it was looked up in. The message gives the nearest, and the list.
 
-    def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
-        super().__init__(f"unknown {kind} {given!r}. Known: {', '.join(known)}")
+    near: what was probably meant; without any, the name that is spelled most alike.
+    """
+
+    def __init__(self, kind: str, given: str, known: Iterable[str], near: Sequence[str] = ()) -> None:
+        from difflib import get_close_matches
+
+        names = list(known)
+        near = near or get_close_matches(given, names, n=1)
+        meant = f" Did you mean {alternatives(near)}?" if near else ""
+        super().__init__(f"unknown {kind} {given!r}.{meant} Known: {', '.join(names)}")
+
+
+def alternatives(names: Sequence[str]) -> str:
+    """The names in a question: "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 class BackendUnavailable(LlmBenchError):

@@ -10,12 +10,14 @@ import pytest
 from run_factory import full_run, make_provenance, make_record, make_run, make_variant
 from shell import HOSTILE, Shell
 
+from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, write_run
+from llm_bench_fixtures.version import __version__
 
 without_pictures = pytest.mark.usefixtures("without_pictures")
-FILES = {".llm-bench-report", "report.html", "report.md", "results.csv", "results.json", "results.tex"}
+FILES = {".llm-bench-report", ".gitignore", "report.html", "report.md", "results.csv", "results.json", "results.tex"}
 
 
 def kept(run: Run, folder: Path) -> str:
@@ -109,6 +111,13 @@ def test_several_runs_are_one_page(shell: Shell, tmp_path: Path) -> None:
     table = text(tmp_path / "out" / "results.csv").splitlines()
     assert table[0].startswith("run,model,test,")
     assert {line.split(",")[0] for line in table[1:]} == {"laptop", "server"}
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"llm-bench {__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_read_is_told_of(trend: Trend) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--metric", "latncy_s"), "unknown metric 'latncy_s'. Known: latency_s, "),
+        (("--metric", "latncy_s"), "unknown metric 'latncy_s'. Did you mean latency_s? Known: latency_s, "),
         (("--branch", "nothing"), "unknown branch 'nothing'. Known: main"),
         (("--variant", "fp64"), "on fp64"),
         (("--test", "nothing"), "of a test like 'nothing'"),

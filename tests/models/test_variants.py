@@ -85,11 +85,14 @@ def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
     known = ", ".join(
         [*(variant.id for variant in CATALOGUE), "default", *(name for name, one in BACKENDS.items() if one.variants)]
     )
-    assert str(caught.value) == f"unknown variant or engine 'int4'. Known: {known}"
+    assert str(caught.value) == (
+        "unknown variant or engine 'int4'. Did you mean ov-int4, ortgenai-int4, bnb-nf4, bnb-fp4 or gguf-q4_k_m? "
+        f"Known: {known}"
+    )
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match=r"unknown variant 'fp64'\. Known: fp32, fp16"):
+    with pytest.raises(UnknownName, match=r"unknown variant 'fp64'\. Did you mean fp16\? Known: fp32, fp16"):
         chosen("fp32", reference="fp64")
 
 
@@ -141,7 +144,9 @@ def test_the_group_of_the_reference_is_the_first_alone() -> None:
 
 
 def test_narrowing_to_an_unknown_name_is_refused_with_groups_and_ids() -> None:
-    with pytest.raises(UnknownName, match=r"'int4'\. Known: precision, quantization, reference, ao-float8-weight, "):
+    with pytest.raises(
+        UnknownName, match=r"mean ortgenai-int4, .* gguf-q4_k_m\? Known: precision, quantization, reference, ao-float8-"
+    ):
         narrow(("int4",), CATALOGUE, CATALOGUE)
 
 

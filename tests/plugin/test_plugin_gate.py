@@ -233,13 +233,18 @@ def test_a_marker_allows_less_or_more(saved: Bench) -> None:
     saved.write(test_own=marked.format('speed="20%"'))
     unknown = saved.run(*GATE)
     assert unknown.ret == 1
-    unknown.stdout.fnmatch_lines(["*llm_gate: unknown metric or kind of metrics 'speed'. Known: *"])
+    unknown.stdout.fnmatch_lines(
+        ["*llm_gate: unknown metric or kind of metrics 'speed'. Did you mean speedup? Known: *"]
+    )
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--llm-gate-rules=speed:5%", "*unknown metric or kind of metrics 'speed'. Known: timing, *"),
+        (
+            "--llm-gate-rules=speed:5%",
+            "*unknown metric or kind of metrics 'speed'. Did you mean speedup? Known: timing, *",
+        ),
         ("--llm-gate-rules=latency_s", "*--llm-gate-rules: expected METRIC:CHANGE*"),
         ("--llm-gate-missing=tests", "*--llm-gate-missing: unknown thing that may be missing 'tests'*"),
         ("--llm-baseline=0007", "*--llm-gate: no run '0007'*"),

@@ -15,6 +15,7 @@ from llm_bench_fixtures.cli import aa, bless, cache, compare, export, gate, hist
 from llm_bench_fixtures.cli.console import printing, warn
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.version import __version__
 
 COMMANDS: Mapping[str, ModuleType] = {
     "run": run,
@@ -82,6 +83,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="llm-bench", description=__doc__ and __doc__.split("\n")[0])
+    parser.add_argument("--version", action="version", version=f"llm-bench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         subparser = subparsers.add_parser(
