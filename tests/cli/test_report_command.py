@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from run_factory import full_run, make_provenance, make_record, make_run, make_variant
+from run_factory import full_run, make_block_record, make_provenance, make_record, make_run, make_variant
 from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.cli.main import main
@@ -44,7 +45,9 @@ def test_the_whole_report_is_made_again(shell: Shell, tmp_path: Path) -> None:
     assert list((again / "plots").glob("*.png"))
     assert read_run(again / "results.json") == full_run()
     assert output.lines[-1] == f"Report: {again / 'report.html'}"
-    assert "Keep fp32: no other variant with perplexity at most 1 % above fp32's" in " ".join(output.out.split())
+    assert "Keep fp32: no other variant within the quality limit is more than 10 % faster" in " ".join(
+        output.out.split()
+    )
 
 
 @without_pictures
@@ -120,11 +123,79 @@ def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"llm-bench {__version__}\n"
 
 
+def noisy(number: int, speedup: float, tmp_path: Path, **provenance: Any) -> str:
+    """A run of that day, kept in a report's folder."""
+    records = [make_block_record("fp32", 1.0, 0.0), make_block_record("bf16", speedup, 0.05 + number / 1000)]
+    origin = make_provenance(started=f"2026-01-{number:02}T00:00:00+00:00", **provenance)
+    return kept(make_run(records, provenance=origin), tmp_path / f"run-{number}")
+
+
+@without_pictures
+def test_runs_of_one_version_are_pooled(shell: Shell, tmp_path: Path) -> None:
+    runs = [noisy(number, 1.5 + number / 100, tmp_path) for number in (1, 2, 3)]
+    alone = shell("report", runs[0], "-o", str(tmp_path / "alone"))
+    output = shell("report", *runs, "-o", str(tmp_path / "out"))
+    assert (output.status, output.err) == (0, "")
+    assert "1.51× (1." in alone.out
+    assert "1.52× (1." in output.out
+    assert "3 runs pooled" in output.out
+    said = "3 runs of the same version are pooled: their speed-ups differ by at most 1.32 % (bf16)."
+    assert said in " ".join(output.out.split())
+    folder = tmp_path / "out"
+    assert {path.name for path in folder.iterdir() if path.is_file()} == FILES - {"results.json"} | {"runs.json"}
+    page, markdown = text(folder / "report.html"), text(folder / "report.md")
+    assert "How far the runs agree" in page
+    assert all(name in page for name in ("run-1", "run-2", "run-3"))
+    assert said in markdown
+    agreement = json.loads(text(folder / "runs.json"))
+    assert agreement["runs"] == [f"{run}/results.json" for run in runs]
+    assert [round(one["ratio"], 2) for one in agreement["variants"][1]["speedups"]] == [1.51, 1.52, 1.53]
+
+
+@without_pictures
+def test_pooled_runs_of_two_machines_are_compared(shell: Shell, tmp_path: Path) -> None:
+    machines = ("laptop", "server", "laptop", "server", "server")
+    runs = [noisy(number, 1.5, tmp_path, hardware=name) for number, name in enumerate(machines, 1)]
+    output = shell("report", *runs, "-o", str(tmp_path / "out"))
+    assert output.status == 0
+    assert "- laptop: 2 runs of the same version are pooled" in output.out
+    assert "- server: 3 runs of the same version are pooled" in output.out
+    page = text(tmp_path / "out" / "report.html")
+    assert "How far the runs agree" in page
+    assert "laptop: Speed-up in each run" in page
+    assert all(f"run-{number}" in page for number in range(1, 6))
+
+
+@without_pictures
+def test_why_runs_of_one_machine_are_not_pooled_is_said(shell: Shell, tmp_path: Path) -> None:
+    runs = [noisy(1, 1.5, tmp_path, commit="a" * 40), noisy(2, 1.6, tmp_path, commit="b" * 40)]
+    output = shell("report", *runs, "-o", str(tmp_path / "out"))
+    assert f"{'b' * 12}: not pooled with {'a' * 12}: another commit" in " ".join(output.out.split())
+
+
+@without_pictures
+def test_what_of_several_can_not_be_read_is_left_out(shell: Shell, tmp_path: Path) -> None:
+    runs = [noisy(number, 1.5, tmp_path) for number in (1, 2)]
+    broken = str(shell.damage())
+    output = shell("report", *runs, broken, "-o", str(tmp_path / "out"))
+    assert output.status == 0
+    assert f"left out: {broken}" in output.err
+    assert "2 runs pooled" in output.out
+
+
+@without_pictures
+def test_one_run_in_two_files_is_not_pooled_with_itself(shell: Shell, tmp_path: Path) -> None:
+    run = full_run()
+    output = shell("report", kept(run, tmp_path / "a"), kept(run, tmp_path / "b"), "-o", str(tmp_path / "out"))
+    assert output.status == ExitStatus.USAGE
+    assert "hold the same run: name one of them" in output.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("9",), "no run '9'"),
-        (("1", "1"), "a run is named twice"),
+        (("1", "1"), "is named twice: name each run once"),
         (("1", "2", "--against", "1"), "--against compares one run with another"),
         (("1", "--against", "1"), "is the run itself"),
         (("1", "--against", "9"), "no run '9'"),

@@ -13,7 +13,7 @@ from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.run_labels import labels_of
-from llm_bench_fixtures.report.runs import Runs, runs_of
+from llm_bench_fixtures.report.runs import Runs, notes, runs_of, runs_table
 from llm_bench_fixtures.report.runs_report import render_runs_markdown
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.metrics import registry
@@ -34,11 +34,12 @@ def of(run: Run) -> Findings:
 
 
 def beside(*found: Run, unreadable: tuple[str, ...] = ()) -> Runs:
-    return runs_of([(f"/runs/{at}/results.json", of(run)) for at, run in enumerate(found, 1)], unreadable)
+    named = (replace(run, source=f"/runs/{at}/results.json") for at, run in enumerate(found, 1))
+    return runs_of(list(map(of, named)), unreadable)
 
 
 def test_there_is_a_row_for_each_variant_and_machine_the_machines_of_each_variant_together() -> None:
-    found = beside(pair(hardware="laptop"), pair(0.1, 0.2, hardware="server")).table
+    found = runs_table(beside(pair(hardware="laptop"), pair(0.1, 0.2, hardware="server")).runs)
     assert [row[:2] for row in rows(found)] == [
         ("fp32", "laptop"), ("fp32", "server"), ("bf16", "laptop"), ("bf16", "server"),
     ]  # fmt: skip
@@ -50,15 +51,15 @@ def test_there_is_a_row_for_each_variant_and_machine_the_machines_of_each_varian
 def test_figures_of_another_workload_than_the_headlines_are_not_compared_between_runs() -> None:
     alone = make_record("fp16", workload=make_workload("other"))
     run = make_run([make_record("fp32"), make_record("bf16"), alone])
-    found = beside(run, pair(hardware="server")).table
+    found = runs_table(beside(run, pair(hardware="server")).runs)
     by_variant = {row[0]: row for row in rows(found)}
     assert by_variant["fp16"][header(found).index("speed-up")] == "–"
 
 
 def test_columns_have_one_unit() -> None:
-    same = beside(pair(hardware="a"), pair(hardware="b")).table
+    same = runs_table(beside(pair(hardware="a"), pair(hardware="b")).runs)
     assert "latency, ms" in header(same)
-    mixed = beside(pair(hardware="a"), pair(1e-4, 1e-4, hardware="b")).table
+    mixed = runs_table(beside(pair(hardware="a"), pair(1e-4, 1e-4, hardware="b")).runs)
     latency = header(mixed).index("latency, µs")
     assert [row[latency] for row in rows(mixed)] == ["1,000,000 ± 10,000", "100 ± 1", "500,000 ± 5,000", "100 ± 1"]
 
@@ -152,8 +153,8 @@ def test_peaks_of_processes_apart_are_not_those_of_one_process() -> None:
 
 def test_what_is_left_out_is_absent_from_the_table_and_named() -> None:
     found = beside(pair(hardware="a"), other(provenance=make_provenance(hardware="b", corpus="mine")))
-    perplexity = header(found.table).index("perplexity")
-    cells = {row[:2]: row[perplexity] for row in rows(found.table)}
+    perplexity = header(runs_table(found.runs)).index("perplexity")
+    cells = {row[:2]: row[perplexity] for row in rows(runs_table(found.runs))}
     assert cells["bf16", "a"] == "+0.5 %"
     assert cells["bf16", "b"] == "–"
     assert found.incomparable == ("b: no quality: another corpus: mine; the first run's: embedded corpus.",)
@@ -171,13 +172,13 @@ def test_a_run_that_timed_nothing_and_a_file_that_is_none_are_named() -> None:
 def test_what_did_not_run_somewhere_is_noted_with_the_reason() -> None:
     run = pair(hardware="b")
     lacking = replace(run, variants=(*run.variants, absent_variant("bnb-nf4", "bitsandbytes is not installed")))
-    notes = beside(pair(hardware="a"), lacking).notes
-    assert "b: not measured: bnb-nf4 (skipped: bitsandbytes is not installed)." in notes
+    said = notes(beside(pair(hardware="a"), lacking).runs)
+    assert "b: not measured: bnb-nf4 (skipped: bitsandbytes is not installed)." in said
 
 
 def test_perplexities_of_two_models_are_said_to_be_over_other_tokens() -> None:
-    assert any("over other tokens" in note for note in beside(pair(model="a"), pair(model="b")).notes)
-    assert not any("over other tokens" in note for note in beside(pair(), pair()).notes)
+    assert any("over other tokens" in note for note in notes(beside(pair(model="a"), pair(model="b")).runs))
+    assert not any("over other tokens" in note for note in notes(beside(pair(), pair()).runs))
 
 
 def test_nothing_in_the_runs_becomes_markup() -> None:
@@ -209,7 +210,7 @@ def test_the_markdown_of_many_runs_is_bounded_and_says_what_is_left_out() -> Non
     assert "All of tiny, M3." in text
     assert [run.label for run in found.runs] == [str(at) for at in range(1, 12)]
     assert [label for label, _ in found.answers] == ["on all 11"]
-    assert "flips" in header(found.table)
+    assert "flips" in header(runs_table(found.runs))
 
 
 def test_runs_of_one_machine_are_named_by_their_folder_or_their_minute() -> None:

@@ -9,9 +9,9 @@ from llm_bench_fixtures.answer.peaks import memory_metric
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.pooled import PooledRun, quality_differences
 from llm_bench_fixtures.results.record import Record
-from llm_bench_fixtures.results.speedup import log_ratios_by_run
+from llm_bench_fixtures.results.speedup import log_ratios_by_run, mean_speedup
 from llm_bench_fixtures.statistics.pooling import chance_of_distance
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, Speedup, speedup_from
+from llm_bench_fixtures.statistics.ratio import Speedup
 
 CHANCE = 0.01  # below which runs disagree, shared by all variants (Bonferroni)
 
@@ -55,7 +55,7 @@ class Agreement:
     """Several runs of one version on one machine."""
 
     runs: tuple[str, ...]
-    """When each started."""
+    """The file of each."""
     memory_metric: str
     variants: tuple[VariantAgreement, ...]
     """Those of the headline's workload, in the run's order."""
@@ -81,7 +81,7 @@ def agreement_of(seen: Evidence) -> Agreement | None:
     metric = memory_metric(seen)
     chance = CHANCE / max(len(seen.others), 1)
     return Agreement(
-        tuple(one.provenance.started for one in run.runs),
+        tuple(one.source for one in run.runs),
         metric,
         tuple(_of_variant(seen, run, record, metric, chance) for record in seen.common.values()),
         tuple(quality_differences(run)),
@@ -90,11 +90,12 @@ def agreement_of(seen: Evidence) -> Agreement | None:
 
 def _of_variant(seen: Evidence, run: PooledRun, record: Record, metric: str, chance: float) -> VariantAgreement:
     is_reference = record.variant == run.reference
-    ratios = [] if is_reference else log_ratios_by_run(seen.cases_of(record))
-    known = [one for one in ratios if one is not None]
+    cases = () if is_reference else seen.cases_of(record)
+    known = [one for one in log_ratios_by_run(cases) if one is not None]
+    by_run = zip(*(case.by_run for case in cases), strict=True)
     return VariantAgreement(
         record.variant,
-        tuple(speedup_from(one, CONFIDENCE, 0) if one else None for one in ratios),
+        tuple(mean_speedup([one for one in them if one]) if all(them) else None for them in by_run),
         None if is_reference else seen.speedup(record),
         bool(known) and chance_of_distance(known) < chance,
         _figures(run, record, "latency_s"),

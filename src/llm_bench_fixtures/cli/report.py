@@ -1,13 +1,15 @@
-"""Make the report of a saved run again, compare it with another one, or put several runs on one page. Nothing is run.
+"""Make the report of a saved run again, compare it with another run, or combine several runs. Nothing is measured.
 
 llm-bench report latest                         the page, Markdown, CSV, LaTeX and plots, into llm-bench-report/
 llm-bench report 3 -o again --quality-limit top1_agreement:99%
 llm-bench report latest --against main          the same page, with what changed since the newest run of main
+llm-bench report 3 4 5                          runs of the same commit, model and machine are pooled: one answer with
+                                                narrower intervals, and how far the runs agree
 llm-bench report laptop/results.json server/results.json -o machines
-                                                one page: the variants by machine and model
+                                                one page that compares machines, models or commits
 
-A run that pytest-benchmark saved lacks the generated texts and the times of single tokens, unless it was saved with
---benchmark-save-data: then the report says so, and leaves out what needs them. The results.json of a report has all.
+A run that pytest-benchmark saved without --benchmark-save-data has no generated texts and no times of single tokens.
+Its report says so and leaves out what needs them. The results.json of a report has everything.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, storage_of
-from llm_bench_fixtures.cli.console import ConsoleProgress, say
+from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
 from llm_bench_fixtures.gate import options
 from llm_bench_fixtures.gate.comparison import compare_runs
@@ -26,11 +29,12 @@ from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
+from llm_bench_fixtures.history.together import grouped, is_same_run
 from llm_bench_fixtures.options.parsers import Setting, parse_path
-from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
+from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.files import write_report
-from llm_bench_fixtures.report.findings import Findings, findings_of
+from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import Changes, changes_against
 from llm_bench_fixtures.report.renderers.columns import wrapped
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
@@ -38,20 +42,19 @@ from llm_bench_fixtures.report.runs import Runs, runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.results.folder import EARLIER
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 
 REPORT = Setting("report", parse_path)
 QUALITY_LIMIT = Setting("quality_limit", parse_quality_limit)
 
-HELP = "make the report of a saved run again, or of several"
+HELP = "make the report of a saved run again, or of several runs together"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}. Several are shown on one page")
-    parser.add_argument(
-        "--against", metavar="RUN", help="the run to compare with, named the same way; for one RUN only"
-    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}. Several are pooled or compared")
+    parser.add_argument("--against", metavar="RUN", help="the run to compare with; only for a single RUN")
     parser.add_argument(
         "-o",
         "--output",
@@ -73,22 +76,49 @@ def run(arguments: argparse.Namespace) -> int:
     _check(paths, against)
     _check_output(arguments.output, (*paths, *([against] if against else [])))
     progress = Progress(ConsoleProgress())
-    if len(paths) == 1:
-        _report_one(paths[0], against, arguments, progress)
+    found, unreadable = _read(paths, progress)
+    runs = [_pooled([found[place] for place in places]) for places in grouped(found)]
+    if len(runs) == 1:
+        for reason in unreadable:
+            warn(f"left out: {reason}")
+        _report_one(runs[0], paths, against, arguments, progress)
     else:
-        _report_several(paths, arguments, progress)
+        _report_several(runs, unreadable, paths, arguments, progress)
     return ExitStatus.PASSED
+
+
+def _read(paths: Sequence[Path], progress: Progress) -> tuple[list[Run], list[str]]:
+    """The runs, and why others of several can't be read. Raises UnreadableResults where none can."""
+    found, errors = [], []
+    for path in paths:
+        with progress.activity(Phase.REPORTING, f"reading {path}"):
+            try:
+                found.append(read_saved_run(path))
+            except UnreadableResults as error:
+                errors.append(error)
+    if not found:
+        listed = "\n".join(map(str, errors))
+        raise errors[0] if len(errors) == 1 else UnreadableResults(f"none of the runs can be read:\n{listed}")
+    return found, list(map(str, errors))
 
 
 def _check(paths: Sequence[Path], against: Path | None) -> None:
     """Raise InvalidSetting for runs that can't stand beside each other."""
     found = [path.resolve() for path in paths]
-    if len(set(found)) < len(found):
-        raise InvalidSetting("a run is named twice: name each once")
+    if twice := next((path for path in paths if found.count(path.resolve()) > 1), None):
+        raise InvalidSetting(f"{twice} is named twice: name each run once")
     if against is not None and len(found) > 1:
         raise InvalidSetting("--against compares one run with another: name one RUN, or leave --against out")
     if against is not None and against.resolve() in found:
         raise InvalidSetting(f"{against} is the run itself: name another one for --against")
+
+
+def _pooled(runs: Sequence[Run]) -> Run:
+    """Raises InvalidSetting for a run that is kept in two files: pooled, it would seem to agree with itself."""
+    for one, other in combinations(runs, 2):
+        if is_same_run(one, other):
+            raise InvalidSetting(f"{one.source} and {other.source} hold the same run: name one of them")
+    return pooled_run(runs) if len(runs) > 1 else runs[0]
 
 
 def _check_output(folder: Path, paths: Sequence[Path]) -> None:
@@ -98,27 +128,26 @@ def _check_output(folder: Path, paths: Sequence[Path]) -> None:
             raise InvalidSetting(f"{path} would be lost, as {folder} keeps one earlier report: name another folder")
 
 
-def _report_one(path: Path, against: Path | None, arguments: argparse.Namespace, progress: Progress) -> None:
+def _report_one(
+    found: Run, paths: Sequence[Path], against: Path | None, arguments: argparse.Namespace, progress: Progress
+) -> None:
     folder: Path = arguments.output
-    with progress.activity(Phase.REPORTING, "reading the run"):
-        found = read_saved_run(path)
-        changes = _changes(path, against, arguments) if against else None
     with progress.activity(Phase.REPORTING, "writing the report"):
+        changes = _changes(found, against, arguments) if against else None
         findings = write_report(
             found,
             registry(),
             folder,
             arguments.quality_limit,
             changes,
-            has_results=_is_in(folder, [path]),
+            has_results=_is_in(folder, paths),
         )
     width = shutil.get_terminal_size().columns
     say([*summary_lines(findings, folder, width), *_not_shown(found, width), *_set_aside(folder)])
 
 
-def _changes(path: Path, against: Path, arguments: argparse.Namespace) -> Changes:
-    base, head = (read_saved_run(one) for one in (against, path))
-    comparison = compare_runs(base, head, Rules(arguments.rules), registry())
+def _changes(head: Run, against: Path, arguments: argparse.Namespace) -> Changes:
+    comparison = compare_runs(read_saved_run(against), head, Rules(arguments.rules), registry())
     return changes_against(comparison, arguments.quality_limit)
 
 
@@ -132,19 +161,15 @@ def _not_shown(found: Run, width: int) -> Iterator[str]:
         yield from wrapped(text, width)
 
 
-def _report_several(paths: Sequence[Path], arguments: argparse.Namespace, progress: Progress) -> None:
-    named: list[tuple[str, Findings]] = []
-    unreadable: list[str] = []
-    for path in paths:
-        with progress.activity(Phase.REPORTING, f"reading {path}"):
-            try:
-                named.append((str(path), _findings(path, arguments.quality_limit)))
-            except UnreadableResults as error:
-                unreadable.append(str(error))
-    if not named:
-        raise UnreadableResults("none of the runs can be read:\n" + "\n".join(unreadable))
+def _report_several(
+    found: Sequence[Run],
+    unreadable: Sequence[str],
+    paths: Sequence[Path],
+    arguments: argparse.Namespace,
+    progress: Progress,
+) -> None:
     with progress.activity(Phase.REPORTING, "writing the report"):
-        runs = runs_of(named, unreadable)
+        runs = runs_of([findings_of(run, registry(), arguments.quality_limit) for run in found], unreadable)
         write_runs_report(runs, arguments.output, has_results=_is_in(arguments.output, paths))
     say([*_lines(runs, arguments.output), *_set_aside(arguments.output)])
 
@@ -160,13 +185,9 @@ def _set_aside(folder: Path) -> Iterator[str]:
         yield f"The report of an earlier run is in {folder / EARLIER}."
 
 
-def _findings(path: Path, quality_limit: QualityLimit) -> Findings:
-    return findings_of(read_saved_run(path), registry(), quality_limit)
-
-
 def _lines(runs: Runs, folder: Path) -> Iterator[str]:
     width = shutil.get_terminal_size().columns
     yield from wrapped(runs.sentence, width)
-    for sentence in runs.incomparable:
+    for sentence in (*runs.pooled, *runs.incomparable):
         yield from wrapped(f"- {sentence}", width, indent="  ")
     yield f"Report: {folder / 'report.html'}"

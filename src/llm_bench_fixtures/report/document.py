@@ -27,6 +27,7 @@ from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
+from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, VariantResult
 
 TEXTS, SKIPPED = "Generated texts", "Skipped and failed"  # titles of sections
@@ -101,7 +102,10 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
     if provenance.commit:
         dirty = ", with uncommitted changes" if provenance.dirty else ""
         yield "Commit", f"{provenance.commit[:12]} on {provenance.branch or 'no branch'}{dirty}"
-    yield "Started", provenance.started
+    if isinstance(run, PooledRun):
+        yield "Runs", "; ".join(f"{one.source}, started {one.provenance.started}" for one in run.runs)
+    else:
+        yield "Started", provenance.started
     yield "Command", provenance.command
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
@@ -18,6 +21,7 @@ from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.report.renderers.html import render_html
 from llm_bench_fixtures.report.renderers.latex import render_latex
 from llm_bench_fixtures.results.folder import (
+    AGREEMENT_FILE,
     EARLIER,
     LATEX_FILE,
     MARKDOWN_FILE,
@@ -27,6 +31,7 @@ from llm_bench_fixtures.results.folder import (
     forget_earlier,
     worth_of,
 )
+from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
 from llm_bench_fixtures.writing import new_folder, replacing, write_whole
@@ -72,7 +77,8 @@ def write_report(
 ) -> Findings:
     """Claim the folder, set the report aside that is in it, and write results.json, results.csv, report.md,
     results.tex, plots/*.png and report.html; the data first, so that it is kept whatever happens to the rest. Returns
-    what the report says of the run.
+    what the report says of the run. Pooled runs have their own results.json elsewhere: runs.json says how far they
+    agree.
 
     metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
     changes: what the run changed against another. has_results: its results.json was read from there, and stays. Raises
@@ -140,12 +146,15 @@ class _Report(Attempts):
     """Why nobody will read its results again."""
 
     def write(self) -> None:
-        if not self.has_results:
+        if not (self.has_results or isinstance(self.run, PooledRun)):
             self.attempt(RESULTS_FILE, self._write_results)
         self.attempt(TABLE_FILE, self._write_table)
         found = self.findings = self.findings or self._find()
         if found is None:
             return
+        if found.agreement is not None:
+            values = json.dumps(msgspec.to_builtins(found.agreement), indent=2)
+            self.attempt(AGREEMENT_FILE, lambda: self._write_text(AGREEMENT_FILE, values))
         self.attempt(MARKDOWN_FILE, lambda: self._write_text(MARKDOWN_FILE, render_markdown(found)))
         self.attempt(LATEX_FILE, lambda: self._write_text(LATEX_FILE, render_latex(found)))
         plots = self.attempt(PLOTS, lambda: write_plots(found, self.folder / PLOTS)) if self.draws else []

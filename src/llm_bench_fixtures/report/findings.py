@@ -7,16 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from llm_bench_fixtures.answer.agreement import Agreement, agreement_of
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
+from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_warnings
 from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.report.words.measured import flags, noise_warning, variant_flags
 from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways
 from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, Status
 
 NO_RAW_DATA = (
@@ -67,6 +70,8 @@ class Findings(Evidence):
     """What taking the tokens' times costs, a sentence a variant."""
     changes: Changes | None = None
     """What the run changed against another; None where it stands alone."""
+    agreement: Agreement | None = None
+    """How far the pooled runs agree; None for a single run."""
 
 
 def findings_of(
@@ -78,6 +83,7 @@ def findings_of(
     """metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
     changes: what the run changed against another."""
     evidence = evidence_of(run)
+    agreement = agreement_of(evidence)
     return Findings(
         **vars(evidence),
         metrics=metrics,
@@ -85,14 +91,15 @@ def findings_of(
         header=_header(run),
         decode=decode_sentence(evidence),
         noisy=noise_warning(evidence),
-        warnings=tuple(_warnings(run)),
+        warnings=(*_warnings(run), *(agreement_warnings(agreement) if agreement else ())),
         answer=answer_of(evidence, quality_limit),
-        takeaways=takeaways(evidence),
+        takeaways=(*([agreement_sentence(agreement)] if agreement else []), *takeaways(evidence)),
         flags={record.test: tuple(flags(run, record)) for record in run.records},
         variant_flags={variant.id: tuple(variant_flags(variant)) for variant in run.variants},
         skipped_or_failed=tuple(_skipped_or_failed(run)),
         instrumentation=tuple(instrumentation_sentences(run)),
         changes=changes,
+        agreement=agreement,
     )
 
 
@@ -103,7 +110,8 @@ def _header(run: Run) -> str:
     random = " (random weights)" if run.provenance.random_weights else ""
     dtype = reference.label if reference else "nothing loaded"
     chat = " | prompts=chats" if run.provenance.chat else ""
-    return f"Loaded: {run.provenance.model}{random} | device={run.provenance.device} | dtype={dtype}{chat}"
+    pooled = f" | {len(run.runs)} runs pooled" if isinstance(run, PooledRun) else ""
+    return f"Loaded: {run.provenance.model}{random} | device={run.provenance.device} | dtype={dtype}{chat}{pooled}"
 
 
 def _warnings(run: Run) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
 from llm_bench_fixtures.report.document import facts, noise_footnote
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
@@ -64,6 +65,8 @@ def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
     for warning in findings.warnings:
         yield from (f"> **{escape(warning)}**", "")
     yield from _summary(findings)
+    for section in agreement_sections(findings):
+        yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
     parts: dict[str, Callable[[], Iterator[str]]] = {
         THE_ANSWER: lambda: _answer(findings.answer),
         MORE: lambda: bullets(findings.takeaways),

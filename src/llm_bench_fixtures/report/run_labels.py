@@ -48,39 +48,27 @@ def _folder(source: str) -> str:
     return path.stem if path.stem != "results" else path.absolute().parent.name
 
 
-def common_to(origins: Sequence[Provenance]) -> str:
-    """The model and the machine, as far as all runs share them."""
+def common_to(origins: Sequence[Provenance], least: int = 1) -> str:
+    """The model and the machine, as far as all runs share them; nothing where they share less than `least` of both."""
     texts = [{part(one) for one in origins} for part in PARTS[:2]]
-    return ", ".join(found.pop() for found in texts if len(found) == 1)
+    shared = [found.pop() for found in texts if len(found) == 1]
+    return ", ".join(shared) if len(shared) >= least else ""
 
 
 def labels_of(origins: Sequence[Provenance], sources: Sequence[str] = ()) -> list[str]:
     """A different one for each run: its model and machine as far as these differ, then whatever else tells them apart,
     alone or, where nothing does alone, together. sources: the runs' files."""
-    chosen = [texts for texts in _texts(PARTS, origins) if len(set(texts)) > 1]
+    folders = [list(map(_folder, sources))] if sources else []
+    parts, more, last = ([[part(one) for one in origins] for part in parts] for parts in (PARTS, MORE, LAST))
+    chosen = [texts for texts in parts if len(set(texts)) > 1]
+    others = [texts for texts in (*more, *folders, *last) if len(set(texts)) > 1]
     if not _all_differ(chosen):
-        folders = [list(map(_folder, sources))] if sources else []
-        others = [*_texts(MORE, origins), *folders, *_texts(LAST, origins)]
-        chosen = _told_apart(chosen, [texts for texts in others if len(set(texts)) > 1])
-    if not chosen:
-        chosen = [[one.model for one in origins]]
-    labels = [" · ".join(filter(None, texts)) for texts in zip(*chosen, strict=True)]
+        enough = next((texts for texts in others if _all_differ([*chosen, texts])), None)
+        for texts in others if enough is None else [enough]:
+            if not _all_differ(chosen):
+                chosen.append(texts)
+    labels = [" · ".join(filter(None, texts)) for texts in zip(*chosen, strict=True)] or [one.model for one in origins]
     return labels if len(set(labels)) == len(labels) else [f"{label} · run {at}" for at, label in enumerate(labels, 1)]
-
-
-def _texts(parts: Sequence[Callable[[Provenance], str]], origins: Sequence[Provenance]) -> list[list[str]]:
-    return [[part(one) for one in origins] for part in parts]
-
-
-def _told_apart(chosen: list[list[str]], others: Sequence[list[str]]) -> list[list[str]]:
-    """With the first of the others that is enough alone, else with as many as it takes."""
-    for texts in others:
-        if _all_differ([*chosen, texts]):
-            return [*chosen, texts]
-    for texts in others:
-        if not _all_differ(chosen):
-            chosen = [*chosen, texts]
-    return chosen
 
 
 def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:

@@ -1,7 +1,7 @@
 """Several runs beside each other, by machine and model: one table, and what in it can't be compared.
 
-Each run is told by its own findings. A figure of another run is left out where it is of something else than the first
-run's: another workload, reference, corpus or kind of peak.
+Runs that are pooled count as one. Each is described by its own findings. A figure of another run is left out where it
+is of something else than the first run's: another workload, reference, corpus or kind of peak.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.history.together import why_runs_apart
+from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.run_labels import common_to, labels_of
 from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, figure_columns
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Table, in_one_unit
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, in_one_unit
 from llm_bench_fixtures.report.words.answer import standing_words
 from llm_bench_fixtures.results.formatting import MISSING, count
+from llm_bench_fixtures.results.pooled import PooledRun
+from llm_bench_fixtures.results.record import Run
 
 RUN = "run"
-
-
 COLUMNS = {
     "latency": Aspect.LATENCY,
     "speed-up": Aspect.SPEEDUP,
@@ -36,22 +38,19 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class RunBeside:
-    """One of several runs."""
+    """One of several runs, or several that are pooled."""
 
     label: str
     """Its machine and model, as far as they tell the runs apart."""
-    source: str
-    """Its file."""
     findings: Findings
     left_out: Mapping[Aspect, str]
     """Why these are not comparable with the first run's."""
 
     @property
-    def sentences(self) -> Iterator[str]:
-        """What is left out, and why; aspects with the same reason together."""
-        for reason in dict.fromkeys(self.left_out.values()):
-            aspects = ", ".join(aspect for aspect, why in self.left_out.items() if why == reason)
-            yield f"{self.label}: no {aspects}: {reason}."
+    def parts(self) -> tuple[Run, ...]:
+        """The runs that are pooled in it, or itself."""
+        run = self.findings.run
+        return run.runs if isinstance(run, PooledRun) else (run,)
 
 
 @dataclass(frozen=True)
@@ -70,24 +69,48 @@ class Runs:
     """Everything that is said of several runs."""
 
     runs: tuple[RunBeside, ...]
-    common: str
-    """The model and the machine, as far as all runs share them."""
-    sentence: str
-    """What to use on each, in one sentence."""
-    readers: tuple[tuple[Reader, tuple[ReadersRow, ...]], ...]
-    """For each reader, the answer of each run that has one."""
-    table: Table
-    """A row for each variant and run."""
-    about: Table
-    """A row a run: where it comes from."""
-    incomparable: tuple[str, ...]
-    """What was left out, by the run's name, with the reason."""
-    notes: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
+    """Why further files are not among them."""
+
+    @property
+    def common(self) -> str:
+        """The model and the machine, as far as all runs share them."""
+        return common_to([run.findings.run.provenance for run in self.runs])
+
+    @property
+    def title(self) -> str:
+        number = sum(len(run.parts) for run in self.runs)
+        return f"Text generation in {count(number, 'run')}{f': {self.common}' if self.common else ''}"
+
+    @property
+    def readers(self) -> tuple[tuple[Reader, tuple[ReadersRow, ...]], ...]:
+        """For each reader, the answer of each run that has one."""
+        found = ((reader, tuple(_readers_rows(self.runs, reader))) for reader in Reader)
+        return tuple((reader, rows) for reader, rows in found if rows)
+
+    @property
+    def sentence(self) -> str:
+        """What to use on each, in one sentence: for each reader one variant for all runs, or one for each."""
+        clauses = [f"{reader}: {_choices(rows)}" for reader, rows in self.readers]
+        text = "; ".join(clauses) or "None of the runs has an answer"
+        return f"{text[:1].upper()}{text[1:]}."
 
     @property
     def answers(self) -> tuple[tuple[str, str], ...]:
         """By run, its answer in one sentence; runs with the same one together."""
         return tuple(_together([(run.label, run.findings.answer.sentence) for run in self.runs], len(self.runs)))
+
+    @property
+    def incomparable(self) -> tuple[str, ...]:
+        """What was left out, by the run's name, with the reason."""
+        unreadable = (f"Not here: {reason}." for reason in self.unreadable)
+        return (*unreadable, *(sentence for run in self.runs for sentence in _left_out(run)))
+
+    @property
+    def pooled(self) -> tuple[str, ...]:
+        """How far the runs agree that are pooled, and why others are not."""
+        said = [(run.label, sentence) for run in self.runs for sentence in _pooling(run, self.runs)]
+        return tuple(f"{label}: {sentence}" for label, sentence in said)
 
 
 def _together(said: Iterable[tuple[str, str]], runs: int) -> Iterator[tuple[str, str]]:
@@ -100,41 +123,19 @@ def _together(said: Iterable[tuple[str, str]], runs: int) -> Iterator[tuple[str,
         yield (f"on all {runs}" if len(labels) == runs > 1 else ", ".join(labels)), sentence
 
 
-def runs_of(named: Sequence[tuple[str, Findings]], unreadable: Sequence[str] = ()) -> Runs:
-    """named: each run's file and what its own report says; at least one. unreadable: why further files are not among
-    them."""
-    labels = labels_of([findings.run.provenance for _, findings in named], [source for source, _ in named])
-    first = named[0][1]
-    runs = tuple(
-        RunBeside(label, source, findings, obstacles(first, findings))
-        for label, (source, findings) in zip(labels, named, strict=True)
-    )
-    readers = tuple((reader, tuple(_reader_rows(runs, reader))) for reader in Reader)
-    return Runs(
-        runs=runs,
-        common=common_to([findings.run.provenance for _, findings in named]),
-        sentence=_sentence(readers),
-        readers=tuple((reader, rows) for reader, rows in readers if rows),
-        table=_table(runs),
-        about=_about(runs),
-        incomparable=tuple(_incomparable(runs, unreadable)),
-        notes=tuple(_notes(runs)),
-    )
+def runs_of(found: Sequence[Findings], unreadable: Sequence[str] = ()) -> Runs:
+    """found: what each run's own report says; at least one. unreadable: why further files are not among them."""
+    labels = labels_of([one.run.provenance for one in found], [one.run.source for one in found])
+    runs = (RunBeside(label, one, obstacles(found[0], one)) for label, one in zip(labels, found, strict=True))
+    return Runs(tuple(runs), tuple(unreadable))
 
 
-def _reader_rows(runs: Sequence[RunBeside], reader: Reader) -> Iterator[ReadersRow]:
+def _readers_rows(runs: Sequence[RunBeside], reader: Reader) -> Iterator[ReadersRow]:
     for run in runs:
         for one in run.findings.answer.recommendations:
             if one.pick.reader is reader:
                 words = standing_words(one.pick, run.findings.run.reference)
                 yield ReadersRow(run.label, one.name, one.figure, words)
-
-
-def _sentence(readers: Sequence[tuple[Reader, Sequence[ReadersRow]]]) -> str:
-    """For each reader one variant for all runs, or one for each."""
-    clauses = [f"{reader}: {_choices(rows)}" for reader, rows in readers if rows]
-    text = "; ".join(clauses) or "None of the runs has an answer"
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _choices(rows: Sequence[ReadersRow]) -> str:
@@ -143,18 +144,24 @@ def _choices(rows: Sequence[ReadersRow]) -> str:
         chosen.setdefault(row.variant, []).append(row.label)
     if len(chosen) == 1 and len(rows) > 1:
         return f"{rows[0].variant} on all of them"
-    return ", ".join(f"{variant} on {_named(labels)}" for variant, labels in chosen.items())
+    named = {variant: labels[0] if len(labels) == 1 else f"{len(labels)} runs" for variant, labels in chosen.items()}
+    return ", ".join(f"{variant} on {where}" for variant, where in named.items())
 
 
-def _named(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{len(labels)} runs"
+def _left_out(run: RunBeside) -> Iterator[str]:
+    """Aspects with the same reason together."""
+    if not run.findings.common:
+        yield f"{run.label}: nothing was timed in it."
+    for aspects, reason in _together(((aspect, reason) for aspect, reason in run.left_out.items()), 0):
+        yield f"{run.label}: no {aspects}: {reason}."
 
 
-def _table(runs: Sequence[RunBeside]) -> Table:
+def runs_table(runs: Sequence[RunBeside]) -> Table:
     """Rows by variant, the runs of each together. One unit a column."""
     of_run = {run.label: _columns(run) for run in runs}
     names = [name for name in COLUMNS if any(name in columns for columns in of_run.values())]
-    places = list(_places(runs))
+    variants = dict.fromkeys(variant.id for run in runs for variant in run.findings.run.variants)
+    places = [(name, run.label) for name in variants for run in runs if _ran(run, name)]
     found = [[_cell(of_run[label].get(name), variant) for variant, label in places] for name in names]
     firsts = [next(columns[name].column for columns in of_run.values() if name in columns) for name in names]
     columns = (Column(VARIANT), Column(RUN), *map(in_one_unit, firsts, found))
@@ -162,17 +169,13 @@ def _table(runs: Sequence[RunBeside]) -> Table:
     return Table(columns, tuple(rows))
 
 
+def _ran(run: RunBeside, name: str) -> bool:
+    variant = run.findings.run.variant(name)
+    return variant is not None and bool(variant.label)
+
+
 def _cell(figures: Figures | None, variant: str) -> Cell:
     return figures.cells.get(variant, Cell()) if figures else Cell()
-
-
-def _places(runs: Sequence[RunBeside]) -> Iterator[tuple[str, str]]:
-    """The variant and the run of each row: the variants that ran."""
-    for name in dict.fromkeys(variant.id for run in runs for variant in run.findings.run.variants):
-        for run in runs:
-            variant = run.findings.run.variant(name)
-            if variant is not None and variant.label:
-                yield name, run.label
 
 
 def _columns(run: RunBeside) -> dict[str, Figures]:
@@ -182,25 +185,23 @@ def _columns(run: RunBeside) -> dict[str, Figures]:
     return {name: found[name] for name, of in COLUMNS.items() if name in found and of not in run.left_out}
 
 
-def _about(runs: Sequence[RunBeside]) -> Table:
+def about_table(runs: Sequence[RunBeside]) -> Table:
+    """A row for each file: where it comes from."""
     rows = []
     for run in runs:
-        origin = run.findings.run.provenance
-        machine = f"{origin.hardware}, {count(origin.threads, 'thread')}; {origin.device}"
-        rows.append((run.label, origin.model, machine, origin.started, origin.commit[:12] or MISSING, run.source))
+        for part in run.parts:
+            origin = part.provenance
+            machine = f"{origin.hardware}, {count(origin.threads, 'thread')}; {origin.device}"
+            rows.append((run.label, origin.model, machine, origin.started, origin.commit[:12] or MISSING, part.source))
     return Table.of_texts((RUN, "model", "machine", "started", "commit", "file"), rows)
 
 
-def _incomparable(runs: Sequence[RunBeside], unreadable: Sequence[str]) -> Iterator[str]:
-    for reason in unreadable:
-        yield f"Not here: {reason}."
-    for run in runs:
-        if not run.findings.common:
-            yield f"{run.label}: nothing was timed in it."
-        yield from run.sentences
+def agreement_of_runs(runs: Sequence[RunBeside]) -> list[Section]:
+    """The tables of each run that several are pooled in, under its name."""
+    return [replace(one, title=f"{run.label}: {one.title}") for run in runs for one in agreement_sections(run.findings)]
 
 
-def _notes(runs: Sequence[RunBeside]) -> Iterator[str]:
+def notes(runs: Sequence[RunBeside]) -> Iterator[str]:
     """How to read the table, and what didn't run where."""
     yield "The runs ran at different times: compare their latencies only where they differ by far more than the noise."
     for run in runs:
@@ -209,6 +210,15 @@ def _notes(runs: Sequence[RunBeside]) -> Iterator[str]:
         yield "Perplexities of two models are over other tokens; the change against the own reference can be compared."
     said = [(run.label, sentence) for run in runs for sentence in _remarks(run)]
     yield from (f"{labels}: {sentence}" for labels, sentence in _together(said, len(runs)))
+
+
+def _pooling(run: RunBeside, runs: Sequence[RunBeside]) -> Iterator[str]:
+    if run.findings.agreement is not None:
+        yield agreement_sentence(run.findings.agreement)
+    alike = next(one for one in runs if common_to([one.findings.run.provenance, run.findings.run.provenance], least=2))
+    if alike is not run:
+        reasons = "; ".join(why_runs_apart(alike.findings.run, run.findings.run))
+        yield f"not pooled with {alike.label}: {reasons}."
 
 
 def _remarks(run: RunBeside) -> Iterator[str]:

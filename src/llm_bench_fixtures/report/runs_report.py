@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.report.attempts import Attempts, begun
-from llm_bench_fixtures.report.page.runs import build_runs_page
-from llm_bench_fixtures.report.renderers.html import render_runs
+from llm_bench_fixtures.report.charts.looks import looks_of
+from llm_bench_fixtures.report.charts.plotly import figures_of
+from llm_bench_fixtures.report.charts.runs import runs_charts
+from llm_bench_fixtures.report.page.tables import glossary, page_table
+from llm_bench_fixtures.report.page.values import Chip, PageSection, PageTable, Row, Term
+from llm_bench_fixtures.report.renderers.html import page_scripts, render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
 from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
-from llm_bench_fixtures.report.runs import RUN, Runs
+from llm_bench_fixtures.report.runs import RUN, Runs, about_table, agreement_of_runs, notes, runs_table
+from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.folder import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, TABLE_FILE
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
@@ -36,8 +41,8 @@ def write_runs_report(runs: Runs, folder: Path, *, has_results: bool = False) ->
     files: dict[str, Callable[[], str]] = {
         TABLE_FILE: lambda: _data(runs).to_csv(index=False),
         MARKDOWN_FILE: lambda: render_runs_markdown(runs),
-        LATEX_FILE: lambda: "\n".join(latex_table(runs.table, CAPTION)) + "\n",
-        PAGE_FILE: lambda: render_runs(build_runs_page(runs)),
+        LATEX_FILE: lambda: "\n".join(latex_table(runs_table(runs.runs), CAPTION)) + "\n",
+        PAGE_FILE: lambda: render_runs(runs),
     }
     attempts = Attempts(folder)
     with begun(folder, has_results=has_results):
@@ -54,9 +59,7 @@ def _data(runs: Runs) -> pd.DataFrame:
     """The runs' tables below each other, with the runs' labels in the column `run`."""
     import pandas as pd
 
-    tables = [run_table(run.findings.run) for run in runs.runs]
-    for run, table in zip(runs.runs, tables, strict=True):
-        table[RUN] = run.label
+    tables = [run_table(run.findings.run).assign(**{RUN: run.label}) for run in runs.runs]
     return for_csv(pd.concat(tables, ignore_index=True), IDENTITY)
 
 
@@ -65,27 +68,79 @@ def render_runs_markdown(runs: Runs) -> str:
 
     Of runs that are too many for a comment, rows and then whole parts are left out, and that is said.
     """
-    rows = len(runs.table.rows)
-    while rows > LEAST_ROWS and len("\n".join(_lines(runs, rows)).encode()) >= LIMIT_BYTES:
+    table = runs_table(runs.runs)
+    rows = len(table.rows)
+    while rows > LEAST_ROWS and len("\n".join(_lines(runs, table, rows)).encode()) >= LIMIT_BYTES:
         rows -= len(runs.runs)
-    return cut("\n".join(_lines(runs, rows)) + "\n", LIMIT_BYTES)
+    return cut("\n".join(_lines(runs, table, rows)) + "\n", LIMIT_BYTES)
 
 
-def _lines(runs: Runs, rows: int) -> Iterator[str]:
-    yield from ("## Text generation by machine and model", "", *_common(runs), f"**{escape(runs.sentence)}**", "")
-    if runs.table.rows:
-        shown = replace(runs.table, rows=runs.table.rows[:rows])
-        left_out = len(runs.table.rows) - len(shown.rows)
-        yield from (*markdown_table(shown), "")
-        if left_out:
-            yield from (f"Left out here: {count(left_out, 'row')}, which `report.html` and `results.csv` have.", "")
-    if runs.incomparable:
-        yield from ("Not compared:", "", *bullets(runs.incomparable), "")
-    answers = (f"{labels}: {sentence}" for labels, sentence in runs.answers)
-    yield from folded("The answer of each run", bullets(answers))
-    yield from folded("About the runs", [*markdown_table(runs.about), "", *bullets(runs.notes)])
-
-
-def _common(runs: Runs) -> Iterator[str]:
+def _lines(runs: Runs, table: Table, rows: int) -> Iterator[str]:
+    yield from ("## Text generation by machine and model", "")
     if runs.common:
         yield from (f"All of {escape(runs.common)}.", "")
+    yield from (f"**{escape(runs.sentence)}**", "")
+    if table.rows:
+        yield from (*markdown_table(replace(table, rows=table.rows[:rows])), "")
+    if rows < len(table.rows):
+        left_out = count(len(table.rows) - rows, "row")
+        yield from (f"Left out here: {left_out}, which `report.html` and `results.csv` have.", "")
+    yield from (*bullets(runs.pooled), "")
+    if runs.incomparable:
+        yield from ("Not compared:", "", *bullets(runs.incomparable), "")
+    for section in agreement_of_runs(runs.runs):
+        yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
+    answers = (f"{labels}: {sentence}" for labels, sentence in runs.answers)
+    yield from folded("The answer of each run", bullets(answers))
+    yield from folded("About the runs", [*markdown_table(about_table(runs.runs)), "", *bullets(notes(runs.runs))])
+
+
+def render_runs(runs: Runs) -> str:
+    """The page of several runs."""
+    charts, table = tuple(runs_charts(runs.runs)), runs_table(runs.runs)
+    terms = glossary(table.names, runs.runs[0].findings.metrics)
+    page = {
+        "title": runs.title,
+        "footnotes": tuple(notes(runs.runs)),
+        "glossary": tuple(terms.values()),
+        "figures": figures_of(charts),
+    }
+    scripts = page_scripts(has_charts=bool(charts))
+    return render_page(
+        "runs.html",
+        page=page,
+        scripts=scripts,
+        policy=scripts.policy,
+        runs=runs,
+        chips=_chips(runs),
+        charts=charts,
+        agreement=[
+            PageSection(one.title, page_table(one.table, one.title, {}), one.note)
+            for one in agreement_of_runs(runs.runs)
+        ],
+        main=_main_table(table, terms),
+        about=page_table(about_table(runs.runs), "Where the runs come from", {}),
+    )
+
+
+def _chips(runs: Runs) -> list[Chip]:
+    """The variants that ran in any of the runs."""
+    found: dict[str, Chip] = {}
+    for one in (run.findings.run for run in runs.runs):
+        looks = looks_of(one)
+        for variant in one.variants:
+            if variant.label:
+                found.setdefault(variant.id, Chip(variant.id, looks[variant.id].colour, variant.label))
+    return list(found.values())
+
+
+def _main_table(table: Table, terms: Mapping[str, Term]) -> PageTable:
+    """The run's label below the variant's id, so that the table fits a narrow screen."""
+    found = page_table(table, "The variants by machine and model", terms)
+    first, _, *others = found.heads
+    return replace(found, heads=(first, *others), rows=tuple(map(_with_run, found.rows)))
+
+
+def _with_run(row: Row) -> Row:
+    variant, run, *others = row.cells
+    return replace(row, cells=(replace(variant, detail=run.text), *others))

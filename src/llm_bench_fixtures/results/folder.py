@@ -17,6 +17,7 @@ from llm_bench_fixtures.text import harmless_text
 from llm_bench_fixtures.writing import check_folder, unwritable, write_whole
 
 TABLE_FILE = "results.csv"
+AGREEMENT_FILE = "runs.json"
 MARKDOWN_FILE = "report.md"
 LATEX_FILE = "results.tex"
 PAGE_FILE = "report.html"
@@ -30,6 +31,7 @@ MOST_TRACEBACKS = 30  # of a run
 EARLIER = "earlier"  # the folder in which the report before waits until a new one is whole
 OWN_FILES = (
     RESULTS_FILE,
+    AGREEMENT_FILE,
     TABLE_FILE,
     MARKDOWN_FILE,
     LATEX_FILE,

@@ -41,9 +41,9 @@ def mean_over_runs(ratios: Sequence[LogRatio]) -> LogRatio:
     expected give an interval narrower than one run's by about the root of k; the less likely their distance is by
     chance, the less counts but the k - 1 degrees of freedom. Raises ValueError for none.
     """
-    if len(ratios) == 1:
+    if len(ratios) == 1 or not any(map(_variance, ratios)):  # one run, or the reference over itself
         return ratios[0]
-    weights = _weights(ratios)
+    weights = [1 / max(_variance(one), LEAST_VARIANCE) for one in ratios]
     mean, own = _distance(ratios, weights)
     factor = shrink(own, VarianceEstimate(1.0, _expected_freedom(ratios, weights)))
     return LogRatio(mean, math.sqrt(max(factor.variance, 1.0) / sum(weights)), factor.freedom)
@@ -55,13 +55,14 @@ def chance_of_distance(ratios: Sequence[LogRatio]) -> float:
         return 1.0
     from scipy.special import fdtrc
 
-    weights = _weights(ratios)
+    weights = [1 / max(_variance(one), LEAST_VARIANCE) for one in ratios]
     _, own = _distance(ratios, weights)
     return float(fdtrc(own.freedom, _expected_freedom(ratios, weights), own.variance))
 
 
-def _weights(ratios: Sequence[LogRatio]) -> list[float]:
-    return [1 / max(one.standard_error**2 + one.process_variance, LEAST_VARIANCE) for one in ratios]
+def _variance(ratio: LogRatio) -> float:
+    """By which a run's ratio is expected to differ from the next run's."""
+    return ratio.standard_error**2 + ratio.process_variance
 
 
 def _distance(ratios: Sequence[LogRatio], weights: Sequence[float]) -> tuple[float, VarianceEstimate]:

@@ -46,7 +46,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         chart_run(provenance={"hardware": "a server with a long name, 128 cores"}),
         chart_run(provenance={"model": HOSTILE, "hardware": HOSTILE, "corpus": HOSTILE}),
     )
-    named = [(f"/runs/{at}.json", findings_of(run, registry())) for at, run in enumerate(found)]
+    named = [findings_of(replace(run, source=f"/runs/{at}.json"), registry()) for at, run in enumerate(found)]
     write_runs_report(runs_of(named, [HOSTILE]), folder)
     return folder / "report.html"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from llm_bench_fixtures.answer.standings import near_lossless
+from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
 from llm_bench_fixtures.report.charts.sweeps import SWEEPS, sweep_charts
@@ -61,6 +62,7 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         machine=machine,
         machine_plots=_plots_of(MACHINE, plots),
         machine_note="" if findings.decode in findings.takeaways else findings.decode,
+        agreement=tuple(_section(run, section, (), terms) for section in agreement_sections(findings)),
         texts=prompt_texts(run),
         texts_note=not_asked_sentence(run),
         absences=tuple(absences(findings)),

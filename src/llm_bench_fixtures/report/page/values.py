@@ -188,6 +188,8 @@ class Page:
     """The roofline, and prefill and decode."""
     machine_plots: tuple[Plot, ...]
     machine_note: str
+    agreement: tuple[PageSection, ...]
+    """How far pooled runs agree; empty for a single run."""
     texts: tuple[PromptTexts, ...]
     texts_note: str
     """Whose texts are not among them; empty where all are."""

@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.report.page.plotly_script import quick_plotly
-from llm_bench_fixtures.report.page.runs import RunsPage
 from llm_bench_fixtures.report.page.values import Page
 from llm_bench_fixtures.report.renderers.figures import head, text
 from llm_bench_fixtures.text import readable
@@ -33,12 +32,6 @@ def render_html(page: Page) -> str:
     return render_page(
         "report.html", page=page, scripts=scripts, policy=scripts.policy if scripts else content_policy(())
     )
-
-
-def render_runs(page: RunsPage) -> str:
-    """The page of several runs."""
-    scripts = page_scripts(has_charts=bool(page.charts))
-    return render_page("runs.html", page=page, scripts=scripts, policy=scripts.policy)
 
 
 def render_page(template: str, **values: Any) -> str:
