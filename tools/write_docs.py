@@ -30,7 +30,7 @@ from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 BETTER = {Direction.HIGHER_IS_BETTER: "↑", Direction.LOWER_IS_BETTER: "↓", Direction.NEITHER: ""}
-SHOWN = {"?": "[{0}]", "+": "{0} [{0} ...]"}  # by how many of a positional argument there are
+SHOWN = {"?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}  # by how many of a positional argument there are
 IN_SCHEMA = frozenset({
     "Equivalence", "LoadPoint", "MeasuredRecord", "MemoryFacts", "Provenance", "Record", "Reply", "Request", "Run",
     "VariantResult", "Work", "WorkloadFacts",

@@ -91,7 +91,7 @@ def test_it_is_compared_with_another_run(shell: Shell, tmp_path: Path) -> None:
     shell.keep(2, variants=[make_variant(weight_bytes=5_000_000)])
     output = shell("report", "2", "--against", "1", "-o", str(tmp_path / "out"))
     assert output.status == 0
-    sentence = "1 value got worse (weights of fp32 by +25.0 %)"
+    sentence = "fp32: weights 4.00 MB → 5.00 MB, +25.0 %"
     assert sentence in " ".join(output.out.split())
     assert sentence in text(tmp_path / "out" / "report.html")
     assert sentence in text(tmp_path / "out" / "report.md")
@@ -114,6 +114,11 @@ def test_several_runs_are_one_page(shell: Shell, tmp_path: Path) -> None:
     table = text(tmp_path / "out" / "results.csv").splitlines()
     assert table[0].startswith("run,model,test,")
     assert {line.split(",")[0] for line in table[1:]} == {"laptop", "server"}
+
+
+def test_without_a_command_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == ExitStatus.USAGE
+    assert "make the report of a saved run again" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,6 +200,8 @@ def test_one_run_in_two_files_is_not_pooled_with_itself(shell: Shell, tmp_path: 
     ("arguments", "message"),
     [
         (("9",), "no run '9'"),
+        ((), "name at least one RUN, such as `latest`"),
+        ((".",), "no run '.': it is a folder without results.json"),
         (("1", "1"), "is named twice: name each run once"),
         (("1", "2", "--against", "1"), "--against compares one run with another"),
         (("1", "--against", "1"), "is the run itself"),
@@ -214,7 +221,7 @@ def test_what_can_not_be_done_is_said(shell: Shell, tmp_path: Path, arguments: t
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT"), ((), "are required: RUN")],
+    [(("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT")],
 )
 @without_pictures
 def test_what_can_not_be_read_as_an_argument_is_said(

@@ -220,7 +220,7 @@ def test_a_file_or_a_report_is_named_by_its_path(storage: Path, tmp_path: Path) 
     stored = storage / "laptop" / "0001_before.json"
     for given, path in ((report, report / "results.json"), (report / "results.json", None), (stored, None)):
         assert select_run(None, str(given)) == (path or given)
-    with pytest.raises(RunNotFound, match="no folder of saved runs"):
+    with pytest.raises(RunNotFound, match="folder to look in for saved runs"):
         select_run(None, "3")
 
 

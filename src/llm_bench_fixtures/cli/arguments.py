@@ -20,7 +20,7 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
         metavar="DIR",
-        help="folder of the saved runs. Default: the nearest .benchmarks in this folder or above it",
+        help="folder of the saved runs. Default: .benchmarks here, or in the nearest folder above",
     )
 
 

@@ -1,10 +1,10 @@
-"""List what is kept on disk for later runs: exports, quantized models and dummy weights, the least recently used first.
+"""List the exported models, quantized models and dummy weights that are kept for later runs, the longest unused first.
 
 llm-bench cache
 llm-bench cache --prune --older-than 30
 llm-bench cache --prune --cache-dir .llm-cache
 
-Nothing that is removed is lost: the next run that needs it makes it again.
+Removing them is safe: the next run that needs one makes it again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from llm_bench_fixtures.report.renderers.columns import columns
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_bytes
 
-HELP = "list or remove the exported and quantized models that are kept"
+HELP = "list or remove the exported and quantized models kept on disk"
 HEADER = ("what", "name", "size", "last used")
 HOUR_S, DAY_S = 3600, 86400
 
@@ -38,13 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(integer_of_at_least(0)),
         default=0,
         metavar="DAYS",
-        help="only what was not used for so many days. Default: 0, which is all",
+        help="only what was not used for this many days. Default: 0, everything",
     )
     parser.add_argument(
         "--cache-dir",
         type=checked(parse_path),
         metavar="DIR",
-        help="as pytest's --llm-cache-dir. Default: this user's cache folder",
+        help="the folder, as given to pytest's --llm-cache-dir. Default: your user cache folder",
     )
 
 

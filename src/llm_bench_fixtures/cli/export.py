@@ -4,7 +4,7 @@ llm-bench export > history.csv
 llm-bench export -o history.parquet --metric latency_s,perplexity
 llm-bench export -o history.sqlite && sqlite3 history.sqlite 'SELECT "commit", value FROM measurements WHERE ...'
 
-In CSV, an apostrophe stands before a text that a spreadsheet would take for a formula.
+In CSV, a text that a spreadsheet would take for a formula gets an apostrophe before it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,22 @@ SUFFIXES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o", "--output", type=checked(parse_path), metavar="FILE", help="Default: CSV to standard output"
+        "-o",
+        "--output",
+        type=checked(parse_path),
+        metavar="FILE",
+        help="file to write. Default: CSV to standard output",
     )
     parser.add_argument(
         "--format",
         type=ExportFormat,
         choices=list(ExportFormat),
         metavar="FORMAT",
-        help="csv, parquet (needs pyarrow) or sqlite. Default: as FILE's ending says, else csv",
+        help="csv, parquet (needs pyarrow) or sqlite. Default: by the ending of FILE, else csv",
     )
-    parser.add_argument("--metric", type=parse_names, default=(), metavar="NAME[,NAME...]", help="Default: all")
+    parser.add_argument(
+        "--metric", type=parse_names, default=(), metavar="NAME[,NAME...]", help="metrics to write. Default: all"
+    )
     add_storage(parser)
 
 

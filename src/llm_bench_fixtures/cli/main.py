@@ -1,4 +1,4 @@
-"""`llm-bench`: runs the ready suite, works on saved runs, and compares two versions of a project.
+"""Run the ready suite, work on saved runs, and compare two versions of a project. Each command has its own --help.
 
 Each command is a module of this package with a `HELP`, an `add_arguments` and a `run` that returns the exit status.
 """
@@ -49,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with printing():
         own, passed_on = _split(sys.argv[1:] if arguments is None else arguments)
         parser = _parser()
+        if not own:
+            warn(parser.format_help())
+            return ExitStatus.USAGE
         chosen, unknown = parser.parse_known_args(own, argparse.Namespace(passed_on=passed_on))
         if unknown:
             hint = "; what is pytest's goes behind --" if chosen.command in PASSES_ON else ""

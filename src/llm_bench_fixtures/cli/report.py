@@ -53,7 +53,7 @@ HELP = "make the report of a saved run again, or of several runs together"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}. Several are pooled or compared")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN_HELP}. Several are pooled or compared")
     parser.add_argument("--against", metavar="RUN", help="the run to compare with; only for a single RUN")
     parser.add_argument(
         "-o",
@@ -69,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if not arguments.runs:
+        raise InvalidSetting("name at least one RUN, such as `latest`; llm-bench history lists the saved ones")
     check_targets([rule.target for rule in arguments.rules], registry())
     storage = storage_of(arguments)
     paths = [select_run(storage, text) for text in arguments.runs]

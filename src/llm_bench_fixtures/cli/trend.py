@@ -1,11 +1,11 @@
-"""Draw how the numbers changed from run to run: a page with a line for each metric and variant, in a group for each
-machine, model, corpus and set of libraries, and with the places where a line steps.
+"""Draw how the numbers changed from run to run: a page with one line per metric and variant, which marks where a line
+steps. Runs of different machines, models, corpora or libraries are shown apart.
 
 llm-bench trend
 llm-bench trend --branch main --metric latency_s,perplexity --variant fp32,bf16 -o trend.html
 llm-bench trend --test 'benchmarks/test_batch.py*'
 
-A step is advice, not a verdict: it says between which commits to look.
+A step is advice, not a verdict: it shows between which commits to look.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=checked(parse_path),
         default=Path("llm-bench-trend.html"),
         metavar="FILE",
-        help="Default: %(default)s",
+        help="page to write. Default: %(default)s",
     )
     add(
         "--metric",
         type=parse_names,
         default=DEFAULT_METRICS,
         metavar="NAME[,NAME...]",
-        help=f"Default: {','.join(DEFAULT_METRICS)}",
+        help=f"metrics to draw. Default: {', '.join(DEFAULT_METRICS)}",
     )
     add(
         "--test",
         default="",
         metavar="PATTERN",
-        help="tests whose id has this in it, or matches it as in a shell",
+        help="only tests whose id contains this, or matches it as a shell pattern",
     )
-    add("--variant", type=parse_names, default=(), metavar="ID[,ID...]", help="Default: all")
-    add("--branch", default="", metavar="NAME", help="runs of this branch only. Default: of all")
+    add("--variant", type=parse_names, default=(), metavar="ID[,ID...]", help="variants to draw. Default: all")
+    add("--branch", default="", metavar="NAME", help="only runs of this branch. Default: of all")
     add_storage(parser)
 
 

@@ -34,9 +34,9 @@ HEXADECIMAL = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
 MADE_BY_AUTOSAVE = re.compile(r"_[0-9a-f]{7,40}_\d{8}_\d{6}", re.ASCII)  # the commit and the time in a file's name
 
 RUN_HELP = (
-    f"a saved run: a file or the folder of a report; `{LATEST}`; a number (3 or 0003, or laptop/3 of one machine); a "
-    "name, or part of a file's name that fits only one; a branch, or seven or more digits of a commit's id, for its "
-    "newest run. Fewer digits alone are a number: write ./3 for a folder"
+    f"a saved run: a file, or the folder of a report; `{LATEST}`; its number (3 or 0003, or laptop/3 for one machine); "
+    "its name, or a part of the file's name that no other has; or, for the newest run of it, a branch or a commit's id "
+    "of at least seven digits. A short number is always a run's: write ./3 for a folder called 3"
 )
 
 
@@ -99,8 +99,12 @@ def select_run(storage: Path | None, text: str, other_than: Path | None = None) 
     given = None if _is_number(text) else _given_file(text)
     if given is not None:
         return given
+    what = f"a folder without {RESULTS_FILE}" if _is_folder(text) else "no file"
     if storage is None:
-        raise RunNotFound(f"no run {text!r}: it is no file, and there is no folder of saved runs to look in")
+        raise RunNotFound(
+            f"no run {text!r}: it is {what}, and there is no {FOLDER} folder to look in for saved runs. Save one with "
+            "pytest --benchmark-autosave, or name the folder with --storage"
+        )
     files = run_files(storage)
     found = _find(files, text, other_than)
     if len(found) > 1:
@@ -108,7 +112,7 @@ def select_run(storage: Path | None, text: str, other_than: Path | None = None) 
     if found:
         return found[0]
     raise RunNotFound(
-        f"no run {text!r}: it is no file, and no number, name, branch or commit of the {len(files)} runs in {storage}\n"
+        f"no run {text!r}: it is {what}, and no number, name, branch or commit of the {len(files)} runs in {storage}:\n"
         f"{indented(_names(files, storage))}"
     )
 
@@ -128,6 +132,13 @@ def _given_file(text: str) -> Path | None:
         return next((file for file in (path, path / RESULTS_FILE) if file.is_file()), None)
     except (OSError, InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
         return None
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return parse_path(text).is_dir()
+    except (OSError, InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
+        return False
 
 
 def _is_number(text: str) -> bool:
