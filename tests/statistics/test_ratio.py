@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from llm_bench_fixtures.statistics import ratio as module
-from llm_bench_fixtures.statistics.ratio import LogRatio, Speedup, log_ratio, speedup_of, trimmed_mean, trimmed_variance
-from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
+from llm_bench_fixtures.statistics.ratio import (
+    CONFIDENCE,
+    LogRatio,
+    Speedup,
+    log_ratio,
+    speedup_from,
+    trimmed_mean,
+    trimmed_variance,
+)
+from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate, estimate_prior
 
 LOG_2 = math.log(2)
 TRIALS = 3000
+
+
+def speedup_of(
+    reference_s: Sequence[float],
+    own_s: Sequence[float],
+    confidence: float = CONFIDENCE,
+    prior: VarianceEstimate = NO_PRIOR,
+) -> Speedup | None:
+    ratio = log_ratio(reference_s, own_s, prior)
+    return speedup_from(ratio, confidence, len(own_s)) if ratio else None
 
 
 def test_identical_rounds_have_a_speedup_of_exactly_one() -> None:

@@ -14,7 +14,8 @@ from llm_bench_fixtures.answer.picks import MUCH, Found
 from llm_bench_fixtures.results.prefill_decode import decode_s, per_round, tpot_s
 from llm_bench_fixtures.results.record import Record, Run, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_speedup, share_blocks, waiting_share
-from llm_bench_fixtures.statistics.ratio import Speedup, log_ratio, speedup_from, speedup_of
+from llm_bench_fixtures.statistics.pooling import mean_over_runs
+from llm_bench_fixtures.statistics.ratio import LogRatio, Speedup, log_ratio, speedup_from
 
 HELD_UP = 0.2  # of a round's time, summed over threads
 LITTLE = HELD_UP / 2  # what the reference may wait meanwhile: a neighbour on the machine would hold up both
@@ -122,26 +123,25 @@ def _decode_speedup(record: Record, reference: Record, confidence: float) -> Spe
     whole = record_speedup(record, confidence) if record.workload == reference.workload else None
     if whole is None or not whole.is_faster or any(map(_is_burst, (record, reference))):
         return None
-    own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
-    if not share_blocks(record, reference):
-        return _decode_speedup_of_another_group(record, own_s, reference, reference_s, confidence)
-    both = min(len(own_s), len(reference_s))  # one may have been settled earlier
-    return speedup_of(reference_s[:both], own_s[:both], confidence)
+    both = zip(record.by_run, reference.by_run, strict=True)
+    known = [found for one, other in both if one and other and (found := _decode_ratio(one, other))]
+    return speedup_from(mean_over_runs(known), confidence, len(record.rounds_s)) if known else None
 
 
-def _decode_speedup_of_another_group(
-    record: Record, own_s: Sequence[float], reference: Record, reference_s: Sequence[float], confidence: float
-) -> Speedup | None:
-    """Of the reference's rounds in the record's turns only their latency is kept: a token has the share of it that it
-    has in the reference's own rounds.
+def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
+    """In one run, of the times per token.
 
-    own_s, reference_s: (R,) each, times per token.
+    Of the reference's rounds in the turns of another group only their latency is kept: a token has the share of it that
+    it has in the reference's own rounds.
     """
+    own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
+    if share_blocks(record, reference):
+        both = min(len(own_s), len(reference_s))  # one may have been settled earlier
+        return log_ratio(reference_s[:both], own_s[:both])
     ratio, share = log_ratio(record.reference_s, own_s), log_ratio(reference.rounds_s, reference_s)
     if ratio is None or share is None:
         return None
-    found = replace(ratio.minus(share), process_variance=ratio.process_variance)  # the reference's process is the same
-    return speedup_from(found, confidence, len(own_s))
+    return replace(ratio.minus(share), process_variance=ratio.process_variance)  # the reference's process is the same
 
 
 def _is_burst(record: Record) -> bool:

@@ -157,7 +157,8 @@ def _left_out(run: RunBeside) -> Iterator[str]:
 
 
 def runs_table(runs: Sequence[RunBeside]) -> Table:
-    """Rows by variant, the runs of each together. One unit a column."""
+    """Rows by variant, the runs of each together. One unit a column. The run is a column, and a note at the variant for
+    a format that has no room for it."""
     of_run = {run.label: _columns(run) for run in runs}
     names = [name for name in COLUMNS if any(name in columns for columns in of_run.values())]
     variants = dict.fromkeys(variant.id for run in runs for variant in run.findings.run.variants)
@@ -165,7 +166,10 @@ def runs_table(runs: Sequence[RunBeside]) -> Table:
     found = [[_cell(of_run[label].get(name), variant) for variant, label in places] for name in names]
     firsts = [next(columns[name].column for columns in of_run.values() if name in columns) for name in names]
     columns = (Column(VARIANT), Column(RUN), *map(in_one_unit, firsts, found))
-    rows = ((Cell(variant), Cell(label), *cells) for (variant, label), *cells in zip(places, *found, strict=True))
+    rows = (
+        (Cell(variant, note=label), Cell(label), *cells)
+        for (variant, label), *cells in zip(places, *found, strict=True)
+    )
     return Table(columns, tuple(rows))
 
 

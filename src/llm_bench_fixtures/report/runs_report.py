@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.runs import runs_charts
 from llm_bench_fixtures.report.page.tables import glossary, page_table
-from llm_bench_fixtures.report.page.values import Chip, PageSection, PageTable, Row, Term
+from llm_bench_fixtures.report.page.values import Chip, PageSection
 from llm_bench_fixtures.report.renderers.html import page_scripts, render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
 from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
@@ -118,7 +118,9 @@ def render_runs(runs: Runs) -> str:
             PageSection(one.title, page_table(one.table, one.title, {}), one.note)
             for one in agreement_of_runs(runs.runs)
         ],
-        main=_main_table(table, terms),
+        main=page_table(
+            table.with_columns((0, *range(2, len(table.columns)))), "The variants by machine and model", terms
+        ),
         about=page_table(about_table(runs.runs), "Where the runs come from", {}),
     )
 
@@ -132,15 +134,3 @@ def _chips(runs: Runs) -> list[Chip]:
             if variant.label:
                 found.setdefault(variant.id, Chip(variant.id, looks[variant.id].colour, variant.label))
     return list(found.values())
-
-
-def _main_table(table: Table, terms: Mapping[str, Term]) -> PageTable:
-    """The run's label below the variant's id, so that the table fits a narrow screen."""
-    found = page_table(table, "The variants by machine and model", terms)
-    first, _, *others = found.heads
-    return replace(found, heads=(first, *others), rows=tuple(map(_with_run, found.rows)))
-
-
-def _with_run(row: Row) -> Row:
-    variant, run, *others = row.cells
-    return replace(row, cells=(replace(variant, detail=run.text), *others))

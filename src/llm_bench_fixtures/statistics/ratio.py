@@ -135,20 +135,6 @@ def log_ratio(over_s: Sequence[float], of_s: Sequence[float], prior: VarianceEst
     return replace(trimmed_mean(logs, prior), process_variance=2 * PROCESS_DEVIATION**2)
 
 
-def speedup_of(
-    reference_s: Sequence[float],
-    own_s: Sequence[float],
-    confidence: float = CONFIDENCE,
-    prior: VarianceEstimate = NO_PRIOR,
-) -> Speedup | None:
-    """The speed-up of a variant; None for fewer than three pairs.
-
-    Both: (R,), seconds of each round of the reference and of the variant, in pairs. prior: as for `log_ratio`.
-    """
-    ratio = log_ratio(reference_s, own_s, prior)
-    return speedup_from(ratio, confidence, len(own_s)) if ratio else None
-
-
 def speedup_from(ratio: LogRatio, confidence: float, rounds: int) -> Speedup:
     """The centre taken back from its logarithm, with its interval."""
     margin = ratio.margin(confidence)
