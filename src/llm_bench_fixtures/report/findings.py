@@ -118,7 +118,8 @@ def _warnings(run: Run) -> Iterator[str]:
     if not has_raw_data(run):
         yield NO_RAW_DATA
     if run.interrupted:
-        yield "The run was interrupted; this is what had finished by then."
+        which = "One of the runs" if isinstance(run, PooledRun) else "The run"
+        yield f"{which} was interrupted; this is what had finished by then."
     for candidate in run.provenance.passed_over:
         yield f"Not used: {candidate}."
     if run.provenance.random_weights:

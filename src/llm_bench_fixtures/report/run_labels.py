@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from llm_bench_fixtures.history.storage import MADE_BY_AUTOSAVE
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.provenance import Provenance
+from llm_bench_fixtures.results.storage import RESULTS_FILE
 
 PARTS: tuple[Callable[[Provenance], str], ...] = (
     lambda one: f"{one.model} (random weights)" if one.random_weights else one.model,
@@ -43,9 +45,10 @@ def _short_time(started: str) -> str:
 
 
 def _folder(source: str) -> str:
-    """The file's name; of a results.json that of its folder."""
+    """The file's name, without what --benchmark-autosave makes of the commit and the time; of a results.json that of
+    its folder."""
     path = Path(source)
-    return path.stem if path.stem != "results" else path.absolute().parent.name
+    return MADE_BY_AUTOSAVE.sub("", path.stem) if path.name != RESULTS_FILE else path.absolute().parent.name
 
 
 def common_to(origins: Sequence[Provenance], least: int = 1) -> str:
