@@ -16,7 +16,7 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.report.judged.rows import JudgedRow
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.formatting import MINUS, count, format_bytes, format_change
-from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric, Unit
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Unit
 
 WORSE = (Verdict.REGRESSED, Verdict.SLIGHTLY_WORSE)
 BETTER = (Verdict.IMPROVED, Verdict.SLIGHTLY_BETTER)
@@ -53,9 +53,10 @@ class Cause:
     @property
     def title(self) -> str:
         """The metric within a sentence, and how many others it stands for."""
+        title = self.first.metric.title
+        name = title if title[1:2].isupper() else f"{title[:1].lower()}{title[1:]}"
         other = "other timing" if self.verdict in MOVED else "other metric"
-        more = f" and {count(self.others, other)}" if self.others else ""
-        return f"{inside(self.first.metric)}{more}"
+        return f"{name} and {count(self.others, other)}" if self.others else name
 
     @property
     def change(self) -> str:
@@ -140,12 +141,6 @@ def _lead(cause: Cause) -> tuple[int, int]:
     names = list(METRIC_BY_NAME)
     name = cause.first.metric.name
     return len(cause.rows), -names.index(name) if name in names else -len(names)
-
-
-def inside(metric: Metric) -> str:
-    """The metric's title within a sentence: small, but for an abbreviation."""
-    title = metric.title
-    return title if title[1:2].isupper() else f"{title[:1].lower()}{title[1:]}"
 
 
 def _kind(row: JudgedRow) -> tuple[Verdict, bool, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -32,36 +31,6 @@ MOST_INCONCLUSIVE = 5  # causes, those that may be the worst
 MOST_NAMES = 5  # of tests in one sentence
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A result as rows and causes."""
-
-    result: PairedResult
-    rows: tuple[JudgedRow, ...]
-
-    def causes(self) -> list[Cause]:
-        """The groups that moved, the tests that moved otherwise than their group, and the worst inconclusive ones."""
-        groups = moved_groups(self.result)
-        shown = {key for group in groups for key in self._alike(group)}
-        moved = [row for row in self.rows if row.verdict in MOVED and (row.test, row.metric.name) not in shown]
-        unknown = sorted((row for row in self.rows if row.verdict is Verdict.INCONCLUSIVE), key=_worst, reverse=True)
-        open_ones = (Cause(row.variant, (row,), 1) for row in unknown[:MOST_INCONCLUSIVE])
-        return [*map(self._of_group, groups), *causes_of(moved, self.rows), *open_ones]
-
-    def _alike(self, group: Group) -> list[tuple[str, str]]:
-        """The tests of the group that moved as it did."""
-        finding = self.result.groups[group]
-        tests = self.result.tests_of(group)
-        return [(printable(key.test), key.metric) for key, own in tests.items() if is_alike(finding, own)]
-
-    def _of_group(self, group: Group) -> Cause:
-        name = printable(group.variant) or "all variants"
-        alike = self._alike(group)
-        tests = (row for row in self.rows if (row.test, row.metric.name) in alike)
-        own = _row(group, self.result.groups[group], name)
-        return Cause(name, (own, *tests), len(self.result.tests_of(group)))
-
-
 def _row(compared: Measurand | Group, finding: Finding, variant: str) -> JudgedRow:
     test = printable(compared.test) if isinstance(compared, Measurand) else ""
     ratio, *ends = ratios(compared.metric, finding.estimate) if finding.estimate else (None,)
@@ -84,16 +53,28 @@ def _worst(row: JudgedRow) -> float:
     return high if row.metric.direction is Direction.LOWER_IS_BETTER else 1 / low
 
 
-def rows_of_pair(result: PairedResult) -> tuple[JudgedRow, ...]:
+def rows_of_pair(result: PairedResult) -> dict[Measurand, JudgedRow]:
     """A row for each comparison of a test."""
-    return tuple(
-        _row(key, finding, printable(result.variants.get(key.test) or short_name(key.test)))
+    return {
+        key: _row(key, finding, printable(result.variants.get(key.test) or short_name(key.test)))
         for key, finding in result.findings.items()
-    )
+    }
 
 
 def causes_of_pair(result: PairedResult) -> list[Cause]:
-    return _Judged(result, rows_of_pair(result)).causes()
+    """The groups that moved, the tests that moved otherwise than their group, and the worst inconclusive ones."""
+    rows = rows_of_pair(result)
+    causes, shown = [], set()
+    for group, finding in moved_groups(result).items():
+        name = printable(group.variant) or "all variants"
+        tests = result.tests_of(group)
+        alike = [key for key, own in tests.items() if is_alike(finding, own)]
+        causes.append(Cause(name, (_row(group, finding, name), *(rows[key] for key in alike)), len(tests)))
+        shown |= set(alike)
+    moved = [row for key, row in rows.items() if row.verdict in MOVED and key not in shown]
+    unknown = sorted((row for row in rows.values() if row.verdict is Verdict.INCONCLUSIVE), key=_worst, reverse=True)
+    open_ones = (Cause(row.variant, (row,), 1) for row in unknown[:MOST_INCONCLUSIVE])
+    return [*causes, *causes_of(moved, list(rows.values())), *open_ones]
 
 
 def pair_json(result: PairedResult) -> dict[str, Any]:
@@ -134,7 +115,7 @@ def pair_report(result: PairedResult) -> JudgedReport:
 
 
 def _parts(result: PairedResult) -> Iterator[JudgedPart]:
-    rows, causes = rows_of_pair(result), causes_of_pair(result)
+    rows, causes = rows_of_pair(result).values(), causes_of_pair(result)
     for verdict in (*MOVED, Verdict.INCONCLUSIVE):
         lines = tuple(one.text for one in causes if one.verdict is verdict)
         own = tuple(row for row in rows if row.verdict is verdict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from llm_bench_fixtures.gate.comparison import Comparison
@@ -67,18 +67,7 @@ class JudgedRow:
         return f"{low} to {high}" if low != high else ""
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "variant": self.variant,
-            "test": self.test,
-            "metric": self.metric.name,
-            "verdict": self.verdict.value,
-            "is_advisory": self.is_advisory,
-            "base": self.base,
-            "head": self.head,
-            "ratio": self.ratio,
-            "interval": self.interval,
-            "reason": self.reason,
-        }
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"metric": self.metric.name}
 
 
 def rows_of(comparison: Comparison) -> tuple[JudgedRow, ...]:
