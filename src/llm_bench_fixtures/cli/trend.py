@@ -17,6 +17,7 @@ from pathlib import Path
 from llm_bench_fixtures.cli.arguments import add_storage, checked, working_folder
 from llm_bench_fixtures.cli.console import counted, say, tell_passed_over
 from llm_bench_fixtures.errors import NothingToShow, UnknownName
+from llm_bench_fixtures.history.git import commits_address
 from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
@@ -68,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         tell_passed_over(item)
     _check(groups, chosen, storage)
     words = Wording(registry())
-    write_whole(arguments.output, render_trend(build_page(groups, chosen, words, unreadable, storage)))
+    page = build_page(groups, chosen, words, unreadable, storage, commits_address(here))
+    write_whole(arguments.output, render_trend(page))
     say([*trend_lines(groups, words), f"Page: {arguments.output}"])
     return 0
 

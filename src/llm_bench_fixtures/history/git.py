@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from llm_bench_fixtures.errors import GitFailed, first_line
+
+REMOTE = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^@/]*@)?|[\w.-]+@)([\w.-]+)(?::\d+(?=/))?[:/]([\w./~-]+?)(?:\.git)?/?"
+)
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -36,3 +41,12 @@ def git_output(folder: Path, *arguments: str) -> str | None:
         return git(folder, *arguments) or None
     except GitFailed:
         return None
+
+
+def commits_address(folder: Path) -> str:
+    """The address of the commits of the repository's `origin`, before a commit's id; empty without one on a server."""
+    found = REMOTE.fullmatch(git_output(folder, "remote", "get-url", "origin") or "")
+    if found is None:
+        return ""
+    host, path = found.groups()
+    return f"https://{host}/{path}/{'commits' if host == 'bitbucket.org' else 'commit'}/"

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llm_bench_fixtures.errors import reason_of
 from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter
+from llm_bench_fixtures.report.charts.looks import Look, numbered_looks
+from llm_bench_fixtures.report.charts.plotly import Json, figures_of
+from llm_bench_fixtures.report.charts.spec import Chart
+from llm_bench_fixtures.report.charts.trend import trend_charts
 from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
-from llm_bench_fixtures.report.renderers.html import render_page
-from llm_bench_fixtures.report.tables.table import Table
-from llm_bench_fixtures.report.trend_plots import draw_trend
-from llm_bench_fixtures.results.formatting import MISSING, count, format_change, three_digits, with_unit
+from llm_bench_fixtures.report.page.tables import page_table
+from llm_bench_fixtures.report.page.values import Chip, PageTable, Term
+from llm_bench_fixtures.report.renderers.html import page_scripts, render_page
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table
+from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Direction, Metric
 
-MOST_LINES = 12  # in a panel: as many as there are colours
-MOST_CHARTS = 8  # of the groups that were measured last; a picture takes a second
+MOST_LINES = 12  # in a chart: more can't be told apart
+MOST_DRAWN = 8  # groups with charts: those that were measured last
 MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
 NO_STEP = "No step found."
+COMMIT = re.compile(r"[0-9a-f]{7,64}")  # an id that may stand in an address
 ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
 
 
@@ -80,11 +86,10 @@ class TrendSection:
     title: str
     facts: tuple[tuple[str, str], ...]
     note: str
-    chart: bytes | None
-    """A PNG. None: `note` says why there is none."""
-    steps: Table | None
-    now: Table
-    runs: Table
+    charts: tuple[Chart, ...]
+    steps: PageTable | None
+    now: PageTable
+    runs: PageTable
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,15 @@ class TrendPage:
     warnings: tuple[str, ...]
     advice: str
     sentences: tuple[str, ...]
+    chips: tuple[Chip, ...]
     sections: tuple[TrendSection, ...]
     footnotes: tuple[str, ...]
+    glossary: tuple[Term, ...] = ()
+
+    @property
+    def figures(self) -> dict[str, Json]:
+        """What the page's script draws."""
+        return figures_of(chart for section in self.sections for chart in section.charts)
 
 
 def all_steps(groups: Sequence[Group]) -> list[Step]:
@@ -116,7 +128,8 @@ def trend_lines(groups: Sequence[Group], words: Wording) -> Iterator[str]:
 
 
 def render_trend(page: TrendPage) -> str:
-    return render_page("trend.html", page=page)
+    scripts = page_scripts(has_charts=bool(page.figures))
+    return render_page("trend.html", page=page, scripts=scripts, policy=scripts.policy)
 
 
 def build_page(
@@ -125,14 +138,21 @@ def build_page(
     words: Wording,
     unreadable: Sequence[Unreadable],
     storage: Path,
+    commits: str = "",
 ) -> TrendPage:
+    """commits: the address of the repository's commits, before a commit's id; empty where it isn't known."""
+    looks = _looks(groups)
+    runs = [run for group in groups for run in group.runs]
+    known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
+    links = {commit: f"{commits}{commit}" for commit in known if commits}
     return TrendPage(
         "Metrics over time",
         _header(groups) + _what(chosen),
         tuple(f"Not in it: {item.reason}" for item in unreadable),
         ADVICE,
         tuple(_sentences(groups, words)) or (NO_STEP,),
-        tuple(_section(group, words, drawn=index < MOST_CHARTS) for index, group in enumerate(groups)),
+        tuple(Chip(variant, look.colour, variant) for variant, look in looks.items()),
+        tuple(_section(group, words, looks, links, is_drawn=index < MOST_DRAWN) for index, group in enumerate(groups)),
         tuple(_footnotes(storage)),
     )
 
@@ -141,7 +161,7 @@ def _footnotes(storage: Path) -> Iterator[str]:
     yield f"Runs in {storage}, apart for each set of machine, libraries, model and corpus."
     yield (
         "A line is the geometric mean of the metric over the variant's tests, as it would be had every run run all of "
-        "them. The runs are thin lines, and the levels of a line that steps thick ones."
+        "them. The runs are thin lines, and the levels of a line that steps thick ones; a step is dotted."
     )
     yield (
         f"A step is where the level changes, by {LEAST_STEP:.1%} or more; each level has {LEAST_RUNS} runs at least, "
@@ -190,10 +210,24 @@ def _place(run: Heading) -> str:
     return f"{commit_cell(run.provenance)} ({time_cell(run)})"
 
 
-def _section(group: Group, words: Wording, *, drawn: bool) -> TrendSection:
+def _looks(groups: Sequence[Group]) -> dict[str, Look]:
+    """By variant, the same in all groups."""
+    variants = list(dict.fromkeys(line.variant for group in groups for line in group.lines))
+    return dict(zip(variants, numbered_looks(len(variants)), strict=True))
+
+
+def _section(
+    group: Group, words: Wording, looks: Mapping[str, Look], links: Mapping[str, str], *, is_drawn: bool
+) -> TrendSection:
     moved = [line for line in group.lines if max(line.values) / min(line.values) - 1 >= LEAST_STEP]
     shown = _most_complete(moved)
-    chart, failure = _chart(group, shown, words) if drawn and shown else (None, "")
+    linked = {
+        text: links[run.provenance.commit]
+        for run in group.runs
+        if run.provenance.commit in links
+        for text in (_place(run), commit_cell(run.provenance))
+    }
+    steps = _step_table(group, words)
     return TrendSection(
         f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
         (
@@ -201,20 +235,21 @@ def _section(group: Group, words: Wording, *, drawn: bool) -> TrendSection:
             ("corpus", group.fingerprint.corpus),
             ("fingerprint", group.fingerprint.digest),
         ),
-        " ".join([*_notes(group, moved, shown, words, drawn=drawn), *([failure] if failure else [])]),
-        chart,
-        _step_table(group, words),
-        _now_table(group, words),
-        _run_table(group.runs),
+        " ".join(_notes(group, moved, shown, words, is_drawn=is_drawn)),
+        tuple(trend_charts(group, shown, words.metrics, looks, links)) if is_drawn else (),
+        _linked(page_table(steps, "Steps", {}), linked) if steps else None,
+        page_table(_now_table(group, words), "The last level of each", {}),
+        _linked(page_table(_run_table(group.runs), "All runs", {}), linked),
     )
 
 
-def _chart(group: Group, lines: Sequence[Line], words: Wording) -> tuple[bytes | None, str]:
-    """The picture; where it can't be drawn, none, and why: the tables have the figures."""
-    try:
-        return draw_trend(group, lines, words.metrics), ""
-    except Exception as error:  # whatever a broken matplotlib raises
-        return None, f"No picture: {reason_of(error)}."
+def _linked(table: PageTable, links: Mapping[str, str]) -> PageTable:
+    """With a link wherever a cell's text has one."""
+    rows = (
+        replace(row, cells=tuple(replace(cell, link=links.get(cell.text, "")) for cell in row.cells))
+        for row in table.rows
+    )
+    return replace(table, rows=tuple(rows))
 
 
 def _most_complete(lines: Sequence[Line]) -> list[Line]:
@@ -226,7 +261,9 @@ def _most_complete(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if line.variant in kept]
 
 
-def _notes(group: Group, moved: Sequence[Line], shown: Sequence[Line], words: Wording, *, drawn: bool) -> Iterator[str]:
+def _notes(
+    group: Group, moved: Sequence[Line], shown: Sequence[Line], words: Wording, *, is_drawn: bool
+) -> Iterator[str]:
     if len(group.runs) < 2:
         yield "One run: nothing to follow yet."
         return
@@ -237,45 +274,50 @@ def _notes(group: Group, moved: Sequence[Line], shown: Sequence[Line], words: Wo
     hidden = {line.variant for line in moved} - {line.variant for line in shown}
     if hidden:
         yield f"{count(len(hidden), 'variant')} with fewer values are in the tables only."
-    if not drawn:
-        yield "No picture: only the groups that were measured last have one."
+    if moved and not is_drawn:
+        yield "No chart: only the groups that were measured last have one."
 
 
 def _step_table(group: Group, words: Wording) -> Table | None:
     steps = all_steps([group])
-    header = ("variant", "metric", "change", "before", "after", "runs", "last run before", "first run after")
-    rows = tuple(
-        (
-            step.line.variant,
-            words.title(step.line.metric),
-            words.change(step),
-            *words.levels(step),
-            f"{step.before.runs}, {step.after.runs}",
-            _place(step.last_before),
-            _place(step.first_after),
-        )
-        for step in steps
-    )
-    return Table.of_texts(header, rows, {2, 3, 4}) if rows else None
+    names = ("variant", "metric", "change", "before", "after", "runs", "last run before", "first run after")
+    rows = []
+    for step in steps:
+        ranks = (step.ratio, step.before.value, step.after.value)
+        texts = (words.change(step), *words.levels(step))
+        rows.append((
+            Cell(step.line.variant),
+            Cell(words.title(step.line.metric)),
+            *(Cell(text, rank=rank) for text, rank in zip(texts, ranks, strict=True)),
+            Cell(f"{step.before.runs}, {step.after.runs}"),
+            Cell(_place(step.last_before)),
+            Cell(_place(step.first_after)),
+        ))  # fmt: skip
+    columns = (Column(name, Notation.TEXT if place in (2, 3, 4) else None) for place, name in enumerate(names))
+    return Table(tuple(columns), tuple(rows)) if rows else None
 
 
 def _now_table(group: Group, words: Wording) -> Table:
     """The last level of each line, and its change against the first."""
     names = list(dict.fromkeys(line.metric for line in group.lines))
     cells = {(line.variant, line.metric): _now(line, words) for line in group.lines}
-    variants = dict.fromkeys(line.variant for line in group.lines)
-    tests = {line.variant: str(line.tests) for line in sorted(group.lines, key=lambda line: line.tests)}
-    rows = tuple(
-        (variant, tests[variant], *(cells.get((variant, name), MISSING) for name in names)) for variant in variants
+    tests = {line.variant: line.tests for line in sorted(group.lines, key=lambda line: line.tests)}
+    rows = (
+        (
+            Cell(variant),
+            Cell(str(tests[variant]), rank=tests[variant]),
+            *(cells.get((variant, name), Cell()) for name in names),
+        )
+        for variant in dict.fromkeys(line.variant for line in group.lines)
     )
-    header = ("variant", "tests", *(words.title(name) for name in names))
-    return Table.of_texts(header, rows, range(1, len(header)))
+    numbers = (Column(name, Notation.TEXT) for name in ("tests", *map(words.title, names)))
+    return Table((Column("variant"), *numbers), tuple(rows))
 
 
-def _now(line: Line, words: Wording) -> str:
+def _now(line: Line, words: Wording) -> Cell:
     first, last = line.levels[0], line.levels[-1]
-    text = words.value(last.value, line.metric)
-    return text if first is last else f"{text} ({format_change(last.value / first.value)})"
+    change = "" if first is last else format_change(last.value / first.value)
+    return Cell(words.value(last.value, line.metric), rank=last.value, note=change)
 
 
 def _run_table(runs: Sequence[Heading]) -> Table:

@@ -51,8 +51,8 @@ def plotly_json(chart: Chart) -> Json:
             "dragmode": "zoom" if chart.can_zoom else False,  # else a page on a phone scrolls
             "hovermode": "closest",
             "hoverlabel": {"align": "left"},
-            "xaxis": _axis(chart.x, can_zoom=chart.can_zoom),
-            "yaxis": {**_axis(chart.y, can_zoom=False), "automargin": True},
+            "xaxis": {**_axis(chart.x, can_zoom=chart.can_zoom), "automargin": chart.can_zoom},
+            "yaxis": {**_axis(chart.y, can_zoom=chart.can_zoom), "automargin": True},
             "shapes": [*map(_band, chart.bands)],
             "annotations": [*(_text(one, chart) for one in chart.texts), *_end_labels(at_ends, chart.y)],
         },

@@ -56,6 +56,8 @@ class Cell:
     tone: str = ""
     """Whether it is better or worse than what it is compared with, as Tone says it, or "same"; empty where it is
     compared with nothing, or no difference is shown."""
+    link: str = ""
+    """Where a click on the text leads; empty for nowhere."""
 
 
 @dataclass(frozen=True)

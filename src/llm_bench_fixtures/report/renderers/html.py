@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.report.page.plotly_script import quick_plotly
 from llm_bench_fixtures.report.page.values import Page
-from llm_bench_fixtures.report.renderers.figures import head, text
 from llm_bench_fixtures.text import readable
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"head": head, "text": text, "data_uri": _data_uri}
+    environment.filters["data_uri"] = _data_uri
     environment.filters["embedded_json"] = embedded_json
     environment.filters["one_line"] = _one_line
     return environment

@@ -65,6 +65,12 @@
     for (const canvas of canvases) canvas.parentElement.hidden = true;
   }
 
+  // A click on a run of a history opens its commit; any other one chooses the variant.
+  function click({ points: [point] }) {
+    if (point.customdata) window.open(point.customdata, "_blank", "noopener,noreferrer");
+    else choose(point.data.meta);
+  }
+
   function draw(canvas, width) {
     if (!window.Plotly) return;
     const { data, layout } = structuredClone(figures[nameOf(canvas)]);
@@ -75,10 +81,11 @@
     for (const note of layout.annotations ?? []) note.visible = isShown(note.name);
     themedLayout(layout);
     layout.width = width;
+    if (window.matchMedia("(pointer: coarse)").matches) layout.dragmode = false; // so that a finger scrolls the page
     if (width < 480) Object.assign(layout.margin, { l: 8, r: Math.min(layout.margin.r, 122) });
     window.Plotly.react(canvas, data, layout, { displayModeBar: false, displaylogo: false });
     placeLabels(canvas);
-    if (!canvas.parentElement.dataset.drawn) canvas.on("plotly_click", (event) => choose(event.points[0].data.meta));
+    if (!canvas.parentElement.dataset.drawn) canvas.on("plotly_click", click);
     canvas.parentElement.dataset.drawn = "true";
   }
 
