@@ -32,7 +32,8 @@ def test_the_strictest_bound_is_kept_and_a_stricter_one_is_not(measure: QualityM
 def test_rounded_bounds_let_through_what_the_exact_ones_do(strictest: list[float], given_bound: float) -> None:
     found = bounds(strictest, PPL, QualityLimit(PPL, given_bound))
     passed = [sum(one <= bound for one in strictest) for bound in found]
-    assert passed == sorted(set(passed))
+    assert passed == sorted(passed)
+    assert len(found) - len(set(passed)) <= 2  # beyond the given one, on either side
     assert passed[-1] == len(strictest)
     assert given_bound in found
     assert found == sorted(found)
@@ -45,3 +46,14 @@ def test_bounds_of_an_agreement_fall(strictest: list[float]) -> None:
     assert passed == sorted(set(passed))
     assert passed[-1] == len(strictest)
     assert not any(math.isinf(bound) or bound <= 0 for bound in found)
+
+
+def test_the_scale_goes_beyond_the_given_limit_on_either_side() -> None:
+    """Two variants are kept at 1.002 and at 1.03. Half of 0.001 is 0.0005, and twice 0.05 is 0.1."""
+    assert bounds([1.002, 1.03], PPL, QualityLimit(PPL, 1.001)) == [1.0005, 1.001, 1.002, 1.03]
+    assert bounds([1.002, 1.03], PPL, QualityLimit(PPL, 1.01)) == [1.0, 1.01, 1.03]
+    assert bounds([1.002, 1.03], PPL, QualityLimit(PPL, 1.05)) == [1.0, 1.002, 1.05, 1.1]
+
+
+def test_a_scale_of_one_step_stays_one() -> None:
+    assert bounds([], PPL, QualityLimit(PPL, 1.01)) == [1.01]

@@ -23,7 +23,8 @@ def bounds(strictest: Sequence[float], measure: QualityMeasure, given: QualityLi
     """The bound of each step, from the strictest that may be asked for to that which the last variant keeps.
 
     strictest: the bounds that variants keep at the least; they are rounded, but not so far that another variant keeps
-    them. The given limit takes the place of the bound that lets the same variants through.
+    them. The given limit takes the place of the bound that lets the same variants through; where it is the strictest or
+    the loosest, one that is half or twice as far from 1 stands beyond it, so that a reader sees that nothing changes.
     """
     is_share = measure is QualityMeasure.TOP1_AGREEMENT
     passed = {bound for bound in strictest if (0 < bound < 1 if is_share else 1 < bound < math.inf)}
@@ -33,6 +34,11 @@ def bounds(strictest: Sequence[float], measure: QualityMeasure, given: QualityLi
     if given.measure is measure:
         inside = [bound >= given.bound if is_share else bound <= given.bound for bound in exact]
         found[sum(inside) - 1] = given.bound
+        stricter, looser = (round(1 + (given.bound - 1) * share, MOST_DIGITS) for share in (0.5, 2.0))
+        is_first, is_last = (given.bound == found[place] and len(found) > 1 for place in (0, -1))
+        before = [stricter] if is_first and stricter not in (1.0, given.bound) else []
+        after = [looser] if is_last and looser > 0 and looser != given.bound else []
+        return [*before, *found, *after]
     return found
 
 
