@@ -41,3 +41,13 @@ def test_throughput_is_picked_at_one_batch_size() -> None:
     )
     assert (found.alike, found.batch_size) == (("v0",), 4)
     assert pick(lossy_run(), Reader.THROUGHPUT).choices == ()
+
+
+def test_the_likely_best_is_one_that_is_shown_to_be_better_unless_another_is_far_ahead() -> None:
+    """v0 is steadily twice as fast; v1's ratios are up and down by half, around 2.1 or 3 times."""
+    for speedup, names in ((2.1, ("v0", "v1")), (3.0, ("v1", "v0"))):
+        records = [make_block_record(spread=0.0), make_block_record("v0", 2.0), make_block_record("v1", speedup, 1.0)]
+        found = pick(make_run(records), Reader.LATENCY)
+        assert found.outcome is Outcome.UNDECIDED
+        assert tuple(one.variant for one in found.choices) == names
+        assert found.better == ("v0",)

@@ -78,8 +78,9 @@ class Pick:
     reference: Choice | None = None
     """The reference's own figure."""
     choices: tuple[Choice, ...] = ()
-    """The best, or where the run is undecided the likely best, and then those that it can't tell from the best. Empty
-    where the run says nothing."""
+    """The best, or where the run is undecided the likely best, and then those that it can't tell from the best. The
+    likely best has the best figure; but one that is shown to be better than the reference stands before others that
+    aren't, if theirs are better by less than SMALL. Empty where the run says nothing."""
     better: tuple[str, ...] = ()
     """The variants that are shown to be better than the reference, the best first."""
     beyond_limit: tuple[Choice, ...] = ()
@@ -214,7 +215,9 @@ def _ranked(
     level = [name for name, found in to_best.items() if not found.is_slower]
     unclear = {name for name in level if (to_best[name].is_unclear if better else may_win(gains[name]))}
     if unclear:
-        outcome, order = Outcome.UNDECIDED, sorted([*better[:1], *level], key=lambda name: -gains[name].ratio)
+        order = sorted([*better[:1], *level], key=lambda name: -gains[name].ratio)
+        is_near = best in order and gains[best].ratio * (1 + SMALL) >= gains[order[0]].ratio
+        outcome, order = Outcome.UNDECIDED, sorted(order, key=lambda name: is_near and name != best)
     else:
         outcome, order = (Outcome.WINNER if better else Outcome.REFERENCE), [best, *level]
     beyond = {name: compare(name, best) for name in names if name not in kept}
