@@ -12,8 +12,8 @@ from llm_bench_fixtures.report.attempts import Attempts, begun
 from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.runs import runs_charts
-from llm_bench_fixtures.report.page.tables import glossary, page_table
-from llm_bench_fixtures.report.page.values import Chip, PageSection
+from llm_bench_fixtures.report.page.tables import glossary
+from llm_bench_fixtures.report.page.values import Chip, PageSection, PageTable
 from llm_bench_fixtures.report.renderers.html import page_scripts, render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
 from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
@@ -115,13 +115,12 @@ def render_runs(runs: Runs) -> str:
         chips=_chips(runs),
         charts=charts,
         agreement=[
-            PageSection(one.title, page_table(one.table, one.title, {}), one.note)
-            for one in agreement_of_runs(runs.runs)
+            PageSection(one.title, PageTable(one.title, one.table), one.note) for one in agreement_of_runs(runs.runs)
         ],
-        main=page_table(
-            table.with_columns((0, *range(2, len(table.columns)))), "The variants by machine and model", terms
+        main=PageTable(
+            "The variants by machine and model", table.with_columns((0, *range(2, len(table.columns)))), terms
         ),
-        about=page_table(about_table(runs.runs), "Where the runs come from", {}),
+        about=PageTable("Where the runs come from", about_table(runs.runs)),
     )
 
 

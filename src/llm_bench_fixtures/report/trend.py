@@ -17,7 +17,6 @@ from llm_bench_fixtures.report.charts.plotly import Json, figures_of
 from llm_bench_fixtures.report.charts.spec import Chart
 from llm_bench_fixtures.report.charts.trend import trend_charts
 from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
-from llm_bench_fixtures.report.page.tables import page_table
 from llm_bench_fixtures.report.page.values import Chip, PageTable, Term
 from llm_bench_fixtures.report.renderers.html import page_scripts, render_page
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
@@ -237,18 +236,15 @@ def _section(
         ),
         " ".join(_notes(group, moved, shown, words, is_drawn=is_drawn)),
         tuple(trend_charts(group, shown, words.metrics, looks, links)) if is_drawn else (),
-        _linked(page_table(steps, "Steps", {}), linked) if steps else None,
-        page_table(_now_table(group, words), "The last level of each", {}),
-        _linked(page_table(_run_table(group.runs), "All runs", {}), linked),
+        PageTable("Steps", _linked(steps, linked)) if steps else None,
+        PageTable("The last level of each", _now_table(group, words)),
+        PageTable("All runs", _linked(_run_table(group.runs), linked)),
     )
 
 
-def _linked(table: PageTable, links: Mapping[str, str]) -> PageTable:
+def _linked(table: Table, links: Mapping[str, str]) -> Table:
     """With a link wherever a cell's text has one."""
-    rows = (
-        replace(row, cells=tuple(replace(cell, link=links.get(cell.text, "")) for cell in row.cells))
-        for row in table.rows
-    )
+    rows = (tuple(replace(cell, link=links.get(cell.text, "")) for cell in row) for row in table.rows)
     return replace(table, rows=tuple(rows))
 
 

@@ -21,14 +21,13 @@ from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
     SHORT,
     glossary,
-    page_table,
     summary_table,
     unranked,
     without,
     without_zeros,
 )
 from llm_bench_fixtures.report.page.texts import absences, prompt_texts
-from llm_bench_fixtures.report.page.values import Chip, Page, PageSection, Term
+from llm_bench_fixtures.report.page.values import Chip, Page, PageSection, PageTable, Term
 from llm_bench_fixtures.report.tables.scenarios import not_asked_sentence
 from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY, WHAT_RAN, Section
 from llm_bench_fixtures.results.record import Run
@@ -120,5 +119,5 @@ def _section(run: Run, section: Section, plots: tuple[Plot, ...], terms: Mapping
     scenario, shown = section.scenario, without_zeros(section.table)
     if scenario:
         shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
-    table = page_table(unranked(shown, run), section.title, terms)
+    table = PageTable(section.title, unranked(shown, run), terms)
     return PageSection(section.title, table, section.note, scenario, plots)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
 from llm_bench_fixtures.gate.verdicts import Verdict
@@ -13,7 +12,6 @@ from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
 from llm_bench_fixtures.report.judged.rows import JudgedRow
-from llm_bench_fixtures.report.page.tables import page_table
 from llm_bench_fixtures.report.page.values import ChangesPart, PageTable, Term
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table, Tone, metric_column
 from llm_bench_fixtures.text import printable
@@ -34,12 +32,12 @@ def changes_part(findings: Findings, terms: Mapping[str, Term]) -> ChangesPart |
         sentence=changes.sentence,
         answer_before=changes.answer_before,
         against=changes.against,
-        overview=page_table(_overview(findings, changes), "The variants in both runs", terms),
+        overview=PageTable("The variants in both runs", _overview(findings, changes), terms),
         moved=_causes("What changed", [one for one in changes.moved if not one.first.is_advisory]),
         advisory=_causes("What changed, advisory", [one for one in changes.moved if one.first.is_advisory]),
-        values=page_table(rows_table(moved), "Values that changed", {}),
+        values=PageTable("Values that changed", rows_table(moved)),
         still=_causes("What did not change, or is not known", changes.still),
-        tests=page_table(Table.of_texts(("test", "is", "because"), tests), "Tests that one run lacks", {}),
+        tests=PageTable("Tests that one run lacks", Table.of_texts(("test", "is", "because"), tests)),
         notes=tuple(changes.notes),
         facts=tuple(facts(changes.comparison.base)),
     )
@@ -47,12 +45,8 @@ def changes_part(findings: Findings, terms: Mapping[str, Term]) -> ChangesPart |
 
 def _causes(caption: str, causes: Sequence[Cause]) -> PageTable:
     """The page's filter hides no cause of several variants."""
-    table = page_table(causes_table(causes), caption, {})
-    rows = (
-        replace(row, variant=row.variant if len(one.variants) == 1 else "")
-        for row, one in zip(table.rows, causes, strict=True)
-    )
-    return replace(table, rows=tuple(rows))
+    of = tuple(one.name if len(one.variants) == 1 else "" for one in causes)
+    return PageTable(caption, causes_table(causes), of=of)
 
 
 def _overview(findings: Findings, changes: Changes) -> Table:

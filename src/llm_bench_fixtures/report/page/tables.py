@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from llm_bench_fixtures.answer.standings import is_near_lossless, near_lossless
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.page.values import Cell as PageCell
-from llm_bench_fixtures.report.page.values import Head, PageTable, Row, Term
-from llm_bench_fixtures.report.renderers.figures import figure, head, legend, spread
+from llm_bench_fixtures.report.page.values import PageTable, Term
+from llm_bench_fixtures.report.renderers.figures import spread
 from llm_bench_fixtures.report.tables.choices import flip_cells
 from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, variants_table
-from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Table, Tone
+from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.results.record import Run, VariantResult
@@ -28,14 +27,7 @@ WORDS = {
     "peak": "the highest memory of a round, as a rise over before the model was loaded",
     "benchmarks": "how many benchmarks of the variant ended like that",
 }
-STYLES = {
-    **dict.fromkeys(("variant", "case"), "name"),
-    **dict.fromkeys(("what ran", "remarks", "reason", "because"), "prose"),
-    **dict.fromkeys(("benchmark", "metric", "tests"), "place"),
-    "verdict": "verdict",
-}
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
-ALIKE = "≈"
 ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
 # The columns in which near-lossless variants share one place when the table is sorted.
 UNRANKED = frozenset({
@@ -45,40 +37,6 @@ UNRANKED = frozenset({
 # Of the summary, what an answer needs; the whole table is folded below.
 SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
 NARROW = ("variant", "speed-up", "peak", PERPLEXITY)  # what stays of it on a phone
-
-
-def page_table(table: Table, caption: str, terms: Mapping[str, Term], narrow: Collection[str] = ()) -> PageTable:
-    """The same cells, the interval or error of a figure below it. Rows that share their first cell are a
-    group, unless each row has a first cell of its own. narrow: names of the columns that stay on a narrow window; all
-    without any."""
-    heads = tuple(_head(column, terms, is_minor=bool(narrow) and column.name not in narrow) for column in table.columns)
-    firsts = [row[0].text for row in table.rows]
-    starts = [place > 0 and first != firsts[place - 1] for place, first in enumerate(firsts)]
-    grouped = len(set(firsts)) < len(firsts)
-    variants = [cell.text for cell in table.cells(VARIANT)] or [""] * len(firsts)
-    rows = (
-        Row(tuple(map(_cell, row, table.columns)), variant, grouped and starts_group)
-        for row, variant, starts_group in zip(table.rows, variants, starts, strict=True)
-    )
-    return PageTable(caption, heads, tuple(rows), _legend(table))
-
-
-def _head(column: Column, terms: Mapping[str, Term], *, is_minor: bool) -> Head:
-    style = "" if column.is_numeric else STYLES.get(column.name, "")
-    return Head(head(column), column.is_numeric, style, terms.get(column.name), is_minor)
-
-
-def _cell(cell: Cell, column: Column) -> PageCell:
-    is_alike = cell.tone is Tone.ALIKE and cell.value is not None
-    shown = f"{ALIKE} {figure(cell, column)}" if is_alike else figure(cell, column)
-    tone = "" if is_alike or cell.tone is None else cell.tone
-    return PageCell(shown, cell.key, cell.note or spread(cell, column), tone)
-
-
-def _legend(table: Table) -> str:
-    """A sentence. Beneath a figure of the page its interval has no brackets."""
-    words = "; ".join(legend(table, interval="below a figure, a–b"))
-    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def without(table: Table, name: str) -> Table:
@@ -138,7 +96,7 @@ def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
         cells[flips] = replace(cells[flips], note=_each_way(variant) if flips else cells[flips].note)
         rows.append(tuple(cells))
     shown = without(unranked(replace(table, rows=tuple(rows)), findings.run), WHAT_RAN)
-    return page_table(shown, "The variants that ran", terms, NARROW)
+    return PageTable("The variants that ran", shown, terms, NARROW)
 
 
 def _each_way(variant: VariantResult) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from llm_bench_fixtures.report.charts.plotly import Json, figures_of
 from llm_bench_fixtures.report.charts.spec import Chart
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.limits import LimitScale
 from llm_bench_fixtures.report.page.heatmap import Heatmap
+from llm_bench_fixtures.report.renderers.figures import legend
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Table
 from llm_bench_fixtures.report.words.answer import Answer
 
 
@@ -34,48 +37,38 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Head:
-    """The head of a column."""
-
-    text: str
-    is_number: bool = False
-    style: str = ""
-    """The class of the column's cells that aren't numbers."""
-    term: Term | None = None
-    is_minor: bool = False
-    """A narrow window leaves the column out."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    text: str
-    sort: float | None = None
-    """The number that the column is sorted by; None sorts by the text, or last among numbers."""
-    detail: str = ""
-    """A second line, or several, in small."""
-    tone: str = ""
-    """Whether it is better or worse than what it is compared with, as Tone says it, or "same"; empty where it is
-    compared with nothing, or no difference is shown."""
-    link: str = ""
-    """Where a click on the text leads; empty for nowhere."""
-
-
-@dataclass(frozen=True)
-class Row:
-    cells: tuple[Cell, ...]
-    variant: str = ""
-    """The variant that it is about, which the page's filter goes by; empty for none."""
-    starts_group: bool = False
-    """It is the first of those that share their first cell."""
-
-
-@dataclass(frozen=True)
 class PageTable:
+    """A table with what the page adds to it."""
+
     caption: str
-    heads: tuple[Head, ...]
-    rows: tuple[Row, ...]
-    legend: str = ""
-    """What its figures are, to stand beneath it."""
+    table: Table
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    """By a column's name, what it means."""
+    narrow: Collection[str] = ()
+    """Names of the columns that stay on a narrow window; all without any."""
+    of: tuple[str, ...] = ()
+    """The variant of each row, which the page's filter goes by, where the column of variants doesn't name it."""
+
+    @property
+    def rows(self) -> tuple[tuple[Cell, ...], ...]:
+        return self.table.rows
+
+    @property
+    def variants(self) -> list[str]:
+        return list(self.of) or [cell.text for cell in self.table.cells(VARIANT)] or [""] * len(self.rows)
+
+    @property
+    def group_starts(self) -> set[int]:
+        """Rows that begin a group: those that share their first cell, unless each row has one of its own."""
+        firsts = [row[0].text for row in self.rows]
+        grouped = len(set(firsts)) < len(firsts)
+        return {place for place in range(1, len(firsts)) if grouped and firsts[place] != firsts[place - 1]}
+
+    @property
+    def legend(self) -> str:
+        """A sentence on what its figures are. Beneath a figure of the page its interval has no brackets."""
+        words = "; ".join(legend(self.table, interval="below a figure, a–b"))
+        return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.report.page.plotly_script import quick_plotly
 from llm_bench_fixtures.report.page.values import Page
+from llm_bench_fixtures.report.renderers.figures import figure, head, spread
+from llm_bench_fixtures.report.tables.table import ALIKE, Cell, Column, Tone
 from llm_bench_fixtures.text import readable
 
 if TYPE_CHECKING:
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
+STYLES = {
+    **dict.fromkeys(("variant", "case"), "name"),
+    **dict.fromkeys(("what ran", "remarks", "reason", "because"), "prose"),
+    **dict.fromkeys(("benchmark", "metric", "tests"), "place"),
+    "verdict": "verdict",
+}  # of columns of words
 SAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
@@ -51,7 +59,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["data_uri"] = _data_uri
+    environment.filters |= {
+        "head": head,
+        "figure": _figure,
+        "spread": spread,
+        "style": _style,
+        "data_uri": _data_uri,
+    }
     environment.filters["embedded_json"] = embedded_json
     environment.filters["one_line"] = _one_line
     return environment
@@ -60,6 +74,15 @@ def _environment() -> Environment:
 def _readable(value: object) -> object:
     """Texts from elsewhere without what turns text around; what is markup already stays."""
     return readable(value) if type(value) is str else value
+
+
+def _figure(cell: Cell, column: Column) -> str:
+    return f"{ALIKE} {figure(cell, column)}" if cell.tone is Tone.ALIKE else figure(cell, column)
+
+
+def _style(column: Column) -> str:
+    """The class of a column's cells."""
+    return "number" if column.is_numeric else STYLES.get(column.name, "")
 
 
 def _data_uri(picture: bytes) -> str:

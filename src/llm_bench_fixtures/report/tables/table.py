@@ -11,6 +11,7 @@ from llm_bench_fixtures.results.metrics import Metric
 
 VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables have
 SUMMARY, MACHINE = "summary", "machine"  # what plots belong to that are of no scenario
+ALIKE = "≈"  # before a figure of a near-lossless variant, in the page
 ELSEWHERE = "*"  # marks a figure of a variant that was not measured on the headline's workload
 
 
@@ -45,6 +46,8 @@ class Cell:
     """It stands right behind the figure."""
     note: str = ""
     """Further words, for a format that has room for a second line."""
+    link: str = ""
+    """Where a click on it leads, in a page; empty for nowhere."""
     rank: float | None = None
     """What the cell is sorted by, where not by its value."""
 
