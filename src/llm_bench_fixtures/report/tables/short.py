@@ -9,14 +9,12 @@ from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import BATCHES
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
-from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.cells import describe_prompts, listed, pooled_lengths, title_of
+from llm_bench_fixtures.report.cells import listed, pooled_lengths
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.cases import scenarios_of
+from llm_bench_fixtures.report.tables.by_variant import headline_figures, table_by_variant, what_ran_column
 from llm_bench_fixtures.report.tables.choices import flip_cells
 from llm_bench_fixtures.report.tables.table import (
-    ELSEWHERE,
     VARIANT,
     WHAT_RAN,
     Cell,
@@ -27,15 +25,7 @@ from llm_bench_fixtures.report.tables.table import (
     in_one_unit,
     metric_column,
 )
-from llm_bench_fixtures.report.tables.values import (
-    CHANGE_ERROR,
-    QUARTILES,
-    headline_speedup,
-    latency_cell,
-    metric_cell,
-    odd_ratios,
-    perplexity_change,
-)
+from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, metric_cell, odd_ratios, perplexity_change
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
@@ -54,13 +44,10 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
     names: of the columns of figures, to show only these.
     """
     shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.column.name in names)]
-    rows = (
-        (Cell(one.id), Cell(what_ran(findings, one)), *(column.cells.get(one.id, Cell()) for column in shown))
-        for one in variants
-    )
-    columns = (Column(VARIANT), Column(WHAT_RAN), *(one.column for one in shown))
-    sized = tuple(replace(column, droppable=_droppable(column.name)) for column in columns)
-    return Table(sized, tuple(rows), _odd_ratios(findings, {one.column.name: one.cells for one in shown}))
+    table = table_by_variant(variants, [what_ran_column(findings), *shown])
+    columns = tuple(replace(column, droppable=_droppable(column.name)) for column in table.columns)
+    notes = _odd_ratios(findings, {one.column.name: one.cells for one in shown})
+    return replace(table, columns=columns, notes=notes)
 
 
 def _odd_ratios(findings: Findings, cells: Mapping[str, Mapping[str, Cell]]) -> tuple[str, ...]:
@@ -97,74 +84,32 @@ def throughput(findings: Findings) -> str:
     return BATCHED if len(findings.largest_batch) > 1 else "tokens/s"
 
 
-def what_ran(findings: Findings, variant: VariantResult) -> str:
-    """In words, with what is unusual about it and what its figures are of if not of the headline's workload; why it
-    didn't run, or has no quality."""
-    if variant.label:
-        record = findings.elsewhere.get(variant.id)
-        where = [f"{ELSEWHERE} {describe_prompts(record)} (“{_title(findings, record)}”)"] if record else []
-        has_no_quality = variant.quality_note and "perplexity" not in variant.quality
-        why = [f"no quality: {variant.quality_note}"] if has_no_quality else []
-        return "; ".join([variant.label, *findings.variant_flags[variant.id], *where, *why])
-    return f"{variant.status}: {first_line(variant.reason)}"
-
-
-def _title(findings: Findings, record: Record) -> str:
-    return title_of(scenarios_of(findings.run)[record.scenario])
-
-
 def figure_columns(findings: Findings) -> Iterator[Figures]:
     """Every column of figures, from the left to the right."""
-    metrics, records = findings.metrics, {**findings.common, **findings.elsewhere}
+    metrics, run = findings.metrics, findings.run
     speeds = _speed_tones(findings, findings.common)
     peak = next((name for name in PEAKS if name == memory_metric(findings)), PEAKS[-1])
-    latencies = {name: latency_cell(record) for name, record in records.items()}
-    speedups = {name: headline_speedup(record, findings) for name, record in records.items()}
-    for name in ("ttft_s", "tpot_s"):
-        yield _marked(_of_metric(metrics[name], findings), findings)
-    latency = Column("latency", Notation.SECONDS, metric=metrics["latency_s"], error_is=QUARTILES)
-    yield _marked(_figures(latency, latencies, speeds), findings)
-    yield _marked(_figures(Column("speed-up", Notation.TIMES, metric=metrics["speedup"]), speedups, speeds), findings)
-    yield _marked(_of_metric(metrics["output_tokens_per_s"], findings, speeds), findings)
+    yield from (_figures(metrics[name], findings) for name in ("ttft_s", "tpot_s"))
+    yield from (_figures(metrics[name], findings, speeds) for name in ("latency_s", "speedup", "output_tokens_per_s"))
     yield _batched(findings)
-    yield _of_metric(metrics[WEIGHTS], findings, _memory_tones(findings, WEIGHTS))
-    peaks = _of_metric(metrics[peak], findings, _memory_tones(findings, peak))
-    yield _marked(replace(peaks, column=replace(peaks.column, name="peak")), findings)
+    yield _figures(metrics[WEIGHTS], findings, _memory_tones(findings, WEIGHTS))
+    peaks = _figures(metrics[peak], findings, _memory_tones(findings, peak))
+    yield replace(peaks, column=replace(peaks.column, name="peak"))
     yield _perplexities(findings)
-    for name in ("kld_mean", "top1_agreement"):
-        yield _of_metric(metrics[name], findings)
-    flips = {one.id: flip_cells(one)["flips"] for one in findings.run.variants if one.label}
+    yield from (_figures(metrics[name], findings) for name in ("kld_mean", "top1_agreement"))
+    flips = {one.id: flip_cells(one)["flips"] for one in run.variants if one.label}
     yield Figures(Column(FLIPS, Notation.COUNT, metric=metrics["flips"]), flips)
-    for metric in findings.added:
-        yield _of_metric(metric, findings)
+    yield from (_figures(metric, findings) for metric in findings.added)
 
 
-def _figures(column: Column, cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> Figures:
+def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
     """Times and bytes in one unit."""
-    toned = {name: replace(cell, tone=tones.get(name)) for name, cell in cells.items()}
-    return Figures(in_one_unit(column, toned.values()), toned)
+    found = headline_figures(metric, findings)
+    return Figures(in_one_unit(found.column, found.cells.values()), _toned(found.cells, tones or {}))
 
 
-def _of_metric(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
-    """By variant that has a value. Weights and quality are the variant's, whether or not it was timed."""
-    found = {}
-    for variant in findings.run.variants:
-        record = findings.elsewhere.get(variant.id) or findings.common.get(variant.id)
-        if record is None and (metric.name == WEIGHTS or metric.name in variant.quality):
-            record = Record("", "", "", variant.id, variant.status)
-        value = metric.of(record, variant) if record and variant.label else None
-        if value is not None:
-            found[variant.id] = Cell(value=value)
-    return _figures(metric_column(metric), found, tones or {})
-
-
-def _marked(shown: Figures, findings: Findings) -> Figures:
-    """The column with a mark at each figure of another workload than the headline's."""
-    cells = {
-        name: replace(cell, mark=ELSEWHERE) if name in findings.elsewhere else cell
-        for name, cell in shown.cells.items()
-    }
-    return Figures(shown.column, cells)
+def _toned(cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> dict[str, Cell]:
+    return {name: replace(cell, tone=tones.get(name)) for name, cell in cells.items()}
 
 
 def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Tone]:
@@ -185,7 +130,7 @@ def _batched(findings: Findings) -> Figures:
     for name, record in ({record.variant: record for record in own} | {**findings.largest_batch}).items():
         cells[name] = replace(metric_cell(metric, record, findings.run.variant(name)), mark=f" ({_batch_size(record)})")
     column = Column(BATCHED, Notation.NUMBER, unit=str(metric.unit), legend=BATCHED_MEANS)
-    return _figures(column, cells, _speed_tones(findings, findings.largest_batch))
+    return Figures(column, _toned(cells, _speed_tones(findings, findings.largest_batch)))
 
 
 def _batch_size(record: Record) -> int:
@@ -211,7 +156,7 @@ def _perplexities(findings: Findings) -> Figures:
             own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
             cells[one.id] = own if change.is_missing else change
     column = replace(metric_column(metric), error_is=CHANGE_ERROR)
-    return _figures(column, cells, _quality_tones(run))
+    return Figures(column, _toned(cells, _quality_tones(run)))
 
 
 def _quality_tones(run: Run) -> dict[str, Tone]:
