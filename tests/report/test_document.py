@@ -19,13 +19,13 @@ from run_factory import (
 )
 from shown_table import by_column, header, rows
 
-from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.document import Document, build_document, facts
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.scenarios import LATENCY
 from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.report.tables.values import latency_cell
+from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 
@@ -169,7 +169,7 @@ def test_the_summary_where_nothing_was_timed() -> None:
 def test_random_weights_stand_at_what_ran() -> None:
     run = make_run([make_record()], [make_variant(quality={}, quality_note="random weights")])
     document = document_of(run)
-    assert row(document.summary, "fp32")["what ran"] == "float32; no quality: random weights"
+    assert row(document.summary, "fp32")["what ran"] == "float32; quality not measured: random weights"
     assert row(document.summary, "fp32")["perplexity"] == "–"
     assert ("Quality", "random weights") in document.reference
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from llm_bench_fixtures.answer.peaks import PEAKS, memory_metric
-from llm_bench_fixtures.report.cells import describe_headline
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.words.workload import describe_headline
 from llm_bench_fixtures.results.formatting import count
 
 

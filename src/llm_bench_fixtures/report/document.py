@@ -8,7 +8,6 @@ from pathlib import Path
 
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.memory import MemoryMethod
-from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.choices import choice_footnotes
@@ -24,6 +23,7 @@ from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Sectio
 from llm_bench_fixtures.report.tables.values import latency_cell
 from llm_bench_fixtures.report.tables.variants import summary_section, variant_sections
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
+from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS

@@ -13,11 +13,11 @@ from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_warnings
-from llm_bench_fixtures.report.cells import added_metrics, instrumentation_sentences
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.report.words.measured import flags, noise_warning, variant_flags
 from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways
+from llm_bench_fixtures.report.words.workload import added_metrics, instrumentation_sentences
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, Status

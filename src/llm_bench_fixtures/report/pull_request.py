@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from llm_bench_fixtures.report.agreement import agreement_sections
-from llm_bench_fixtures.report.cells import describe_headline, nothing_timed
 from llm_bench_fixtures.report.document import facts, noise_footnote
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.judged.changes import Changes
@@ -30,6 +29,7 @@ from llm_bench_fixtures.report.tables.short import short_table
 from llm_bench_fixtures.report.tables.table import Cell, Table
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
+from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 

@@ -61,7 +61,7 @@ def test_the_reference_has_its_perplexity_and_the_others_their_change() -> None:
 def test_why_there_is_no_quality_stands_at_what_ran() -> None:
     """Bug: it stood in the column of perplexities, which it made as wide as a sentence."""
     run = make_run([make_record()], [make_variant(quality={}, quality_note="random weights")])
-    assert row(table_of(run), "fp32")["what ran"] == "float32; no quality: random weights"
+    assert row(table_of(run), "fp32")["what ran"] == "float32; quality not measured: random weights"
 
 
 def test_what_did_not_run_has_its_reason() -> None:

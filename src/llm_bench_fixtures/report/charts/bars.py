@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.standings import NEAR, interval_of
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.charts.estimates import LATENCY, SPEEDUP, axis_title, estimate_of, on_axis
 from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.spec import (
@@ -23,6 +22,7 @@ from llm_bench_fixtures.report.charts.spec import (
     rows_axis,
 )
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import MINUS, five_digits, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Record, Run

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.charts.looks import Look, looks_of
 from llm_bench_fixtures.report.charts.spec import (
     AROUND_ROWS,
@@ -26,6 +25,7 @@ from llm_bench_fixtures.report.charts.spec import (
     rows_axis,
 )
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.provenance import Provenance

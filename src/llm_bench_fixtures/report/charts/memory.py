@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from llm_bench_fixtures.answer.peaks import memory_metric
-from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.charts.estimates import LATENCY, estimate_of, on_axis
 from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.spec import Axis, Chart, Point, Series
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import format_change
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Run

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, interval_of, is_near_lossless, near_lossless
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.cells import describe_workload
 from llm_bench_fixtures.report.charts.estimates import SPEED, estimate_of
 from llm_bench_fixtures.report.charts.looks import Look, looks_of
 from llm_bench_fixtures.report.charts.spec import (
@@ -36,6 +35,7 @@ from llm_bench_fixtures.report.charts.spec import (
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import texts
 from llm_bench_fixtures.report.tables.variants import summary_section
+from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record, Run, VariantResult

@@ -8,7 +8,7 @@ from typing import Any
 from llm_bench_fixtures.gate.comparison import Comparison
 from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.report.cells import title_of
+from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import MISSING, format_change, with_unit
 from llm_bench_fixtures.results.metrics import Force, Metric
 from llm_bench_fixtures.results.record import Scenario

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, spread
 from llm_bench_fixtures.report.tables.cases import cases_table, scenarios_of
 from llm_bench_fixtures.report.tables.table import Cell, Column, Tone
+from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation
 
 STRONGEST, FAINTEST = 52, 12  # percent of the colour in a cell

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.peaks import WEIGHTS
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.report.cells import describe_prompts, title_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.cases import scenarios_of
 from llm_bench_fixtures.report.tables.table import (
@@ -21,6 +20,7 @@ from llm_bench_fixtures.report.tables.table import (
     metric_column,
 )
 from llm_bench_fixtures.report.tables.values import QUARTILES, headline_speedup, latency_cell, metric_cell
+from llm_bench_fixtures.report.words.workload import describe_prompts, title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, VariantResult
@@ -44,7 +44,7 @@ def what_ran(findings: Findings, variant: VariantResult) -> str:
     title = title_of(scenarios_of(findings.run)[record.scenario]) if record else ""
     where = [f"{ELSEWHERE} {describe_prompts(record)} (“{title}”)"] if record else []
     has_no_quality = variant.quality_note and "perplexity" not in variant.quality
-    why = [f"no quality: {variant.quality_note}"] if has_no_quality else []
+    why = [f"quality not measured: {variant.quality_note}"] if has_no_quality else []
     return "; ".join([variant.label, *findings.variant_flags[variant.id], *where, *why])
 
 

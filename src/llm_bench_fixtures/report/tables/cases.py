@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.report.tables.values import times_cell
+from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.record import Record, Run, Scenario
 from llm_bench_fixtures.results.speedup import record_speedup

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.report.cells import title_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.cases import CASE, scenarios_of
 from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, metric_column
@@ -19,6 +18,7 @@ from llm_bench_fixtures.report.tables.values import (
     speedup_cell,
     times_cell,
 )
+from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status

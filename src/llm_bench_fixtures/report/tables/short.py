@@ -10,7 +10,6 @@ from llm_bench_fixtures.answer.headline import BATCHES
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.cells import listed, pooled_lengths
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import headline_figures, table_by_variant, what_ran_column
 from llm_bench_fixtures.report.tables.choices import flip_cells
@@ -26,6 +25,7 @@ from llm_bench_fixtures.report.tables.table import (
     metric_column,
 )
 from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, metric_cell, odd_ratios, perplexity_change
+from llm_bench_fixtures.report.words.workload import listed, pooled_lengths
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, Run, VariantResult

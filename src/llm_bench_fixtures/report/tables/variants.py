@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
-from llm_bench_fixtures.report.cells import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import (
     headline_figures,
@@ -16,6 +15,7 @@ from llm_bench_fixtures.report.tables.by_variant import (
 from llm_bench_fixtures.report.tables.choices import choice_sections
 from llm_bench_fixtures.report.tables.table import SUMMARY, Cell, Column, Figures, Section, Table, metric_column
 from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, perplexity_change
+from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES

@@ -15,7 +15,6 @@ from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
 from llm_bench_fixtures.answer.picks import SMALL, Choice, Outcome, Pick, Reader, picks_of, rivals_of
 from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
-from llm_bench_fixtures.report.cells import headline_prompts, times_cell
 from llm_bench_fixtures.report.words.measured import speedup_words
 from llm_bench_fixtures.report.words.quality import (
     limit_words,
@@ -24,6 +23,7 @@ from llm_bench_fixtures.report.words.quality import (
     quality_words,
     why_not_admitted,
 )
+from llm_bench_fixtures.report.words.workload import headline_prompts, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Status
@@ -135,7 +135,7 @@ def figure_of(choice: Choice, pick: Pick) -> str:
 
 def gain_words(choice: Choice, pick: Pick, reference: str) -> str:
     """What the reader gains: "1.38× (1.34–1.41) as fast as fp32", "2.00 MB of weights instead of 4.00 MB"."""
-    times = times_cell(choice.ratio, choice.low, choice.high)
+    times = times_words(choice.ratio, choice.low, choice.high)
     if pick.reader is Reader.LATENCY:
         return f"{times} as fast as {reference}"
     if pick.reader is Reader.THROUGHPUT:
@@ -244,7 +244,7 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
     if served[0].reader is Reader.MEMORY:
         yield from _speed(name, seen)
     elif all(pick.reader is not Reader.MEMORY for pick in served):
-        yield from (f"{times_cell(own / other)} the {title}" for title, own, other in _sizes(name, served[0], seen))
+        yield from (f"{times_words(own / other)} the {title}" for title, own, other in _sizes(name, served[0], seen))
 
 
 def _recommendations(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[Recommendation]:
@@ -334,7 +334,7 @@ def _figure_in_short(choice: Choice, pick: Pick) -> str:
     if pick.reader is Reader.MEMORY:
         return figure_of(choice, pick)
     interval = f", {three_digits(choice.low)}–{three_digits(choice.high)}" if choice.low and choice.high else ""
-    return f"{times_cell(choice.ratio)}{interval if choice.is_unclear else ''}"
+    return f"{times_words(choice.ratio)}{interval if choice.is_unclear else ''}"
 
 
 def _rejection(choice: Choice, pick: Pick, standings: QualityStandings) -> str:

@@ -65,11 +65,6 @@ def flips_of(variant: VariantResult) -> tuple[int, int] | None:
     return round(quality.get("flips_lost", 0.0) + quality.get("flips_gained", 0.0)), round(quality["choice_items"])
 
 
-def change_cell(variant: VariantResult) -> str:
-    """The perplexity's change from the reference's, with its standard error."""
-    return text(perplexity_change(variant))
-
-
 def quality_in_short(run: Run, identifier: str) -> str:
     """The cost in quality without its error: "near-lossless", "perplexity +1.0 %"."""
     variant = run.variant(identifier)
@@ -90,7 +85,7 @@ def quality_words(run: Run, identifier: str) -> str:
         return f"quality not measured{note}"
     if other is None:
         return f"perplexity {five_digits(own)}, and the reference has none"
-    change = change_cell(variant) if "ppl_ratio" in variant.quality else format_change(own / other)
+    change = text(perplexity_change(variant)) if "ppl_ratio" in variant.quality else format_change(own / other)
     words = ", ".join([f"perplexity {change}", *_next_to_perplexity(variant)])
     return f"near-lossless ({words})" if is_near_lossless(variant) else words
 
@@ -102,7 +97,7 @@ def why_not_admitted(variant: VariantResult, standings: QualityStandings, limit:
         note = f" ({variant.quality_note})" if variant.quality_note else ""
         return f"has no quality figure to compare with {standings.run.reference}'s{note}"
     if standings.limit.measure is QualityMeasure.PPL_RATIO:
-        figure = f"perplexity {change_cell(variant)}"
+        figure = f"perplexity {text(perplexity_change(variant))}"
     else:
         figure = f"top-1 agreement {format_share(variant.quality[standings.limit.measure])}"
     if standing is Standing.UNCLEAR:

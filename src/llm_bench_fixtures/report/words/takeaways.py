@@ -17,9 +17,9 @@ from llm_bench_fixtures.answer.effects import (
     waiting_threads,
 )
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.report.cells import describe_prompts, times_cell
 from llm_bench_fixtures.report.tables.load import load_sentences
 from llm_bench_fixtures.report.words.quality import quality_in_short
+from llm_bench_fixtures.report.words.workload import describe_prompts, times_words
 from llm_bench_fixtures.results import roofline
 from llm_bench_fixtures.results.formatting import format_seconds, format_share
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
@@ -43,7 +43,7 @@ def _fast_tokens(seen: Evidence) -> Iterator[str]:
         record, ratio = found
         own_s = _value(seen.run, record, "tpot_s")
         yield (
-            f"{record.variant} decodes {times_cell(ratio)} as fast as {seen.run.reference}: {format_seconds(own_s)} a "
+            f"{record.variant} decodes {times_words(ratio)} as fast as {seen.run.reference}: {format_seconds(own_s)} a "
             f"token instead of {format_seconds(own_s * ratio)}, {quality_in_short(seen.run, record.variant)}."
         )
 
@@ -66,10 +66,10 @@ def _batch(seen: Evidence) -> Iterator[str]:
         return
     best = max(effects, key=lambda one: (one.found.is_faster, one.found.ratio))
     size, one = (facts.batch_size for facts in best.workloads)
-    gives = f"On {best.of.variant}, batch {size} gives {times_cell(best.found.ratio)} the throughput of batch {one}"
+    gives = f"On {best.of.variant}, batch {size} gives {times_words(best.found.ratio)} the throughput of batch {one}"
     if best.found.is_faster:
         own, alone = (_value(seen.run, record, "per_sample_latency_s") for record in (best.of, best.over))
-        yield f"{gives}, and each sample takes {times_cell(own / alone)} as long ({format_seconds(own)})."
+        yield f"{gives}, and each sample takes {times_words(own / alone)} as long ({format_seconds(own)})."
     elif best.found.is_slower:
         yield f"{gives}: batching costs throughput here."
     else:
@@ -85,7 +85,7 @@ def _cache(seen: Evidence) -> Iterator[str]:
     """What the KV cache saves, or costs."""
     for one in effects_of_cache(seen):
         facts = f"{describe_prompts(one.of)}, {facts_of(one.of).new_tokens} new"
-        fast = f"{times_cell(one.found.ratio)} as fast as without it ({facts})"
+        fast = f"{times_words(one.found.ratio)} as fast as without it ({facts})"
         if one.found.is_faster:
             yield f"The KV cache makes {one.of.variant} {fast}."
         elif one.found.is_slower:
@@ -101,8 +101,8 @@ def _padding(seen: Evidence) -> Iterator[str]:
         facts = facts_of(best.of)
         share = facts.padded_tokens / (facts.padded_tokens + facts.prompt_tokens)
         yield (
-            f"On {best.of.variant}, one padded batch ({best.of.case}) is {times_cell(best.found.ratio)} as fast as the "
-            f"prompts one by one, though {share * 100:.0f} % of the batch is padding."
+            f"On {best.of.variant}, one padded batch ({best.of.case}) is {times_words(best.found.ratio)} as fast as "
+            f"the prompts one by one, though {share * 100:.0f} % of the batch is padding."
         )
 
 
@@ -111,7 +111,7 @@ def _prompt_length(seen: Evidence) -> Iterator[str]:
     best = _largest(effects_of_length(seen))
     if best is not None:
         short, long = (facts.prompt_tokens for facts in best.workloads)
-        yield f"On {best.of.variant}, {long} prompt tokens take {times_cell(best.found.ratio)} as long as {short}."
+        yield f"On {best.of.variant}, {long} prompt tokens take {times_words(best.found.ratio)} as long as {short}."
 
 
 def _too_few_rounds(seen: Evidence) -> Iterator[str]:

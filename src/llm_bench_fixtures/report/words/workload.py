@@ -1,4 +1,4 @@
-"""Pieces of text that several of the report's tables hold."""
+"""What ran, in words that stand in tables and sentences alike: workloads, prompts, scenarios, speed-ups."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def describe_prompts(record: Record) -> str:
     return f"{workload.prompts} prompts of {workload.prompt_tokens} tokens together"
 
 
-def times_cell(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
+def times_words(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
     """A ratio, with its interval if that has a width: "1.38× (1.34–1.41)"."""
     return text(Cell(value=ratio, low=low, high=high, notation=Notation.TIMES))
 
