@@ -105,7 +105,7 @@ def public_name_lists() -> Iterator[str]:
     yield from (f"- `{name}`: {sentence}" for name, sentence in public_names())
     yield from ("", "## Members of enums, fields of values", "")
     yield from ("[Files and schema](results.md) explains the fields of what a saved run holds.", "")
-    names = sorted({*llm_bench_fixtures.__all__} - IN_SCHEMA - {"Settings"})
+    names = sorted({*llm_bench_fixtures.__all__} - IN_SCHEMA - {"ModelSource", "Settings", "TransformersModel"})
     parts = ((name, parts_of(getattr(llm_bench_fixtures, name))) for name in names)
     yield from (f"- `{name}`: {', '.join(f'`{part}`' for part in its_parts)}" for name, its_parts in parts if its_parts)
     yield ""
@@ -180,7 +180,9 @@ def command_reference() -> Iterator[str]:
     users = {text: [name for name in parsers if text in map(text_of, parsers[name].added)] for text in shared}
     yield from bullets((text[0], f"({', '.join(users[text])}) {text[1]}") for text in texts if text in shared)
     for name, parser in parsers.items():
-        yield from (f"## llm-bench {name}", "", "```text", inspect.cleandoc(COMMANDS[name].__doc__ or ""), "```", "")
+        paragraphs = inspect.cleandoc(COMMANDS[name].__doc__ or "").split("\n\n")
+        told = "\n\n".join(one for one in paragraphs if not one.startswith("exit status"))  # they have a page
+        yield from (f"## llm-bench {name}", "", "```text", told, "```", "")
         yield from bullets(text for text in map(text_of, parser.added) if text not in shared)
 
 
