@@ -84,8 +84,8 @@ def option_list() -> Iterator[str]:
 
 
 def variant_table() -> Iterator[str]:
-    rows = ((one.id, one.description, one.backend, needed_extra(one.backend), one.base or "") for one in CATALOGUE)
-    return table(("variant", "what it is", "backend", "needs", "made from"), rows)
+    rows = ((one.id, one.description, needed_extra(one.backend), one.base or "") for one in CATALOGUE)
+    return table(("variant", "what it is", "needs", "made from"), rows)
 
 
 def needed_extra(backend: str) -> str:
@@ -95,8 +95,8 @@ def needed_extra(backend: str) -> str:
 
 
 def exit_status_table() -> Iterator[str]:
-    yield from ("| status | says | meaning | given by |", "| ---: | --- | --- | --- |")
-    yield from (f"| {status:d} | {status.words} | {status.meaning} | {GIVEN_BY[status]} |" for status in ExitStatus)
+    yield from ("| status | meaning | given by |", "| ---: | --- | --- |")
+    yield from (f"| {status:d} | **{status.words}**: {status.meaning} | {GIVEN_BY[status]} |" for status in ExitStatus)
     yield ""
 
 
