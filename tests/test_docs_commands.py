@@ -104,14 +104,14 @@ def test_an_option_and_a_script_that_are_not_there_are_found() -> None:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with four saved runs of main, and reports by the names that the docs use."""
+    """A folder with five saved runs of main, and reports by the names that the docs use."""
     folder = tmp_path_factory.mktemp("stored")
     sys.path.insert(0, str(ROOT / "tools"))
     try:
         import measure_history
     finally:
         sys.path.pop(0)
-    measure_history.make(4, folder / ".benchmarks")
+    measure_history.make(5, folder / ".benchmarks")
     for name in REPORTS:
         (folder / name).mkdir()
         shutil.copy(ROOT / "tests" / "goldens" / "whole" / "results.json", folder / name)
