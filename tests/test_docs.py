@@ -109,6 +109,12 @@ def test_each_page_is_of_one_of_the_four_kinds() -> None:
     assert kinds == {"index.md", "tutorial", "how-to", "reference", "explanation"}
 
 
+def test_no_table_is_broken_by_an_empty_line() -> None:
+    """Bug: rows that had been cut left a gap, and what came behind it was no table."""
+    row_alone = re.compile(r"^\n(\|.*)\n(?!\|[-:| ]+\n)", re.MULTILINE)
+    assert wrong_by_file(TEXTS, row_alone.findall) == {}
+
+
 def test_the_readme_fits_one_screen() -> None:
     assert len(read(ROOT / "README.md").split()) <= 600
 
