@@ -16,7 +16,7 @@ from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
-from llm_bench_fixtures.session import blocks, budget, measuring
+from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
@@ -249,7 +249,7 @@ def test_other_tokens_stand_alone_where_the_reference_has_run_nothing_of_the_cas
 def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """No core is ever free. Of 1 s for a hundred benchmarks a case of one loses a twentieth and half of the rest."""
     monkeypatch.setattr(blocks, "free_cores", lambda: 0)
-    monkeypatch.setattr(budget, "MOST_PATIENCE", 5.0)
+    monkeypatch.setattr(measuring, "MOST_PATIENCE", 5.0)
     bench = make(Fake("fp32"), max_time=0.01)
     bench.side_by_side.expect(["precision"] * 100)
     before_s = bench.side_by_side.budget.patience_s(100)
