@@ -38,7 +38,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdi
 from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.work import Passes
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backend import first_missing
+from llm_bench_fixtures.models.backend import first_missing, installed_versions
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE, LIBRARIES
 from llm_bench_fixtures.models.checks import check_loads, check_usable
 from llm_bench_fixtures.models.device import resolve_device
@@ -48,7 +48,6 @@ from llm_bench_fixtures.models.model import Model
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Precision, Variant, select_variants
-from llm_bench_fixtures.models.versions import installed_versions
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.workloads import Workload

@@ -150,7 +150,7 @@ def stored_run() -> dict[str, Any]:
 
 
 def a_run() -> Any:
-    from llm_bench_fixtures.models.versions import installed_versions
+    from llm_bench_fixtures.models.backend import installed_versions
     from llm_bench_fixtures.results.provenance import Provenance
     from llm_bench_fixtures.results.record import Run, Status, VariantResult
 

@@ -35,8 +35,7 @@ from llm_bench_fixtures.errors import NoCandidateLoaded, NotCausal, OutOfMemory,
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.candidates import find_source
-from llm_bench_fixtures.models.causality import check_causal
-from llm_bench_fixtures.models.counts import check_counts
+from llm_bench_fixtures.models.checks import check_causal, check_counts
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.options.settings import parse_settings

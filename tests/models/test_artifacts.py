@@ -23,12 +23,13 @@ from llm_bench_fixtures.models.artifacts import (
     Artifact,
     ArtifactStore,
     Key,
+    discard,
     file_digest,
     folder_digest,
+    kept_in,
     lock_of,
     made_s_of,
 )
-from llm_bench_fixtures.models.kept import discard, kept_in
 
 KEY: Key = {"model": "abc", "opset": 17}
 

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from llm_bench_fixtures.models.artifacts import file_digest
-from llm_bench_fixtures.models.conversion import key_of
+from llm_bench_fixtures.models.backend import installed_versions
+from llm_bench_fixtures.models.conversion import TRIAL_VERSION, key_of
 from llm_bench_fixtures.models.loading import LoadRequest
-from llm_bench_fixtures.models.trial import TRIAL_VERSION
-from llm_bench_fixtures.models.versions import installed_versions
 
 
 def test_a_key_holds_the_weights_the_libraries_the_trial_and_what_is_counted(

@@ -12,12 +12,12 @@ from families import BY_NAME
 from transformers import PretrainedConfig
 
 from llm_bench_fixtures.errors import AnotherModel
+from llm_bench_fixtures.models.conversion import TextTrial, lengths_for, tokens, uncompared
 from llm_bench_fixtures.models.quiet import quiet_libraries
-from llm_bench_fixtures.models.trial import Trial, lengths_for, tokens, uncompared
 from llm_bench_fixtures.models.variants import Precision
 
 EXPECTED = torch.tensor([[1.0, -10.0]] * 5)
-TRIAL = Trial(((torch.zeros(1, 5, dtype=torch.int64), EXPECTED),))
+TRIAL = TextTrial(((torch.zeros(1, 5, dtype=torch.int64), EXPECTED),))
 SHORT = torch.zeros(1, 2, dtype=torch.int64)
 LONGROPE = {"rope_scaling": {"rope_type": "longrope"}, "original_max_position_embeddings": 40}
 
@@ -53,7 +53,7 @@ def test_most_positions_have_to_differ() -> None:
 
 
 def test_each_text_is_compared() -> None:
-    trial = Trial((*TRIAL.texts, (SHORT, EXPECTED[:2])))
+    trial = TextTrial((*TRIAL.texts, (SHORT, EXPECTED[:2])))
     trial.check("it", off_by(*[0.0] * 5))
     with pytest.raises(AnotherModel, match="after the same 2 tokens, "):
         trial.check("it", lambda ids: off_by(*[0.5 if ids is SHORT else 0] * 5)(ids))
@@ -111,7 +111,7 @@ def test_a_trial_leaves_a_module_the_rotary_factors_that_it_was_loaded_with(tmp_
     with quiet_libraries():
         module = BY_NAME["llama-longrope"].build(tmp_path).load_model(dtype=torch.float32)
     before = module.model.rotary_emb.inv_freq.clone()
-    trial = Trial.of(module)
+    trial = TextTrial.of(module)
     assert [ids.shape[1] for ids, _ in trial.texts] == [320, 6]
     assert module.model.rotary_emb.inv_freq.tolist() == before.tolist()
 

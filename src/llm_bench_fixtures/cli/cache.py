@@ -18,8 +18,7 @@ from llm_bench_fixtures.cli.arguments import checked
 from llm_bench_fixtures.cli.console import say
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.models.artifacts import default_root
-from llm_bench_fixtures.models.kept import Kept, discard, kept_in
+from llm_bench_fixtures.models.artifacts import Kept, default_root, discard, kept_in
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_path
 from llm_bench_fixtures.reading import refusal
 from llm_bench_fixtures.report.renderers.columns import columns

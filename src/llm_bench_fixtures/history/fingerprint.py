@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass
 
 from llm_bench_fixtures.models.attention import in_words
+from llm_bench_fixtures.models.backend import MEASURING
 from llm_bench_fixtures.models.backends import LIBRARIES
-from llm_bench_fixtures.models.versions import MEASURING
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Kind
 from llm_bench_fixtures.results.provenance import Provenance

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.history.fingerprint import differences, fingerprint_of, other_parts
-from llm_bench_fixtures.models.versions import MEASURING
+from llm_bench_fixtures.models.backend import MEASURING
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Run

@@ -1,4 +1,7 @@
-"""What export, quantization and dummy weights make, kept on disk and keyed by everything that went into it."""
+"""What export, quantization and dummy weights make, kept on disk and keyed by everything that went into it.
+
+What the store keeps can be listed with size and age, and removed.
+"""
 
 from __future__ import annotations
 
@@ -230,3 +233,53 @@ def _files(folder: Path) -> list[Path]:
 
 def _digest(key: Key) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An artifact, or what a build that was killed has left of one."""
+
+    kind: str
+    """What it is: an export, say."""
+    folder: Path
+    size_bytes: int
+    used: float
+    """When it was last used or made: seconds since 1970."""
+    is_whole: bool
+    """Whether it can be used; else a build was killed, or goes on."""
+
+    @property
+    def name(self) -> str:
+        """Tells it from others of its kind."""
+        return self.folder.name[:8]
+
+
+def kept_in(root: Path) -> list[Kept]:
+    """What the store keeps, the least recently used first. What it didn't make is not among it."""
+    return sorted(_kept_in(root), key=lambda one: one.used)
+
+
+def _kept_in(root: Path) -> Iterator[Kept]:
+    for folder in root.glob("*/*"):
+        is_whole = bool(KEY.fullmatch(folder.name))
+        with suppress(OSError):  # which a build that goes on may have removed
+            if (is_whole or SCRATCH.fullmatch(folder.name)) and is_ours(folder):  # other programs name folders so, too
+                used = max(path.lstat().st_mtime for path in (folder, folder / MANIFEST))
+                yield Kept(folder.parent.name, folder, _size(folder), used, is_whole)
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # which a build that goes on may have removed
+            total += path.lstat().st_size if path.is_file() else 0
+    return total
+
+
+def discard(kept: Kept) -> bool:
+    """Remove it, and its lock file; False where a build holds the lock. Raises OSError."""
+    lock = lock_of(kept.folder)
+    return remove_unless_locked(lock, kept.folder, *([lock] if kept.is_whole else []))

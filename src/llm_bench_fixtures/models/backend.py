@@ -1,7 +1,9 @@
-"""What an engine gives to be a backend."""
+"""What an engine gives to be a backend, and which libraries are installed."""
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +21,23 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.parsers import Setting
     from llm_bench_fixtures.options.settings import Settings
+
+MEASURING = ("llm-bench-fixtures", "pytest", "pytest-benchmark")
+"""What measures, and runs no model."""
+
+
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Version by distribution name, of those that are installed."""
+    versions = {name: _installed_version(name) for name in names}
+    return {name: version for name, version in versions.items() if version is not None}
+
+
+@functools.cache
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 class Chosen(Enum):

@@ -1,17 +1,21 @@
-"""Whether a folder holds a model that can be loaded. Each check raises CandidateFailed with the reason."""
+"""Whether a folder holds a model that can be loaded and looks back only: what it says of a position must not depend on
+the tokens after it. Each check raises CandidateFailed with the reason.
+
+How much a config asks for is told from its numbers' names, before anything is made of it: layers and experts are made
+one by one, and some tables number by number, which with large enough numbers has no end, also where nothing takes
+memory.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from llm_bench_fixtures.errors import CandidateFailed, NotCausal, first_line, reason_of
+from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, NotCausal, first_line, reason_of
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.arithmetic import tolerance_of
-from llm_bench_fixtures.models.causality import REASON, looks_ahead
-from llm_bench_fixtures.models.counts import check_counts
 from llm_bench_fixtures.models.files import (
     LONGEST_SHOWN,
     check_files,
@@ -27,9 +31,105 @@ from llm_bench_fixtures.text import without_middle
 from llm_bench_fixtures.workloads import MANY_LINES, ODD_UNICODE, STANDARD_PROMPTS, read_corpus
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+    from llm_bench_fixtures.models.model import Model
     from llm_bench_fixtures.models.source import ModelSource
+
+MOST_PARTS = 20_000  # layers, or experts of a layer: the largest published models have some hundreds
+MOST_EXPERTS = 100_000  # in all layers: the largest published models have some 25,000
+MOST_POSITIONS = 2**24  # the largest published models have 10 million
+
+LAYERS = frozenset({"layer", "layers", "depth", "depths"})
+EXPERTS = frozenset({"expert", "experts"})
+PARTS = LAYERS | EXPERTS | {"block", "blocks", "stage", "stages", "group", "groups", "head", "heads", "networks"}
+POSITIONS = frozenset({"positions", "position", "ctx"})
+COUNT = frozenset({"n", "num"})
+
+
+def check_counts(config: object) -> None:
+    """Raise CandidateFailed for a config, as its file has it, that asks for more than any model that there is."""
+    layers = experts = 0
+    for name, count in _integers(config):
+        words = name.lower().split("_")
+        if _counts(words, PARTS):
+            _check(name, count, MOST_PARTS)
+        if POSITIONS & {*words}:
+            _check(name, count, MOST_POSITIONS)
+        layers = max(layers, count if _counts(words, LAYERS) else 0)
+        experts = max(experts, count if _counts(words, EXPERTS) else 0)
+    _check("experts in all layers", layers * experts, MOST_EXPERTS)
+
+
+def _check(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise CandidateFailed(f"its config asks for {what} of {count:,}, and {most:,} are the most")
+
+
+def _counts(words: list[str], things: frozenset[str]) -> bool:
+    """Whether a name of these words says how many of the things there are: num_hidden_layers, moe_num_experts,
+    decoder_layers, zero_expert_num; but neither block_size nor vocab_size_per_layer_input."""
+    return words[-1] in things or (bool(COUNT & {words[0], words[-1]}) and bool(things & {*words}))
+
+
+def _integers(value: object, name: str = "") -> Iterator[tuple[str, int]]:
+    """Those of the config, its parts and its lists, each with its name."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _integers(inner, str(key))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _integers(inner, name)
+    elif isinstance(value, (int, float)) and abs(value) < float("inf"):
+        yield name, int(value)
+
+
+REASON = (
+    "its last token changes what it says after the first: it reads a text from both sides, as BERT does, or its code "
+    "doesn't mask what comes later; measured here are causal models, which continue a text"
+)
+# Of the tolerance for two ways to run a text: here it is run in the same way, so that nothing but a mixture of experts,
+# which groups what it multiplies by its tokens, sums in another order (1e-6 in float32, measured).
+SHARE_OF_TOLERANCE = 0.1
+
+
+def check_causal(model: Model) -> None:
+    """Raise NotCausal for a model that looks ahead, by two forward passes over two tokens; BackendUnavailable for one
+    that can't run here.
+
+    A model that multiplies integers isn't asked, as the scales of its activations depend on all tokens.
+    """
+    facts = model.facts
+    if facts.compute is None:
+        return
+    try:
+        found = looks_ahead(model.logits, facts.vocabulary, model.device.name, facts.tolerance)
+    except BackendUnavailable:
+        raise
+    except Exception:  # a model that can't be asked this is left to what measures it, which says why
+        return
+    if found:
+        raise NotCausal(REASON)
+
+
+def looks_ahead(
+    logits: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], vocabulary: int, device: str, tolerance: float
+) -> bool:
+    """Whether the last token changes the logits of the first position beyond float error.
+
+    logits: gives (B, T, V) for (B, T) token ids and their mask. tolerance: of the model's arithmetic, in standard
+    deviations of the logits.
+    """
+    import torch
+
+    def of_first(last: int) -> torch.Tensor:
+        ids = torch.tensor([[vocabulary // 2, last]], device=device)
+        return logits(ids, torch.ones_like(ids))[0, 0].float()
+
+    one, other = of_first(vocabulary // 3), of_first(vocabulary // 3 + 1)
+    return bool((one - other).abs().max() > SHARE_OF_TOLERANCE * tolerance * one.std())
+
 
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[str], None]

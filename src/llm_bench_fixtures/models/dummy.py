@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.architecture import Footprint, check_architecture
 from llm_bench_fixtures.models.artifacts import ArtifactStore, folder_digest
-from llm_bench_fixtures.models.checks import check_room, check_shape
-from llm_bench_fixtures.models.counts import check_counts
+from llm_bench_fixtures.models.checks import check_counts, check_room, check_shape
 from llm_bench_fixtures.models.files import check_files
 from llm_bench_fixtures.models.folders import download, local_folder, model_folder
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource

@@ -13,7 +13,7 @@ from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
-from llm_bench_fixtures.models.causality import check_causal
+from llm_bench_fixtures.models.checks import check_causal
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.folders import modeling_module
 from llm_bench_fixtures.models.handle import ModelHandle

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.energy import energy_meter
+from llm_bench_fixtures.models.backend import MEASURING, installed_versions
 from llm_bench_fixtures.models.backends import known_libraries
-from llm_bench_fixtures.models.versions import MEASURING, installed_versions
 from llm_bench_fixtures.results.provenance import Provenance
 
 if TYPE_CHECKING:

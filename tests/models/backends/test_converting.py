@@ -14,11 +14,11 @@ from llm_bench_fixtures.errors import AnotherModel, IncompleteWeights
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import CATALOGUE, find_backend
+from llm_bench_fixtures.models.conversion import SHOWN, TextTrial
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import ModelSource
-from llm_bench_fixtures.models.trial import SHOWN, Trial
 
 MakeRequest = Callable[..., LoadRequest]
 CONVERTING = ("ort-fp32", "ov-fp32", "ct2-fp32", "ortgenai-fp32", "gguf-f32")
@@ -65,8 +65,8 @@ def test_what_computes_something_else_than_transformers_is_neither_run_nor_quant
 ) -> None:
     """Bug: only CTranslate2's conversions were compared. Here the engine is given a text that ends in other tokens, and
     asked for a quantized variant, which is made of the one in float32."""
-    of = Trial.of.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(Trial, "of", classmethod(lambda cls, *given: one_token_off(of(cls, *given))))
+    of = TextTrial.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(TextTrial, "of", classmethod(lambda cls, *given: one_token_off(of(cls, *given))))
     quantized = next(one for one in CATALOGUE if one.base == request_of.variant.id)
     request = replace(request_of, variant=quantized, store=ArtifactStore(tmp_path / "store"))
     with pytest.raises(
@@ -76,11 +76,11 @@ def test_what_computes_something_else_than_transformers_is_neither_run_nor_quant
     assert not list((tmp_path / "store").glob("*/*/"))
 
 
-def one_token_off(trial: Trial) -> Trial:
+def one_token_off(trial: TextTrial) -> TextTrial:
     ((ids, expected),) = trial.texts
     others = ids.clone()
     others[:, -SHOWN:] += 1
-    return Trial(((others, expected),))
+    return TextTrial(((others, expected),))
 
 
 def skip_unless_installed(request: LoadRequest) -> None:

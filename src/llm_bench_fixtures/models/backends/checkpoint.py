@@ -140,8 +140,8 @@ def load(request: LoadRequest) -> TransformersModel:
 @contextmanager
 def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
     """A library that doesn't go with this transformers is no fault of the run; a full disk or memory is."""
+    from llm_bench_fixtures.models.backend import installed_versions
     from llm_bench_fixtures.models.loading import translate_out_of_memory
-    from llm_bench_fixtures.models.versions import installed_versions
 
     try:
         with translate_out_of_memory(CHECKPOINT.id):

@@ -128,7 +128,7 @@ def _key(request: LoadRequest) -> Key:
     """What decides how long it takes to compile. What decides the code is torch's to know."""
     import torch
 
-    from llm_bench_fixtures.models.versions import installed_versions
+    from llm_bench_fixtures.models.backend import installed_versions
 
     return {
         "config": request.source.load_config().to_json_string(use_diff=False),

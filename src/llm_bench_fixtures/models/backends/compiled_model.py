@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.conversion import TextTrial, tokens
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.trial import Trial, tokens
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def check_steps(model: CompiledModel) -> None:
     model.forget_caches()
     ids = continued[:, :-1]
     plain = model.logits(ids, torch.ones_like(ids))
-    trial = Trial(((ids, plain[0, -NEW_TOKENS:].float().cpu()),))
+    trial = TextTrial(((ids, plain[0, -NEW_TOKENS:].float().cpu()),))
     trial.check("torch.compile's code", lambda _: steps, model.variant.precision)
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, unpadded
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails, write_counts
+from llm_bench_fixtures.models.conversion import TextTrial, key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.transformers import context_of
-from llm_bench_fixtures.models.trial import Trial
 from llm_bench_fixtures.processes.work_limit import run_within
 from llm_bench_fixtures.progress import Phase
 
@@ -71,7 +70,7 @@ def convert(request: LoadRequest, compute_type: str) -> Artifact:
     return request.store.get("ctranslate2", key, build)
 
 
-def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Mapping[str, Any], Trial]:
+def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Mapping[str, Any], TextTrial]:
     """Write the converted model into the folder. Returns its variables by name, tensors or an equal one's name, and
     its trial."""
     import torch
@@ -85,7 +84,7 @@ def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Map
         def load_model(self, *_: object, **__: object) -> Any:
             check_memory(request, torch.float32.itemsize)
             module = source.load_model(dtype=torch.float32)
-            self.trial = Trial.of(module, longest_prompt(module.config))
+            self.trial = TextTrial.of(module, longest_prompt(module.config))
             return module
 
         def load_tokenizer(self, *_: object, **__: object) -> Any:
@@ -109,7 +108,7 @@ def longest_prompt(config: Any) -> int:
     return min(context_of(text), getattr(text, "sliding_window", None) or context_of(text))
 
 
-def _try(folder: Path, compute_type: str, trial: Trial) -> None:
+def _try(folder: Path, compute_type: str, trial: TextTrial) -> None:
     """Two tokens generated for two rows, and the trial's texts: in float32 compared, else only run.
 
     Raises AnotherModel, and what the library raises.

@@ -15,8 +15,13 @@ from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMe
 from llm_bench_fixtures.models.backends import onnx_graphs
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, unpadded
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import OUT_OF_ROOM, key_of, unavailable_where_it_fails, write_counts
-from llm_bench_fixtures.models.trial import Trial
+from llm_bench_fixtures.models.conversion import (
+    OUT_OF_ROOM,
+    TextTrial,
+    key_of,
+    unavailable_where_it_fails,
+    write_counts,
+)
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.scratch import remove
 from llm_bench_fixtures.processes.work_limit import run_within
@@ -63,7 +68,7 @@ def build(request: LoadRequest, precision: str) -> Artifact:
 
     def make(folder: Path) -> None:
         check_memory(request, FLOAT32_BYTES)
-        trial = Trial.of_source(request.source)  # raises for what the builder would make up, or run
+        trial = TextTrial.of_source(request.source)  # raises for what the builder would make up, or run
         with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
             run_builder(request.source, folder, precision)
             count_weights(folder)
@@ -109,7 +114,7 @@ def failure(status: int, stderr: str) -> LlmBenchError:
     return BackendUnavailable(f"onnxruntime-genai's model builder failed: {reason}{hint}")
 
 
-def _try(request: LoadRequest, folder: Path, trial: Trial | None) -> None:
+def _try(request: LoadRequest, folder: Path, trial: TextTrial | None) -> None:
     """Raise BackendUnavailable for a model that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
     with unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):

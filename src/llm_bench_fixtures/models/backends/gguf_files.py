@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails, write_counts
-from llm_bench_fixtures.models.trial import MOST_GAP, Trial
+from llm_bench_fixtures.models.conversion import MOST_GAP, TextTrial, key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.reading import refusal
@@ -109,7 +108,7 @@ def _converted(request: LoadRequest, key: Key) -> Artifact:
         check_memory(request, FLOAT32_BYTES)
         with request.progress.activity(Phase.EXPORTING, f"converting {request.source.name} to GGUF"):
             module = request.source.load_model(dtype=torch.float32)
-            trial = Trial.of(module)
+            trial = TextTrial.of(module)
             with unavailable_where_it_fails(f"{module.config.model_type} models can't be converted to GGUF"):
                 write_gguf(module, file_in(folder))
                 count_weights(folder, "f32")
@@ -124,7 +123,7 @@ def _widened(request: LoadRequest, key: Key, given: Path, stored: Precision) -> 
 
     def build(folder: Path) -> None:
         check_memory(request, FLOAT32_BYTES)
-        trial = Trial.of_source(request.source)
+        trial = TextTrial.of_source(request.source)
         _quantize(request, given, folder, "f32")
         _try(request, folder, trial, stored)
 
@@ -170,7 +169,9 @@ def _check_rows(source: Path) -> None:
             )
 
 
-def _try(request: LoadRequest, folder: Path, trial: Trial | None = None, stored: Precision = Precision.FLOAT32) -> None:
+def _try(
+    request: LoadRequest, folder: Path, trial: TextTrial | None = None, stored: Precision = Precision.FLOAT32
+) -> None:
     """Raise BackendUnavailable for a file that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
     from llm_bench_fixtures.models.backends.llamacpp_model import try_running

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.models.backends.engine_model import EngineModel, unpadded
-from llm_bench_fixtures.models.trial import SHOWN
+from llm_bench_fixtures.models.conversion import SHOWN
 
 if TYPE_CHECKING:
     from pathlib import Path

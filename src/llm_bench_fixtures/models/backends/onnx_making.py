@@ -15,8 +15,7 @@ from llm_bench_fixtures.models.backends.onnx_graphs import (
     try_generating,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails
-from llm_bench_fixtures.models.trial import Trial, logits_of
+from llm_bench_fixtures.models.conversion import TextTrial, key_of, logits_of, unavailable_where_it_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +58,7 @@ def export(request: LoadRequest) -> Artifact:
     return request.store.get("onnx-export", key_of(request, LIBRARIES, COUNTS), build)
 
 
-def _export(request: LoadRequest, folder: Path) -> Trial:
+def _export(request: LoadRequest, folder: Path) -> TextTrial:
     """Of what the source loads: Optimum's own load fills weights that the files lack with random numbers."""
     import torch
     from optimum.exporters.onnx import onnx_export_from_model
@@ -67,7 +66,7 @@ def _export(request: LoadRequest, folder: Path) -> Trial:
     check_memory(request, torch.float32.itemsize)
     module = request.source.load_model(dtype=torch.float32)
     module.config.use_cache = True
-    trial = Trial.of(module)
+    trial = TextTrial.of(module)
     onnx_export_from_model(module, folder, task=TASK, do_validation=False)
     return trial
 
@@ -76,7 +75,7 @@ def _architecture(request: LoadRequest) -> str:
     return str(request.source.load_config().model_type)
 
 
-def _try(request: LoadRequest, folder: Path, trial: Trial | None = None) -> None:
+def _try(request: LoadRequest, folder: Path, trial: TextTrial | None = None) -> None:
     """Raise BackendUnavailable for a graph that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
     with unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):

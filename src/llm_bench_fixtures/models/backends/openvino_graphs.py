@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.conversion import key_of, unavailable_where_it_fails, write_counts
+from llm_bench_fixtures.models.conversion import TextTrial, key_of, logits_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.transformers import HoardingModel, prepare_for_greedy
-from llm_bench_fixtures.models.trial import Trial, logits_of
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.progress import Phase
 
@@ -101,7 +100,7 @@ def export(request: LoadRequest) -> Artifact:
     return request.store.get("openvino-export", key_of(request, LIBRARIES, COUNTS), build)
 
 
-def _export(request: LoadRequest, folder: Path) -> Trial:
+def _export(request: LoadRequest, folder: Path) -> TextTrial:
     """Of what the source loads, in float32: Optimum itself would quantize a model of over 10⁹ weights."""
     import torch
     from optimum.exporters.openvino import export_from_model
@@ -109,7 +108,7 @@ def _export(request: LoadRequest, folder: Path) -> Trial:
 
     check_memory(request, torch.float32.itemsize)
     module = request.source.load_model(dtype=torch.float32)
-    trial = Trial.of(module)
+    trial = TextTrial.of(module)
     with _silence():
         export_from_model(module, folder, task=TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
     return trial
@@ -139,7 +138,7 @@ def _quantize(source: Path, target: Path, quantization: str) -> None:
         module.save_pretrained(target)
 
 
-def _finish(request: LoadRequest, folder: Path, trial: Trial | None = None) -> None:
+def _finish(request: LoadRequest, folder: Path, trial: TextTrial | None = None) -> None:
     """Count the weights of the graph in the folder, and try it, so that one that doesn't run isn't kept.
 
     trial: of one in float32. Raises AnotherModel where it fails that.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from llm_bench_fixtures.models.versions import installed_versions
+from llm_bench_fixtures.models.backend import installed_versions
 
 
 def test_only_what_is_installed_is_listed() -> None:
