@@ -7,16 +7,16 @@ own, with an end to its time and its memory, and only once: around a mark, in wh
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import InvalidSetting, NoAnswer, WorkerDied, WorkloadUnsupported, reason_of
+from llm_bench_fixtures.errors import InvalidSetting, NoAnswer, WorkerDied, WorkloadUnsupported
 from llm_bench_fixtures.processes.calls import Raised, Returned
 from llm_bench_fixtures.processes.launch import start_function
+from llm_bench_fixtures.processes.memory import limit_own_memory
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Prompts, TokenIds, Tokenizer
 
 if TYPE_CHECKING:
@@ -131,10 +131,12 @@ def _rendered(name: str, load: Callable[[], Tokenizer], *, on_cpu: bool) -> str:
 
 def _render(channel: Channel[Any, Any], load: Callable[[], Any]) -> None:
     """In the process: say when it begins, and send what comes of it."""
+    from transformers.utils import chat_template_utils
+
     tokenizer = load()
     channel.send(None)
-    _limit_memory()
-    _stop_the_calendar()
+    limit_own_memory(MOST_RENDERED_BYTES)
+    chat_template_utils.datetime = _OneDay  # transformers 5 takes no function of one's own for the date
     try:
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": MARK}],
@@ -144,7 +146,7 @@ def _render(channel: Channel[Any, Any], load: Callable[[], Any]) -> None:
         if len(text) > MOST_CHARACTERS:
             raise InvalidSetting(f"it is longer than {MOST_CHARACTERS:,} characters")
     except Exception as error:  # whatever a template makes Jinja, or transformers, raise
-        channel.send(Raised(InvalidSetting, reason_of(error)))
+        channel.send(Raised.of(error, InvalidSetting))
     else:
         channel.send(Returned(text))
 
@@ -155,21 +157,3 @@ class _OneDay(datetime):
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> _OneDay:
         return cls.combine(TODAY.date(), TODAY.time(), tz)
-
-
-def _stop_the_calendar() -> None:
-    """Have templates that ask for the date be told TODAY; transformers 5 takes no function of one's own for that."""
-    from transformers.utils import chat_template_utils
-
-    chat_template_utils.datetime = _OneDay
-
-
-def _limit_memory() -> None:
-    """Let an allocation fail where the process would take much more than it has; not on systems that can't."""
-    import psutil
-
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        most = psutil.Process().memory_info().vms + MOST_RENDERED_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))

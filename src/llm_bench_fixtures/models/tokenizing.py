@@ -8,11 +8,10 @@ more is an error, and the next one finds a new process.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from llm_bench_fixtures.errors import ChannelClosed, LlmBenchError, NoAnswer, TokenizerFailed, WorkerDied, reason_of
+from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TokenizerFailed, WorkerDied
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY_FOLDER
 from llm_bench_fixtures.models.tryout import LONGEST_S, memory_budget
@@ -28,82 +27,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Tokenizer
 
 MOST_BYTES = 4 * 10**9  # twice what the largest published ones take while they are read
-Request: TypeAlias = "Callable[[Tokenizer], Any]"
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What every user of a tokenizer asks for."""
-
-    pad_token_id: int
-    bos_token_id: int | None
-    eos_token_id: int | None
-
-
-@dataclass(frozen=True)
-class Encode:
-    """The ids of a text."""
-
-    text: str
-    how: Mapping[str, Any]
-
-    def __call__(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        return dict(tokenizer(self.text, **self.how))
-
-
-@dataclass(frozen=True)
-class Decode:
-    """The text of ids, as long as a text may be."""
-
-    ids: Any
-    how: Mapping[str, Any]
-
-    def __call__(self, tokenizer: Tokenizer) -> str:
-        return without_middle(tokenizer.decode(self.ids, **self.how))
-
-
-class Nature(Enum):
-    """What a tokenizer has under a name."""
-
-    NOTHING = auto()
-    METHOD = auto()
-    VALUE = auto()
-
-
-@dataclass(frozen=True)
-class Look:
-    """What the tokenizer has under a name, with the value where it is one."""
-
-    name: str
-
-    def __call__(self, tokenizer: Tokenizer) -> tuple[Nature, Any]:
-        try:
-            value = getattr(tokenizer, self.name)
-        except AttributeError:
-            return Nature.NOTHING, None
-        return (Nature.METHOD, None) if callable(value) else (Nature.VALUE, _bounded(value))
-
-
-@dataclass(frozen=True)
-class CallMethod:
-    """What a method returns, each text in it as long as one may be."""
-
-    name: str
-    given: tuple[Any, ...]
-    how: Mapping[str, Any]
-
-    def __call__(self, tokenizer: Tokenizer) -> Any:
-        result = getattr(tokenizer, self.name)(*self.given, **self.how)
-        if isinstance(result, list):
-            return [_bounded(one) for one in result]
-        return _bounded(result)
-
-
-def _bounded(value: Any) -> Any:
-    return without_middle(value) if isinstance(value, str) else value
-
-
 OWN = ("pad_token_id", "bos_token_id", "eos_token_id")
+Request: TypeAlias = "Callable[[Tokenizer], Any]"
 
 
 class TokenizerApart:
@@ -112,30 +37,33 @@ class TokenizerApart:
     What a tokenizer of transformers has besides is asked for in the process, too.
     """
 
+    pad_token_id: int
+    bos_token_id: int | None
+    eos_token_id: int | None
+
     def __init__(self, source: ModelSource) -> None:
         self._source = source
         self._process: WorkerProcess[Request, Returned | Raised] | None = None
-        traits: Traits = self._ask(_traits_of)
-        self.pad_token_id = traits.pad_token_id
-        self.bos_token_id, self.eos_token_id = traits.bos_token_id, traits.eos_token_id
+        for name, token in zip(OWN, self._ask(_own), strict=True):
+            setattr(self, name, token)
 
     def __call__(self, text: str, /, **how: Any) -> Mapping[str, Any]:
-        ids: dict[str, Any] = self._ask(Encode(text, how))
+        ids: dict[str, Any] = self._call("__call__", text, **how)
         return ids
 
     def decode(self, ids: Sequence[int], /, **how: Any) -> str:
-        return str(self._ask(Decode(ids, how)))
+        return str(self._call("decode", ids, **how))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        nature, value = self._ask(Look(name))
-        if nature is Nature.NOTHING:
+        is_there, is_method, value = self._ask(partial(_look_up, name))
+        if not is_there:
             raise AttributeError(f"the tokenizer of {self._source.name} has no {name}")
-        return self._method(name) if nature is Nature.METHOD else value
+        return partial(self._call, name) if is_method else value
 
     def __len__(self) -> int:
-        return int(self._ask(CallMethod("__len__", (), {})))
+        return int(self._call("__len__"))
 
     def __setattr__(self, name: str, value: object) -> None:
         """Raises AttributeError for what isn't its own: the tokenizer itself, in another process, would not change."""
@@ -143,8 +71,8 @@ class TokenizerApart:
             raise AttributeError(f"the tokenizer of {self._source.name} is in another process: {name} can't be set")
         super().__setattr__(name, value)
 
-    def _method(self, name: str) -> Callable[..., Any]:
-        return lambda *given, **how: self._ask(CallMethod(name, given, how))
+    def _call(self, method: str, /, *given: Any, **how: Any) -> Any:
+        return self._ask(partial(_call_method, method, given, how))
 
     def close(self) -> None:
         """End the process."""
@@ -188,8 +116,30 @@ def tokenizer_of(source: ModelSource, *, in_process: bool) -> Tokenizer:
     return source.load_tokenizer() if is_known or in_process else TokenizerApart(source)
 
 
-def _traits_of(tokenizer: Tokenizer) -> Traits:
-    return Traits(tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
+# Functions of this module, because a request travels by its function's name.
+
+
+def _own(tokenizer: Tokenizer) -> tuple[Any, ...]:
+    return tuple(getattr(tokenizer, name) for name in OWN)
+
+
+def _look_up(name: str, tokenizer: Tokenizer) -> tuple[bool, bool, Any]:
+    """Whether the tokenizer has something under the name, whether that is a method, and the value of what is none."""
+    value = getattr(tokenizer, name, None)
+    return hasattr(tokenizer, name), callable(value), None if callable(value) else _bounded(value)
+
+
+def _call_method(name: str, given: tuple[Any, ...], how: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+    """What a method returns, each text in it as long as one may be."""
+    result = getattr(tokenizer, name)(*given, **how)
+    return [_bounded(one) for one in result] if isinstance(result, list) else _bounded(result)
+
+
+def _bounded(value: Any) -> Any:
+    """A text as long as one may be; of the tokenizer's own mappings what is in them."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return without_middle(value) if isinstance(value, str) else value
 
 
 def _serve(channel: Channel[Returned | Raised, Request], source: ModelSource, budget_bytes: int) -> None:
@@ -213,7 +163,5 @@ def _serve(channel: Channel[Returned | Raised, Request], source: ModelSource, bu
 def _outcome(answer: Callable[[Request], Any], request: Request) -> Returned | Raised:
     try:
         return Returned(answer(request))
-    except LlmBenchError as error:
-        return Raised.of(error)
     except BaseException as error:  # what tokenizers raise has no narrower base; a panic of Rust is no Exception
-        return Raised(TokenizerFailed, reason_of(error))
+        return Raised.of(error, TokenizerFailed)

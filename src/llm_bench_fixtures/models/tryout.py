@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from llm_bench_fixtures.errors import CandidateFailed, LlmBenchError, NoAnswer, WorkerDied, reason_of
+from llm_bench_fixtures.errors import CandidateFailed, NoAnswer, WorkerDied
 from llm_bench_fixtures.models.checks import here
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.source import TINY_FOLDER
@@ -86,9 +86,7 @@ def _serve(channel: Channel[Answer, None], source: ModelSource, check: Check, bu
         with quiet_libraries():
             limit_own_memory(budget_bytes)
             takes = check(source, channel.send)
-    except LlmBenchError as error:
-        channel.send(Raised.of(error))
     except BaseException as error:  # a folder from elsewhere can make any library fail in any way
-        channel.send(Raised(CandidateFailed, reason_of(error)))
+        channel.send(Raised.of(error, CandidateFailed))
     else:
         channel.send(Returned(takes))

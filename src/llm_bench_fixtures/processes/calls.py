@@ -29,6 +29,7 @@ from llm_bench_fixtures.errors import (
     WorkerFailed,
     first_line,
     last_line,
+    reason_of,
 )
 from llm_bench_fixtures.processes.channels import Pickled
 from llm_bench_fixtures.progress import TICK_S, Phase, Progress
@@ -99,10 +100,12 @@ class Raised:
     traceback: str = ""
 
     @classmethod
-    def of(cls, error: Exception) -> Self:
-        """One of ours as it is, another with its traceback."""
+    def of(cls, error: BaseException, otherwise: type[LlmBenchError] | None = None) -> Self:
+        """One of ours as it is; another with its reason as an `otherwise`, or without that with its traceback."""
         if isinstance(error, LlmBenchError):
             return cls(type(error), str(error))
+        if otherwise is not None:
+            return cls(otherwise, reason_of(error))
         whole = "".join(traceback.format_exception(error)).strip()
         return cls(WorkerFailed, last_line(error), without_middle(whole, LONGEST_TRACEBACK))
 

@@ -10,7 +10,6 @@ pytest.importorskip("torchao")
 
 import torch
 from families import BY_NAME
-from llm_bench_fixtures.models.checks import check_causal
 from transformers.pytorch_utils import Conv1D
 
 from llm_bench_fixtures.errors import BackendUnavailable
@@ -18,6 +17,7 @@ from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends.torchao import make_linear
+from llm_bench_fixtures.models.checks import check_causal
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
