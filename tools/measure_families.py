@@ -35,8 +35,7 @@ from llm_bench_fixtures.errors import (
     first_line,
 )
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, check_equivalence
-from llm_bench_fixtures.measure.observation import observe
-from llm_bench_fixtures.measure.work import Passes
+from llm_bench_fixtures.measure.work import Passes, observe
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backend import first_missing, installed_versions
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE, LIBRARIES

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import torch
 from embedded import load_embedded
 
-from llm_bench_fixtures.measure.choices import Answer, choose, embedded_choices
-from llm_bench_fixtures.measure.flips import accuracy_metrics, flip_metrics
+from llm_bench_fixtures.measure.choices import Answer, accuracy_metrics, choose, embedded_choices, flip_metrics
 
 VARIANTS = ("fp32", "bf16", "bnb-int8", "bnb-nf4", "bnb-fp4", "ort-int8-dynamic")
 

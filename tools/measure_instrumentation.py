@@ -13,7 +13,7 @@ import sys
 
 from embedded import load_embedded
 
-from llm_bench_fixtures.measure.overhead import instrumentation_ratios
+from llm_bench_fixtures.measure.timing import instrumentation_ratios
 from llm_bench_fixtures.statistics.spread import interval
 from llm_bench_fixtures.workloads import Prompts, Workload
 

@@ -31,7 +31,7 @@ SUITE = """
 import random
 import sys
 
-from llm_bench_fixtures.measure.probe import run_probe
+from llm_bench_fixtures.measure.limits import run_probe
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.workloads import Workload
 

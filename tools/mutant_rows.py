@@ -417,7 +417,7 @@ MUTANTS = (
     ),
     Mutant(
         "pause-is-timed",
-        "processes/pausing.py",
+        "measure/timing.py",
         "            held.go_on()\n",
         "            pass\n",
         "tests/processes/test_pausing.py",

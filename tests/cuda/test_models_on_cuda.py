@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence, logit_scale
-from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import DynamicCache, MistralConfig, StaticCache
 
-from llm_bench_fixtures.measure.caches import CacheBytes, bytes_after, cache_bytes
+from llm_bench_fixtures.measure.passes import CacheBytes, bytes_after, cache_bytes
 from llm_bench_fixtures.measure.work import Passes, passes_of
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Prompts, Side, pad_batch

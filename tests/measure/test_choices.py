@@ -15,8 +15,15 @@ import torch
 
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure import quality
-from llm_bench_fixtures.measure.choices import NONE, ChoiceItem, ChoiceSet, choose, embedded_choices, read_choices
-from llm_bench_fixtures.measure.flips import exact_interval
+from llm_bench_fixtures.measure.choices import (
+    NONE,
+    ChoiceItem,
+    ChoiceSet,
+    choose,
+    embedded_choices,
+    exact_interval,
+    read_choices,
+)
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.model import Model, ModelFacts
 from llm_bench_fixtures.models.transformers import TransformersModel

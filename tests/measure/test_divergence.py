@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
+from llm_bench_fixtures.measure.equivalence import divergent_share, first_divergence
 
 Tokens = st.lists(st.integers(0, 2), max_size=8)
 

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem
-from llm_bench_fixtures.measure.flips import accuracy_metrics, exact_interval, flip_metrics
+from llm_bench_fixtures.measure.choices import AnswerIndex, ChoiceItem, accuracy_metrics, exact_interval, flip_metrics
 
 ITEMS = [ChoiceItem("Which", ("first", "second", "third"), 1)] * 10  # the right answer is always 1
 WAS: list[AnswerIndex] = [1, 1, 1, 1, 1, 1, 0, 0, 2, 2]  # six right

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import pytest
 import torch
 
-from llm_bench_fixtures.measure.overhead import instrumentation_ratios
+from llm_bench_fixtures.measure.timing import instrumentation_ratios
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Workload
 

@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 import torch
 
-from llm_bench_fixtures.measure import probe
-from llm_bench_fixtures.measure.observation import observe
-from llm_bench_fixtures.measure.probe import Probe, ProbeSize, drop_probe, run_probe
+from llm_bench_fixtures.measure import limits
+from llm_bench_fixtures.measure.limits import Probe, ProbeSize, drop_probe, run_probe
+from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.workloads import Workload
@@ -29,7 +29,7 @@ class StepClock:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "CPU_SIZE", ProbeSize(8, 1 << 14))
+    monkeypatch.setattr(limits, "CPU_SIZE", ProbeSize(8, 1 << 14))
 
 
 @pytest.fixture
@@ -90,13 +90,13 @@ def test_it_leaves_the_models_settings_of_torch_alone(cpu: Device) -> None:
 def test_the_probe_of_a_model_is_allocated_once(model: TransformersModel, monkeypatch: pytest.MonkeyPatch) -> None:
     product_s, read_s = run_probe(model)
     assert min(product_s, read_s) > 0
-    monkeypatch.setattr(probe, "Probe", None)
+    monkeypatch.setattr(limits, "Probe", None)
     run_probe(model)
 
 
 @pytest.mark.usefixtures("small")
 def test_a_pass_for_memory_finds_no_probe(model: TransformersModel) -> None:
     run_probe(model)
-    assert probe._PROBES.get(model) is not None
+    assert limits._PROBES.get(model) is not None
     observe(model, Workload(((1, 2, 3),), 2, 1))
-    assert probe._PROBES.get(model) is None
+    assert limits._PROBES.get(model) is None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch
 from llm_bench_fixtures.measure import quality
-from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
+from llm_bench_fixtures.measure.equivalence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.quality import (
     Chunk,
     Score,

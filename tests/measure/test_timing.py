@@ -12,11 +12,10 @@ import torch
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.measure import timing
-from llm_bench_fixtures.measure.timing import BatchTimes, Round, batches_of, run_round, without_cold_steps
+from llm_bench_fixtures.measure.timing import BatchTimes, Pauses, Round, batches_of, run_round, without_cold_steps
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.processes.pausing import Pauses
 from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, Side, TokenIds, Workload, pad_batch
 
 MakeRequest = Callable[..., LoadRequest]

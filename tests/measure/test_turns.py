@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.measure import turns
-from llm_bench_fixtures.measure.timing import Round, run_round
+from llm_bench_fixtures.measure.timing import Pauses, Round, run_round
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.processes.pausing import Pauses
 from llm_bench_fixtures.workloads import Prompts, Workload
 
 

@@ -21,9 +21,8 @@ from transformers import (
     T5Config,
 )
 
-from llm_bench_fixtures.measure.caches import CacheBytes
 from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
-from llm_bench_fixtures.measure.passes import watch_forward_passes
+from llm_bench_fixtures.measure.passes import CacheBytes, watch_forward_passes
 from llm_bench_fixtures.measure.work import Observed, Passes, Work, count_work, observe_round, roofline_s
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource

@@ -14,7 +14,7 @@ from families import FAMILIES, PICKLE, Family, Keeps
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
-from llm_bench_fixtures.measure.observation import observe
+from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.checks import check_loads, check_usable
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries

@@ -108,10 +108,10 @@ def test_a_probe_is_run_before_each_timed_round(own_suite: Bench) -> None:
 def test_no_probe_is_run_unless_asked_for(bench: Bench) -> None:
     bench.write(
         test_own="""
-        from llm_bench_fixtures.measure import probe
+        from llm_bench_fixtures.measure import limits
 
         def has_probe(model):
-            return probe._PROBES.get(model) is not None
+            return limits._PROBES.get(model) is not None
 
         def test_mine(llm_benchmark, llm_model):
             assert llm_benchmark("Hello").probe_s == ()
@@ -142,10 +142,10 @@ def test_in_a_process_of_its_own_the_probe_is_run_there_and_takes_no_memory_of_t
     bench.write(
         test_own="""
         import pytest
-        from llm_bench_fixtures.measure import probe
+        from llm_bench_fixtures.measure import limits
 
         def has_probe(model):
-            return probe._PROBES.get(model) is not None
+            return limits._PROBES.get(model) is not None
 
         @pytest.mark.parametrize("time", ["first", "second"])
         def test_mine(llm_benchmark, llm_model, time):
@@ -171,7 +171,7 @@ def test_no_latency_holds_the_probes_time(bench: Bench) -> None:
             return 0.25, 0.25
 
         def test_mine(llm_benchmark, monkeypatch):
-            monkeypatch.setattr("llm_bench_fixtures.measure.probe.Probe.run", slow)
+            monkeypatch.setattr("llm_bench_fixtures.measure.limits.Probe.run", slow)
             llm_benchmark("Hello")
         """
     )

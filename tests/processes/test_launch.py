@@ -183,7 +183,7 @@ STOPPED_SERVER = """
 import os, signal
 from multiprocessing import forkserver
 import psutil
-from llm_bench_fixtures.processes import launch, stopping
+from llm_bench_fixtures.processes import launch, work_limit
 
 def stay(channel):
     channel.send(0)
@@ -193,7 +193,7 @@ def stay_too(channel):
     channel.send(channel.receive())
 
 if __name__ == "__main__":
-    stopping.LOOK_EVERY_S = stopping.LONGEST_STOP_S = 0.1
+    work_limit.LOOK_EVERY_S = work_limit.LONGEST_STOP_S = 0.1
     launch.start_importing([], on_cpu=True)
     (server,) = [one for one in psutil.Process().children() if "forkserver" in " ".join(one.cmdline())]
     server.suspend()

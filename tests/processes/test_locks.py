@@ -15,7 +15,7 @@ from filelock import FileLock
 from waiting import wait_until
 
 from llm_bench_fixtures.errors import LockHeld
-from llm_bench_fixtures.processes import locks, stopping
+from llm_bench_fixtures.processes import locks, work_limit
 from llm_bench_fixtures.processes.locks import find_holder, held
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
@@ -32,8 +32,8 @@ with FileLock(sys.argv[1]):
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "SHORT_S", 0.05)
-    monkeypatch.setattr(stopping, "LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr(stopping, "LONGEST_STOP_S", 0.05)
+    monkeypatch.setattr(work_limit, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(work_limit, "LONGEST_STOP_S", 0.05)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.processes.pausing import Pauses
+from llm_bench_fixtures.measure.timing import Pauses
 
 
 class Hand:

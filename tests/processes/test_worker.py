@@ -100,8 +100,8 @@ def test_a_process_that_a_signal_stops_is_not_waited_for_without_end(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bug: nothing ended that wait. Bug: later messages took memory for the cause."""
-    monkeypatch.setattr("llm_bench_fixtures.processes.stopping.LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr("llm_bench_fixtures.processes.stopping.LONGEST_STOP_S", 0.2)
+    monkeypatch.setattr("llm_bench_fixtures.processes.work_limit.LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("llm_bench_fixtures.processes.work_limit.LONGEST_STOP_S", 0.2)
     monkeypatch.setattr(WorkerProcess, "is_stopped", True)
     for _ in range(2):
         with pytest.raises(WorkerDied, match=r"^the worker was stopped by a signal for 0 s, and then killed$"):
@@ -110,8 +110,8 @@ def test_a_process_that_a_signal_stops_is_not_waited_for_without_end(
 
 
 def test_a_process_that_goes_on_after_a_stop_is_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_bench_fixtures.processes.stopping.LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr("llm_bench_fixtures.processes.stopping.LONGEST_STOP_S", 0.2)
+    monkeypatch.setattr("llm_bench_fixtures.processes.work_limit.LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("llm_bench_fixtures.processes.work_limit.LONGEST_STOP_S", 0.2)
     states = iter([True, True, False, True, True, False])
 
     def look(_: object) -> bool:

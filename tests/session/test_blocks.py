@@ -15,9 +15,9 @@ import pytest
 from llm_bench_fixtures.answer.allocation import Allocation
 from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.measure.binding import settle_binding
-from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
 from llm_bench_fixtures.measure.turns import take_turns
+from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
 from llm_bench_fixtures.progress import Left

@@ -5,6 +5,9 @@ the greedy continuation, and by the log-probabilities of the likely next tokens 
 the same text before them. Summing in another order alone moves these a little: a text that changes within the tolerance
 of the model's arithmetic is a tie. What moves them further is an error, even where the text happens to stay.
 A right-padded prompt is compared by its next token only, because `generate` would continue it from the padding.
+
+How far two continuations agree is told by the first divergent token (FDT) and the normalized sum of divergent tokens
+(SDT norm) of OpenVINO's "who what benchmark", on token ids.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import msgspec
 from msgspec.structs import replace
 
 from llm_bench_fixtures.errors import WorkloadUnsupported, reason_of
-from llm_bench_fixtures.measure.divergence import first_divergence
 from llm_bench_fixtures.measure.support import check_cache, check_fits
 from llm_bench_fixtures.models.model import ShowsLogits
 from llm_bench_fixtures.reading import Figure, Text
@@ -273,3 +275,19 @@ def logit_scale(logits: torch.Tensor) -> torch.Tensor:
 
     top = logits.max()
     return torch.maximum(top.abs(), top - logits.median())
+
+
+def first_divergence(a: Sequence[object], b: Sequence[object]) -> int:
+    """Index of the first token, or character, that differs; where none does, the number of them that both have."""
+    shared = min(len(a), len(b))
+    return next((index for index in range(shared) if a[index] != b[index]), shared)
+
+
+def divergent_share(a: Sequence[int], b: Sequence[int]) -> float:
+    """Share of the positions whose tokens differ, of the longer one's; 0 for two empty ones.
+
+    A position that only one of them has is one that differs.
+    """
+    longer = max(len(a), len(b))
+    same = sum(x == y for x, y in zip(a, b, strict=False))
+    return (longer - same) / longer if longer else 0.0

@@ -1,8 +1,12 @@
-"""One round of a workload: every batch generated once, each on a fenced clock, each new token with its time."""
+"""One round of a workload: every batch generated once, each on a fenced clock, each new token with its time.
+
+A round may pause at whole tokens, in which others have their turn: what is timed stands still meanwhile.
+"""
 
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,8 +24,63 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.model import Model
-    from llm_bench_fixtures.processes.pausing import Pauses
     from llm_bench_fixtures.workloads import Batch, TokenIds, Workload
+
+Meter = Callable[[], float]
+
+
+class Pauses:
+    """Where a round pauses. The sides that take turns within a round share whatever the machine is like meanwhile."""
+
+    def __init__(self, pause: Callable[[], None], tokens: int) -> None:
+        """pause: returns when the others' turns are over. tokens: after so many of this side's."""
+        self._pause = pause
+        self._tokens = tokens
+        self._since = 0
+        self._held: list[_Held] = []
+
+    def hold(self, meter: Meter) -> Meter:
+        """The meter, standing still in pauses. The one that is held last stops first and goes on last."""
+        self._held.append(held := _Held(meter))
+        return held
+
+    def release(self) -> None:
+        """Hold no meter any more: the round that read them is over, and the next one has its own."""
+        self._held.clear()
+
+    def after_token(self, left: int, *, may_pause: bool = True) -> bool:
+        """Pause, if so many tokens have come since the last pause; whether it paused.
+
+        left: how many are still to come: what follows the last pause is no shorter than what follows the others.
+        may_pause: whether this is a place to pause at; if not, a pause that is due comes after the next token.
+        """
+        self._since += 1
+        if not may_pause or self._since < self._tokens or left < self._tokens:
+            return False
+        self._since = 0
+        for held in reversed(self._held):
+            held.stop()
+        self._pause()
+        for held in self._held:
+            held.go_on()
+        return True
+
+
+@dataclass
+class _Held:
+    meter: Meter
+    stopped_at: float = 0.0
+    paused: float = 0.0
+
+    def __call__(self) -> float:
+        return self.meter() - self.paused
+
+    def stop(self) -> None:
+        self.stopped_at = self.meter()
+
+    def go_on(self) -> None:
+        self.paused += self.meter() - self.stopped_at
+
 
 Clock = Callable[[], float]
 
@@ -251,3 +310,36 @@ def continuations(outputs: Sequence[torch.Tensor], batches: Sequence[Batch], new
     if wrong:
         raise GenerationMismatch(f"generate returned {wrong} new tokens where {new_tokens} were asked for")
     return tuple(rows)
+
+
+def instrumentation_ratios(
+    model: Model, workload: Workload, pairs: int, budget_s: float, clock: Clock = time.perf_counter
+) -> tuple[float, ...]:
+    """Of each pair: seconds of `generate` with its tokens' times taken / seconds without.
+
+    The two run one after the other, either first by a seeded coin, so that a drift of the machine's speed falls on
+    both. One pair before them isn't counted; after at least one that is, none begins once `budget_s` seconds are over.
+    Only the workload's first batch runs.
+    """
+    batch = batches_of(model, workload)[0]
+    coin = random.Random(0)  # noqa: S311  # an order, not a secret
+    ratios: list[float] = []
+    until = clock() + budget_s
+    while len(ratios) <= pairs and (len(ratios) < 2 or clock() < until):
+        order = coin.sample((True, False), 2)
+        seconds = {timed: _generate_s(model, workload, batch, clock, timed=timed) for timed in order}
+        ratios.append(seconds[True] / seconds[False])
+    return tuple(ratios[1:])
+
+
+def _generate_s(model: Model, workload: Workload, batch: Batch, clock: Clock, *, timed: bool) -> float:
+    model.device.synchronize()
+    started = clock()
+    on_token = None
+    if timed:
+        ticks = TokenClock(model.device, clock)
+        ticks.start()
+        on_token = ticks.tick
+    model.generate(batch.input_ids, batch.attention_mask, workload.new_tokens, workload.cache, on_token=on_token)
+    model.device.synchronize()
+    return clock() - started

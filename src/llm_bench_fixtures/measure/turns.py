@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.binding import binding_of, generate_some
-from llm_bench_fixtures.measure.probe import run_probe
-from llm_bench_fixtures.measure.timing import run_round, without_cold_steps
+from llm_bench_fixtures.measure.limits import run_probe
+from llm_bench_fixtures.measure.timing import Pauses, run_round, without_cold_steps
 from llm_bench_fixtures.processes.calm import fall_asleep, threads_waited_s, waited_s
-from llm_bench_fixtures.processes.pausing import Pauses
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round

@@ -14,17 +14,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import reason_of
+from llm_bench_fixtures.measure.limits import drop_probe
+from llm_bench_fixtures.measure.memory import MemoryPeak, PeakMemory
 from llm_bench_fixtures.measure.passes import watch_forward_passes
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
+from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.reading import Count, Text
 from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from llm_bench_fixtures.measure.caches import CacheBytes
     from llm_bench_fixtures.measure.flops import FlopCounter
+    from llm_bench_fixtures.measure.passes import CacheBytes
     from llm_bench_fixtures.models.model import Model, ModelFacts
     from llm_bench_fixtures.workloads import TokenIds, Workload
 
@@ -192,3 +195,18 @@ def passes_of(batches: Sequence[Sequence[CacheBytes]], *, keeps_cache: bool) -> 
 def roofline_s(flops: float, moved_bytes: float, flops_per_s: float, bytes_per_s: float) -> float:
     """The least time for the work: that of computing or of moving, whichever is longer (Williams et al. 2009)."""
     return max(flops / flops_per_s, moved_bytes / bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Observation:
+    observed: Observed
+    peak: MemoryPeak
+
+
+def observe(model: Model, workload: Workload) -> Observation:
+    """Run the workload once more, and watch its forward passes and its memory."""
+    drop_probe(model)  # what it holds would be counted as the workload's
+    model.forget_caches()  # and so would what an engine keeps of other, larger runs
+    with giving_freed_memory_back(), PeakMemory(model.device) as memory:
+        observed = observe_round(model, workload)
+    return Observation(observed, memory.peak)

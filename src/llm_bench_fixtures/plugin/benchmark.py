@@ -135,7 +135,7 @@ class LlmBenchmark:
 
     def _take_turns(self, workload: Workload, turns: Turns) -> Measured:
         """The rounds that another process has told this one to run, in one call of pytest-benchmark's."""
-        from llm_bench_fixtures.measure.observation import observe
+        from llm_bench_fixtures.measure.work import observe
         from llm_bench_fixtures.session.case import Measured
 
         observation = self._model.call(observe, workload) if turns.observes else None

@@ -76,8 +76,8 @@ class LlmOverhead:
 
         pairs: at most; once `budget_s` seconds are spent no more begin.
         """
-        from llm_bench_fixtures.measure.overhead import instrumentation_ratios
         from llm_bench_fixtures.measure.support import check_supported
+        from llm_bench_fixtures.measure.timing import instrumentation_ratios
         from llm_bench_fixtures.models.loading import translate_out_of_memory
         from llm_bench_fixtures.models.quiet import quiet_libraries
         from llm_bench_fixtures.progress import Left, Phase

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from llm_bench_fixtures.errors import ChannelClosed, MalformedMessage, first_line
+from llm_bench_fixtures.measure.timing import Pauses
 from llm_bench_fixtures.paired.protocol import (
     PROTOCOL,
     Begin,
@@ -38,7 +39,6 @@ from llm_bench_fixtures.paired.protocol import (
 from llm_bench_fixtures.plugin.internals import forget_whole_runs, paths_known_early
 from llm_bench_fixtures.plugin.stash import SESSION, TURNS, is_timing
 from llm_bench_fixtures.processes.parent import end_with_starter
-from llm_bench_fixtures.processes.pausing import Pauses
 from llm_bench_fixtures.results.record import Record, Status
 from llm_bench_fixtures.results.storage import run_to_json
 from llm_bench_fixtures.text import encodable

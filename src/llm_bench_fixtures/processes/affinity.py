@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from llm_bench_fixtures.processes.control_groups import GROUPS, MEMBERSHIP, own_groups
+from llm_bench_fixtures.processes.memory import GROUPS, MEMBERSHIP, own_groups
 
 CORES = Path("/sys/devices/system/cpu")
 TASKS = Path("/proc/self/task")

@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llm_bench_fixtures.errors import PROCESS_LIMIT, WorkerDied, last_line
-from llm_bench_fixtures.processes import stopping
+from llm_bench_fixtures.processes import work_limit
 from llm_bench_fixtures.processes.channels import Channel, PipeChannel
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.parent import end_with_parent, kill_with_parent, lead_group
 from llm_bench_fixtures.processes.scratch import ScratchFolder
-from llm_bench_fixtures.processes.stopping import StopWatch, is_stopped
+from llm_bench_fixtures.processes.work_limit import StopWatch, is_stopped
 from llm_bench_fixtures.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _server_pid() -> int | None:
 
 def _wake_where_stopped(pid: int | None, is_over: threading.Event) -> None:
     stop = StopWatch()
-    while pid is not None and not is_over.wait(stopping.LOOK_EVERY_S):
+    while pid is not None and not is_over.wait(work_limit.LOOK_EVERY_S):
         if stop.is_over(is_stopped=is_stopped(pid)):
             _wake(pid)
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import LockHeld
-from llm_bench_fixtures.processes import stopping
-from llm_bench_fixtures.processes.stopping import StopWatch, is_stopped
-from llm_bench_fixtures.processes.work_limit import cpu_s_of
+from llm_bench_fixtures.processes import work_limit
+from llm_bench_fixtures.processes.work_limit import StopWatch, cpu_s_of, is_stopped
 from llm_bench_fixtures.text import printable
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def held(lock: BaseFileLock, waiting: Callable[[str], AbstractContextManager[Non
     if not _is_acquired(lock, SHORT_S):
         holder = _Holder(find_holder(path))
         with waiting(f"waiting for {holder.name}, which holds {path.name[:12]}…{path.suffix}"):
-            while not _is_acquired(lock, stopping.LOOK_EVERY_S):
+            while not _is_acquired(lock, work_limit.LOOK_EVERY_S):
                 holder.check(path)
     try:
         yield

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, WorkerDied
-from llm_bench_fixtures.processes import stopping
-from llm_bench_fixtures.processes.stopping import StopWatch, is_stopped
-from llm_bench_fixtures.processes.work_limit import WorkLimit, cpu_s_of
+from llm_bench_fixtures.processes import work_limit
+from llm_bench_fixtures.processes.work_limit import StopWatch, WorkLimit, cpu_s_of, is_stopped
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
@@ -100,12 +99,12 @@ class WorkerProcess(Generic[S, R]):
         stop = StopWatch()
         while True:
             try:
-                self._channel.wait(time.monotonic() + stopping.LOOK_EVERY_S)
+                self._channel.wait(time.monotonic() + work_limit.LOOK_EVERY_S)
                 return
             except NoAnswer:
                 is_over = stop.is_over(is_stopped=self.is_stopped)
             if is_over:
-                self._stopped = f"was stopped by a signal for {stopping.LONGEST_STOP_S:.0f} s, and then killed"
+                self._stopped = f"was stopped by a signal for {work_limit.LONGEST_STOP_S:.0f} s, and then killed"
                 self.kill()
                 raise WorkerDied(self._name, self._stopped)
 

@@ -94,7 +94,7 @@ def _log_interval(of: Sequence[float], over: Sequence[float]) -> tuple[float, fl
 
 
 def probe_medians_s(probe_s: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Seconds of the probe's matrix products, and of its reads of memory (see measure/probe.py). None without."""
+    """Seconds of the probe's matrix products, and of its reads of memory (see measure/limits.py). None without."""
     if not probe_s:
         return None
     products_s, reads_s = zip(*probe_s, strict=True)

@@ -17,9 +17,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 from llm_bench_fixtures.measure.binding import settle_binding
-from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.timing import COLD_S
 from llm_bench_fixtures.measure.turns import take_turns
+from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent

@@ -10,8 +10,8 @@ from llm_bench_fixtures.statistics.ratio import LEAST_PAIRS, log_ratios, trimmed
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.observation import Observation
     from llm_bench_fixtures.measure.timing import Round
+    from llm_bench_fixtures.measure.work import Observation
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.workloads import Workload
 

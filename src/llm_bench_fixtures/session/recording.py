@@ -12,8 +12,7 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import MemoryFacts, Record, Status, WorkloadFacts
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.observation import Observation
-    from llm_bench_fixtures.measure.work import Work
+    from llm_bench_fixtures.measure.work import Observation, Work
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.session.case import Measured

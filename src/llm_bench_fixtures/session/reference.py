@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.measure.divergence import divergent_share, first_divergence
-from llm_bench_fixtures.measure.flips import flip_metrics
+from llm_bench_fixtures.measure.choices import flip_metrics
+from llm_bench_fixtures.measure.equivalence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.reference_files import is_kept
 from llm_bench_fixtures.processes.scratch import ScratchFolder
 

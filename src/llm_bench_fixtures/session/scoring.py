@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import NoRoom, OtherTokens, WorkloadUnsupported
-from llm_bench_fixtures.measure.choices import choose
-from llm_bench_fixtures.measure.flips import accuracy_metrics
+from llm_bench_fixtures.measure.choices import accuracy_metrics, choose
 from llm_bench_fixtures.measure.quality import CorpusScore, score_corpus
 from llm_bench_fixtures.measure.windows import plan_windows
 from llm_bench_fixtures.progress import Phase

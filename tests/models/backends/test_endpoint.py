@@ -217,7 +217,7 @@ def test_the_prompts_of_a_batch_are_requests_at_the_same_time(serve: Serve, conn
         pytest.param({"tells_ids": False, "tells_usage_at_once": True}, ["no token ids"], id="usage with each event"),
         pytest.param({"tells_ids": False}, ["doesn't tell which tokens", "no token ids"], id="usage at the end"),
         pytest.param({"tokens_an_event": 3}, ["its first event holds 3 tokens"], id="several tokens at once"),
-        pytest.param({"cached_tokens": None}, ["isn't told"], id="no word of a cache"),
+        pytest.param({"cached_tokens": None}, ["report whether repeated prompts"], id="no word of a cache"),
         pytest.param({"cached_tokens": 48}, ["takes 48 tokens of a repeated prompt"], id="a cache of prompts"),
         pytest.param({"takes_ids": False}, ["sent as texts"], id="texts only"),
         pytest.param({"context": 0}, [f"{UNREAD}Expected `int` >= 1"], id="no context"),

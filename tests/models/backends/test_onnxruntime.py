@@ -21,8 +21,8 @@ import onnxruntime
 from families import BY_NAME
 
 from llm_bench_fixtures.errors import BackendUnavailable, NoRoom, OutOfMemory, QualityCollapsed
-from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.quality import Score
+from llm_bench_fixtures.measure.work import observe
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE

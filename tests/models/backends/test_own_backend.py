@@ -15,11 +15,10 @@ from docs_code import python_blocks
 from llm_bench_fixtures.errors import ReferenceMismatch
 from llm_bench_fixtures.measure.equivalence import ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.flops import FlopCounter
-from llm_bench_fixtures.measure.observation import observe
 from llm_bench_fixtures.measure.quality import score_corpus
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan
-from llm_bench_fixtures.measure.work import count_work
+from llm_bench_fixtures.measure.work import count_work, observe
 from llm_bench_fixtures.models.handle import LocalModel, ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant

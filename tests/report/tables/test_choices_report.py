@@ -8,7 +8,7 @@ import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant
 from shown_table import header, rows
 
-from llm_bench_fixtures.measure.flips import exact_interval
+from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.report.document import Document, build_document
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.tables.choices import least_told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llm_bench_fixtures.measure.divergence import first_divergence
+from llm_bench_fixtures.measure.equivalence import first_divergence
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.page.values import Absence, Continuation, PromptTexts
 from llm_bench_fixtures.report.tables.scenarios import scenario_of_texts

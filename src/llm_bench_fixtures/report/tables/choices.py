@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llm_bench_fixtures.measure.flips import exact_interval
+from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table, metric_column
 from llm_bench_fixtures.results.formatting import count, format_share
