@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from small_models import Payload, small_config, write_model
-from transformers import AutoModelForCausalLM, T5Config
+from transformers import AutoConfig, AutoModelForCausalLM, T5Config
 
 from llm_bench_fixtures.errors import LlmBenchError, NoCandidateLoaded
 from llm_bench_fixtures.models import dummy as models
@@ -278,7 +278,7 @@ def test_beside_safetensors_a_pickle_is_not_looked_at(find: Find, folder: Path) 
 
 @pytest.fixture
 def small_preset(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(models.PRESETS, "small-preset", small_config)
+    monkeypatch.setitem(models.PRESETS, "small-preset", small_config().to_dict())
     return "small-preset"
 
 
@@ -366,7 +366,7 @@ def test_a_preset_is_a_hub_id_where_real_weights_are_asked_for(find: Find, offli
 def test_a_preset_has_the_published_number_of_weights(name: str, weights: int) -> None:
     """llama-125m: 50257 x 768 + 12 x (4 x 768 x 768 + 3 x 768 x 2048 + 2 x 768) + 768."""
     with torch.device("meta"):
-        module = AutoModelForCausalLM.from_config(PRESETS[name]())
+        module = AutoModelForCausalLM.from_config(AutoConfig.for_model(**PRESETS[name]))
     assert sum(parameter.numel() for parameter in module.parameters()) == weights
 
 

@@ -33,7 +33,11 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
     for name in settings.model:
         try:
             with quiet_libraries():
-                source = _candidate(name, settings, store)
+                if settings.load_format is LoadFormat.DUMMY:
+                    source = dummy_source(name, settings, store)
+                else:
+                    folder = model_folder(name, settings)
+                    source = ModelSource(name, folder, trust_remote_code=settings.trust_remote_code)
                 takes = check_usable(source, partial(examine, in_process=settings.in_process))
                 source = replace(
                     source,
@@ -49,9 +53,3 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
                 raise
             failures.append((name, reason_of(error)))
     raise NoCandidateLoaded(failures)
-
-
-def _candidate(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
-    if settings.load_format is LoadFormat.DUMMY:
-        return dummy_source(name, settings, store)
-    return ModelSource(name, model_folder(name, settings), trust_remote_code=settings.trust_remote_code)

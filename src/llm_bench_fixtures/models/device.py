@@ -159,12 +159,8 @@ class ResolvedPrecision:
     def torch_dtype(self) -> torch.dtype:
         import torch
 
-        dtypes = {
-            Precision.FLOAT32: torch.float32,
-            Precision.FLOAT16: torch.float16,
-            Precision.BFLOAT16: torch.bfloat16,
-        }
-        return dtypes[self.actual]
+        dtype: torch.dtype = getattr(torch, self.actual)
+        return dtype
 
 
 def resolve_precision(requested: Precision, device: Device) -> ResolvedPrecision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
     from llm_bench_fixtures.options.settings import Settings
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "gpt2": {"model_type": "gpt2"},
+    "llama-125m": {
+        "model_type": "llama",
+        "vocab_size": 50257,
+        "hidden_size": 768,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 12,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": True,
+    },
+}
 
 
 def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSource:
@@ -48,9 +63,11 @@ def dummy_source(name: str, settings: Settings, store: ArtifactStore) -> ModelSo
 
 def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Footprint]:
     """The config of a preset, a folder or a hub id, with the embedded tokenizer's special tokens; and what it takes."""
+    from transformers import AutoConfig
+
     tokenizer = ModelSource(TINY, TINY_FOLDER).load_tokenizer()
     if name in PRESETS:
-        config = PRESETS[name]()
+        config = AutoConfig.for_model(**PRESETS[name])
         footprint = check_architecture(config, settings.trust_remote_code)
     else:
         is_local = name == TINY or local_folder(name) is not None
@@ -66,30 +83,6 @@ def _dummy_config(name: str, settings: Settings) -> tuple[PretrainedConfig, Foot
     for token in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, token, getattr(tokenizer, token))
     return config, footprint
-
-
-def _gpt2_config() -> PretrainedConfig:
-    from transformers import GPT2Config
-
-    return GPT2Config()
-
-
-def _llama_config() -> PretrainedConfig:
-    from transformers import LlamaConfig
-
-    return LlamaConfig(
-        vocab_size=50257,
-        hidden_size=768,
-        intermediate_size=2048,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        num_key_value_heads=12,
-        max_position_embeddings=2048,
-        tie_word_embeddings=True,
-    )
-
-
-PRESETS: dict[str, Callable[[], Any]] = {"gpt2": _gpt2_config, "llama-125m": _llama_config}
 
 
 def _dtype_of(config: PretrainedConfig) -> torch.dtype:

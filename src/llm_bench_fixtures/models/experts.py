@@ -62,11 +62,6 @@ def told_of_reading(config: object, counted_bytes: int) -> int | None:
     return None if expert_count(config) > 1 else counted_bytes
 
 
-def chosen_count(config: object) -> int:
-    """Experts that each position uses, of those that a router chooses from; 0 where the config doesn't tell."""
-    return _largest(config, CHOSEN_COUNTS)
-
-
 def _largest(config: object, names: tuple[str, ...]) -> int:
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     counts = (getattr(text, name, None) for name in names)
@@ -79,7 +74,7 @@ def routed_parts(module: Any) -> list[Routed] | None:
     config = getattr(module, "config", None)
     if expert_count(config) < MATRIX:
         return []
-    chosen = chosen_count(config)
+    chosen = _largest(config, CHOSEN_COUNTS)
     found = [
         Routed(name.rpartition(".")[0], part, experts, min(chosen, experts))
         for name, part in module.named_modules()
@@ -135,11 +130,7 @@ def _multiplied_weights(block: nn.Module, routed: list[Routed]) -> int:
     """Of a layer's mixture, those that each position is multiplied with: its experts, the router, shared experts."""
     inside = {id(weight) for one in routed for weight in one.part.parameters()}
     others = (weight for weight in block.parameters() if id(weight) not in inside and weight.dim() == MATRIX)
-    return sum(map(_size, others)) + sum(one.of_position(one.matrix_weights) for one in routed)
-
-
-def _size(weight: torch.Tensor) -> int:
-    return weight.numel()
+    return sum(weight.numel() for weight in others) + sum(one.of_position(one.matrix_weights) for one in routed)
 
 
 def _stand_in(weights: int) -> nn.Module:

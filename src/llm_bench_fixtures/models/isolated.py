@@ -72,17 +72,10 @@ class IsolatedModel(ModelHandle):
         import torch
 
         request = self._request
-        assignment = Assignment(
-            request.variant,
-            request.source,
-            request.device,
-            request.settings,
-            request.store.root,
-            torch.get_num_threads(),
-        )
+        of = request.variant, request.source, request.device, request.settings, request.store.root
+        assignment = Assignment(*of, torch.get_num_threads())
         name = f"{self.variant.id}: the process that it ran in"
-        on_cpu = request.device.kind is DeviceKind.CPU
-        process = start_function(name, _serve, (assignment,), on_cpu=on_cpu)
+        process = start_function(name, _serve, (assignment,), on_cpu=request.device.kind is DeviceKind.CPU)
         self._caller = Caller(process, request.progress, self._keep_traceback)
         try:
             with request.progress.activity(Phase.LOADING, f"starting {self.variant.id}"):
@@ -139,8 +132,13 @@ class IsolatedModel(ModelHandle):
 
 def _serve(channel: Channel[Answer, Question], assignment: Assignment) -> None:
     """The process: loads its variant, then answers calls with it."""
-    load = functools.partial(_load, assignment)
-    answer_calls(channel, load, functools.partial(_quietly, assignment))
+
+    @contextmanager
+    def quietly() -> Iterator[None]:
+        with quiet_libraries(), naming_full_disks(assignment.cache_dir), translate_out_of_memory(assignment.variant.id):
+            yield
+
+    answer_calls(channel, functools.partial(_load, assignment), quietly)
 
 
 def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts]:
@@ -154,9 +152,3 @@ def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts
     with giving_freed_memory_back():
         loaded = load_variant(request)
     return loaded.model, loaded.facts
-
-
-@contextmanager
-def _quietly(assignment: Assignment) -> Iterator[None]:
-    with quiet_libraries(), naming_full_disks(assignment.cache_dir), translate_out_of_memory(assignment.variant.id):
-        yield

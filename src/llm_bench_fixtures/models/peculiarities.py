@@ -41,7 +41,8 @@ def type_of(config: PretrainedConfig) -> str:
 def divergence_causes(config: PretrainedConfig) -> dict[str, str]:
     """Why the answers depend on how the model is run, where that is known, by the value of the ExecutionMode."""
     causes: dict[str, str] = {}
-    if _rotates_by_length(config.get_text_config()):
+    kinds = [kind for kind, _ in _rotary_parts(config.get_text_config())]
+    if any(kind in LONG_ROPE or "dynamic" in kind for kind in kinds):  # it depends on the length of the text
         causes |= {**dict.fromkeys((LEFT, RIGHT, BATCH), _BY_LENGTH), CACHE: _KEPT}
     if note := PADDING.get(type_of(config)):
         causes |= dict.fromkeys((LEFT, BATCH), note)
@@ -68,11 +69,6 @@ def rotary_limit(text: PretrainedConfig) -> int | None:
     parts = long if hasattr(text, "rope_parameters") else []
     limits = [*(part.get(named) for part in parts), *([getattr(text, named, None)] if long else [])]
     return next((int(limit) for limit in limits if isinstance(limit, int | float) and limit > 1), None)
-
-
-def _rotates_by_length(text: PretrainedConfig) -> bool:
-    """Whether its rotary embedding depends on the length of the text."""
-    return any(kind in LONG_ROPE or "dynamic" in kind for kind, _ in _rotary_parts(text))
 
 
 def _rotary_parts(text: PretrainedConfig) -> list[tuple[str, Mapping[str, Any]]]:

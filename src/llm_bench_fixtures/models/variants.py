@@ -82,16 +82,13 @@ def select_variants(
     Raises UnknownName with the known ids and engines.
     """
     by_id = {variant.id: variant for variant in catalogue}
-    groups = {DEFAULT: catalogue if default is None else default, **_by_engine(catalogue)}
+    groups = {DEFAULT: catalogue if default is None else default}
+    for variant in catalogue:
+        groups[variant.backend] = [*groups.get(variant.backend, ()), variant]
     names = [name.strip() for name in text.split(",") if name.strip()] or [DEFAULT, reference]
     chosen = {variant.id: variant for name in names for variant in _find(name, by_id, groups)}
     (first,) = _find(reference, by_id, {})
     return tuple(sorted(chosen.values(), key=lambda variant: variant.id != first.id))
-
-
-def _by_engine(catalogue: Sequence[Variant]) -> dict[str, Sequence[Variant]]:
-    engines = dict.fromkeys(variant.backend for variant in catalogue)
-    return {name: [variant for variant in catalogue if variant.backend == name] for name in engines}
 
 
 def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence[Variant]]) -> Sequence[Variant]:
@@ -135,9 +132,13 @@ def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequenc
     """
     if not names:
         return tuple(variants)
-    quantized = _quantized_and_bases(variants)
-    groups = {"precision": _precisions(variants, quantized), "quantization": quantized}
-    groups["reference"] = {variant.id for variant in variants[:1]}
+    bases = {variant.base for variant in variants if variant.quantization is not None and variant.base}
+    quantized = bases | {variant.id for variant in variants if variant.quantization is not None}
+    groups = {
+        "precision": {variant.id for variant in variants if variant.id not in quantized or _is_torch(variant)},
+        "quantization": quantized,
+        "reference": {variant.id for variant in variants[:1]},
+    }
     known = {variant.id for variant in catalogue}
     for name in names:
         if name not in known and name not in groups:
@@ -147,14 +148,5 @@ def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequenc
     return tuple(variant for variant in variants if variant.id in wanted)
 
 
-def _precisions(variants: Iterable[Variant], quantized: set[str]) -> set[str]:
-    return {variant.id for variant in variants if variant.id not in quantized or _is_torch(variant)}
-
-
 def _is_torch(variant: Variant) -> bool:
     return variant.backend == "torch" and variant.quantization is None
-
-
-def _quantized_and_bases(variants: Iterable[Variant]) -> set[str]:
-    quantized = [variant for variant in variants if variant.quantization is not None]
-    return {variant.id for variant in quantized} | {variant.base for variant in quantized if variant.base}

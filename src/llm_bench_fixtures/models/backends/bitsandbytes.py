@@ -56,16 +56,18 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     from llm_bench_fixtures.models.attention import attention_choice, check_dtype
-    from llm_bench_fixtures.models.device import DeviceKind
+    from llm_bench_fixtures.models.device import resolve_precision
     from llm_bench_fixtures.models.transformers import torch_model
     from llm_bench_fixtures.models.weights import unmap
 
-    precision = _asked_precision(request)
+    usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
+    # of all that isn't quantized, and of the products as far as bitsandbytes has a choice
+    precision = resolve_precision(request.settings.of(COMPUTE_DTYPE) or usual, request.device)
     check_dtype(request, precision.actual)
     compute = _compute(request, precision)
     check_memory(request, bytes_per_weight=1)
     repacks = compute is not None and repacks_on(request.device)
-    is_int8_on_cpu = compute is None and request.device.kind is DeviceKind.CPU
+    is_int8_on_cpu = compute is None and request.device.kind == "cpu"
     left_out = find_left_out(request.source, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
     module = _load_quantized(
         request.source,
@@ -99,15 +101,6 @@ def _load_quantized(source: ModelSource, **how: Any) -> Any:
     except AttributeError:
         source.load_model(dtype="auto")  # raises IncompleteWeights where that is why
         raise
-
-
-def _asked_precision(request: LoadRequest) -> ResolvedPrecision:
-    """Of all that isn't quantized, and of the products as far as bitsandbytes has a choice."""
-    from llm_bench_fixtures.models.device import DeviceKind, resolve_precision
-
-    asked = request.settings.of(COMPUTE_DTYPE)
-    usual = Precision.FLOAT32 if request.device.kind is DeviceKind.CPU else Precision.BFLOAT16
-    return resolve_precision(asked or usual, request.device)
 
 
 def _compute(request: LoadRequest, precision: ResolvedPrecision) -> ResolvedPrecision | None:

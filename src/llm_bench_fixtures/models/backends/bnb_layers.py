@@ -84,24 +84,20 @@ def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> 
     output = module.get_output_embeddings()
     head, routers, state_space, unfit, expanding, clipped = [], [], [], [], [], []
     for name, part, rows, columns in _linear_layers(module):
+        owner, _, layer = name.rpartition(".")
         if part is output:
             head.append(name)
         elif experts and rows in (1, experts) and ROUTERS & set(name.split(".")[-2:]):
             routers.append(name)
-        elif name.rpartition(".")[2] in STATE_SPACE:
+        elif layer in STATE_SPACE:
             state_space.append(name)
-        elif name.rpartition(".")[2] in CLIPPED:
+        elif layer in CLIPPED:
             clipped.append(name)
         elif repacks and (rows % PACKED_ROWS or columns % SCALED_COLUMNS):
             unfit.append(name)
-        elif is_int8_on_cpu and _expands(module, name):
+        elif is_int8_on_cpu and layer == EXPANDING and hasattr(module.get_submodule(owner), EXPANDED_BY):
             expanding.append(name)
     return LeftOut(*map(tuple, (head, routers, state_space, unfit, expanding, clipped)))
-
-
-def _expands(module: Any, name: str) -> bool:
-    attention, _, layer = name.rpartition(".")
-    return layer == EXPANDING and hasattr(module.get_submodule(attention), EXPANDED_BY)
 
 
 def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, int, int]]:

@@ -62,7 +62,12 @@ def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float)
         runner.run(client.close())
         runner.close()
         raise
-    facts = _facts(request.source, url, served, has_open_key=bool(key.headers) and not _is_private(url))
+    facts = _facts(
+        request.source,
+        url,
+        served,
+        has_open_key=bool(key.headers) and not url.startswith("https://") and not is_loopback(url),
+    )
     facts = replace(facts, label=key.hide(facts.label))  # which has the server's words
     return EndpointModel(request, client, runner, served, tokenizer, facts)
 

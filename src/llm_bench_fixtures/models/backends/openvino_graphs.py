@@ -168,10 +168,12 @@ def open_model(folder: Path, *, is_float32: bool) -> Any:
     8 bits that OpenVINO takes by default: with those, version 2026.4 gives now and then a batch of a GPT-2 or a Llama,
     padded or not, logits that are no numbers.
     """
+    import openvino
     import torch
     from optimum.intel.openvino import OVModelForCausalLM
 
-    floats = "f32" if is_float32 else _float_type()
+    usual = openvino.Core().get_property("CPU", "INFERENCE_PRECISION_HINT").to_string()
+    floats = "f32" if is_float32 else usual
     settings = {
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
@@ -180,14 +182,6 @@ def open_model(folder: Path, *, is_float32: bool) -> Any:
         "KV_CACHE_PRECISION": floats,
     }
     return OVModelForCausalLM.from_pretrained(folder, ov_config=settings)
-
-
-def _float_type() -> str:
-    """What OpenVINO computes in on this processor where nothing is asked for, as it names it."""
-    import openvino
-
-    name: str = openvino.Core().get_property("CPU", "INFERENCE_PRECISION_HINT").to_string()
-    return name
 
 
 @dataclass(frozen=True)
