@@ -237,13 +237,18 @@ class Tokenizer(Protocol):
         ...
 
 
+def plain_ids(tokenizer: Tokenizer, text: str) -> TokenIds:
+    """The text's token ids, without special tokens."""
+    return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
 class Prompts:
     """Prompts for one tokenizer. Those of a given length are cut from the embedded corpus, so they are real text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         text = "\n\n".join(read_corpus(None).texts)
-        self._text = tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        self._text = plain_ids(tokenizer, text)
 
     def encode(self, text: str) -> TokenIds:
         """The text's token ids; of an empty text, the model's start token."""

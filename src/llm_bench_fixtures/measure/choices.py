@@ -22,7 +22,7 @@ from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.quality import score_windows
 from llm_bench_fixtures.measure.windows import Window, added_bos
 from llm_bench_fixtures.options.parsers import parse_path
-from llm_bench_fixtures.workloads import ASSETS, check_readable, short_digest
+from llm_bench_fixtures.workloads import ASSETS, check_readable, plain_ids, short_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,16 +152,12 @@ def _start(tokenizer: Tokenizer) -> TokenIds:
 
 def _windows(item: ChoiceItem, tokenizer: Tokenizer, start: TokenIds) -> Iterator[Window]:
     """Each choice after its prompt. White space at the prompt's end belongs to the choice, as in the harness."""
-    context = len(start) + len(_ids(tokenizer, item.prompt.rstrip()))
+    context = len(start) + len(plain_ids(tokenizer, item.prompt.rstrip()))
     for choice in item.choices:
-        ids = (*start, *_ids(tokenizer, f"{item.prompt} {choice}"))
+        ids = (*start, *plain_ids(tokenizer, f"{item.prompt} {choice}"))
         if not 0 < context < len(ids):
             raise WorkloadUnsupported(f"{choice!r} after {item.prompt!r} has no token of its own in this tokenizer")
         yield Window(ids, context)
-
-
-def _ids(tokenizer: Tokenizer, text: str) -> TokenIds:
-    return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def _likeliest(nll: NDArray[np.float64]) -> AnswerIndex:

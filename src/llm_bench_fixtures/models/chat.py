@@ -17,7 +17,7 @@ from llm_bench_fixtures.errors import InvalidSetting, NoAnswer, WorkerDied, Work
 from llm_bench_fixtures.processes.calls import Raised, Returned
 from llm_bench_fixtures.processes.launch import start_function
 from llm_bench_fixtures.processes.memory import limit_own_memory
-from llm_bench_fixtures.workloads import VARIED_LENGTHS, Prompts, TokenIds, Tokenizer
+from llm_bench_fixtures.workloads import VARIED_LENGTHS, Prompts, TokenIds, Tokenizer, plain_ids
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.processes.channels import Channel
@@ -43,11 +43,7 @@ class ChatPrompts(Prompts):
     def __init__(self, tokenizer: Tokenizer, frame: Frame) -> None:
         super().__init__(tokenizer)
         self._frame = frame
-        self._before, self._after = self._ids(frame.before), self._ids(frame.after)
-
-    def _ids(self, text: str) -> TokenIds:
-        """The template writes the special tokens itself."""
-        return tuple(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        self._before, self._after = plain_ids(tokenizer, frame.before), plain_ids(tokenizer, frame.after)
 
     @property
     def framing(self) -> int:
@@ -56,7 +52,7 @@ class ChatPrompts(Prompts):
 
     def encode(self, text: str) -> TokenIds:
         """The turn's token ids, as of one text."""
-        ids = self._ids(f"{self._frame.before}{text}{self._frame.after}")
+        ids = plain_ids(self._tokenizer, f"{self._frame.before}{text}{self._frame.after}")  # with its special tokens
         return ids or super().encode(text)
 
     def exact(self, tokens: int, start: int = 0) -> TokenIds:
@@ -81,7 +77,11 @@ class ChatPrompts(Prompts):
 
         Raises WorkloadUnsupported where the template leaves no room for it.
         """
-        return (*self._before, *self._salted(self._ids(salt), self._room(tokens), number), *self._after)
+        return (
+            *self._before,
+            *self._salted(plain_ids(self._tokenizer, salt), self._room(tokens), number),
+            *self._after,
+        )
 
     def varied(self, count: int = len(VARIED_LENGTHS)) -> tuple[TokenIds, ...]:
         """Different turns, the same ones each time, whose contents have the varying lengths."""

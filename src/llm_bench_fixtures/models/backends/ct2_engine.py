@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
-from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, unpadded
+from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import TextTrial, key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.transformers import context_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.workloads import CacheKind
+    from llm_bench_fixtures.workloads import Batch, CacheKind
 
 WEIGHTS_FILE = "model.bin"
 LIBRARIES = ("torch", "transformers", "ctranslate2")
@@ -182,19 +182,12 @@ class Ct2Model(EngineModel):
     shortest, and from there on token by token.
     """
 
-    def continued(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        new_tokens: int,
-        on_token: Callable[[], None] | None,
-        shown: list[torch.Tensor] | None,
-    ) -> list[list[int]]:
+    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
         """As `EngineModel.continued`. Raises WorkloadUnsupported for a batch that CTranslate2 4.8 answers wrongly."""
         import numpy as np
         import torch
 
-        prompts = unpadded(input_ids, attention_mask)
+        prompts = unpadded(batch)
         if min(map(len, prompts)) == 1 < max(map(len, prompts)):
             raise WorkloadUnsupported(
                 "CTranslate2 counts prompts as answers where one of a single token is in a batch with longer ones"

@@ -28,7 +28,7 @@ from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
 from llm_bench_fixtures.processes.environment import most_open_files
 from llm_bench_fixtures.progress import tell_share
-from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, plain_ids
 
 if TYPE_CHECKING:
     import torch
@@ -189,7 +189,7 @@ class EndpointModel(Model):
         """The new tokens' ids; those of the text, as many of them as there were, where the server tells none."""
         if answer.ids is not None and self.facts.runs_source:
             return list(answer.ids)
-        ids = list(self.tokenizer(answer.text, add_special_tokens=False, verbose=False)["input_ids"])[:new_tokens]
+        ids = [*plain_ids(self.tokenizer, answer.text)[:new_tokens]]
         return ids + [self.tokenizer.pad_token_id] * (new_tokens - len(ids))
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:

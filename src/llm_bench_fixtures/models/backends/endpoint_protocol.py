@@ -39,7 +39,7 @@ from llm_bench_fixtures.models.backends.endpoint_client import (
     summary,
 )
 from llm_bench_fixtures.text import without_middle
-from llm_bench_fixtures.workloads import read_corpus
+from llm_bench_fixtures.workloads import plain_ids, read_corpus
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient
@@ -318,7 +318,7 @@ def _read_generated(choice: Scored, tokenizer: Tokenizer) -> tuple[int, float] |
     if found.content:  # llama.cpp's
         first = found.content[0]
         return None if first.id is None else (first.id, first.logprob)
-    ids, [score] = choice.token_ids or ids_of(tokenizer, choice.text or ""), (found.token_logprobs or [None])[:1]
+    ids, [score] = choice.token_ids or plain_ids(tokenizer, choice.text or ""), (found.token_logprobs or [None])[:1]
     return (ids[0], score) if len(ids) == 1 and score is not None else None
 
 
@@ -351,11 +351,6 @@ def _read_echo(choice: Scored, ids: TokenIds) -> tuple[float, ...]:
     if len(found) not in (len(ids), len(ids) + 1) or found[0] is not None:
         return ()
     return tuple(one for one in found[1 : len(ids)] if one is not None)
-
-
-def ids_of(tokenizer: Tokenizer, text: str) -> TokenIds:
-    """Without special tokens."""
-    return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
@@ -396,10 +391,10 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     form, first = await _form(client, card.id, texts[0])
     added = await _added_tokens(client, form, card.id, texts, tokenizer)
     if added is not None and not form.is_chat:
-        form = await _with_ids(client, form, card.id, ids_of(tokenizer, texts[0]))
-    prompt: str | TokenIds = ids_of(tokenizer, texts[0]) if form.takes_ids else texts[0]
+        form = await _with_ids(client, form, card.id, plain_ids(tokenizer, texts[0]))
+    prompt: str | TokenIds = plain_ids(tokenizer, texts[0]) if form.takes_ids else texts[0]
     again = [await converse(client, form, card.id, prompt, NEW_TOKENS) for _ in range(2)][-1]
-    ids = ids_of(tokenizer, texts[0])
+    ids = plain_ids(tokenizer, texts[0])
     chosen = await generated(client, card.id, ids, tokenizer) if form.takes_ids else None
     scoring, why_not = await find_scoring(client, form, card.id, ids, chosen)
     return Served(
@@ -482,7 +477,7 @@ async def _added_tokens(
     """How many tokens it has more than we have, if it is the same for all texts, as of another tokenizer it isn't."""
     found = set()
     for text in texts:
-        ours, answer = ids_of(tokenizer, text), await converse(client, form, model, text, 1)
+        ours, answer = plain_ids(tokenizer, text), await converse(client, form, model, text, 1)
         if answer.prompt_tokens is None:
             return None
         if answer.prompt_ids is not None and not form.is_chat and answer.prompt_ids[-len(ours) :] != ours:

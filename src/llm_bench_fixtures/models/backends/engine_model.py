@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.models.model import Model
+from llm_bench_fixtures.workloads import Batch
 
 if TYPE_CHECKING:
     import torch
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.workloads import CacheKind, Tokenizer
+
+OnToken: TypeAlias = "Callable[[], None] | None"
+Shown: TypeAlias = "list[torch.Tensor] | None"
+"""Gets the logits of each step, (B, V) float32. None: nobody looks at them."""
 
 
 class BatchCounter:
@@ -52,16 +57,8 @@ class EngineModel(Model):
     facts: ModelFacts
 
     @abstractmethod
-    def continued(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        new_tokens: int,
-        on_token: Callable[[], None] | None,
-        shown: list[torch.Tensor] | None,
-    ) -> list[list[int]]:
-        """Each row's new tokens, as `Model.generate` has them. shown: gets the logits of each step, (B, V) float32;
-        None: nobody looks at them."""
+    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
+        """Each row's new tokens, as `Model.generate` has them."""
 
     def generate(
         self,
@@ -72,7 +69,7 @@ class EngineModel(Model):
         on_token: Callable[[], None] | None = None,
     ) -> torch.Tensor:
         """As `Model.generate`; on_token may be called from the thread that computes."""
-        return _joined(input_ids, self.continued(input_ids, attention_mask, new_tokens, on_token, None))
+        return _joined(input_ids, self.continued(Batch(input_ids, attention_mask), new_tokens, on_token, None))
 
     def generate_with_logits(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
@@ -81,7 +78,7 @@ class EngineModel(Model):
         import torch
 
         shown: list[torch.Tensor] = []
-        output = _joined(input_ids, self.continued(input_ids, attention_mask, new_tokens, None, shown))
+        output = _joined(input_ids, self.continued(Batch(input_ids, attention_mask), new_tokens, None, shown))
         return output, torch.stack(shown, dim=1)
 
     def forget_caches(self) -> None:
@@ -91,9 +88,9 @@ class EngineModel(Model):
         self.engine = None
 
 
-def unpadded(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> list[list[int]]:
+def unpadded(batch: Batch) -> list[list[int]]:
     """The tokens of each row, padding left out."""
-    return [ids[mask.bool()].tolist() for ids, mask in zip(input_ids, attention_mask, strict=True)]
+    return [ids[mask.bool()].tolist() for ids, mask in zip(batch.input_ids, batch.attention_mask, strict=True)]
 
 
 def _joined(input_ids: torch.Tensor, texts: list[list[int]]) -> torch.Tensor:

@@ -7,13 +7,13 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.models.backends import onnx_graphs
-from llm_bench_fixtures.models.backends.engine_model import EngineModel, unpadded
+from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import (
     OUT_OF_ROOM,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.artifacts import Artifact
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
+    from llm_bench_fixtures.workloads import Batch
 
 PLAIN = "fp32"
 FLOAT32_BYTES = 4
@@ -211,8 +212,8 @@ def continue_rows(
     rows: Sequence[Sequence[int]],
     width: int,
     new_tokens: int,
-    on_token: Callable[[], None] | None = None,
-    shown: list[torch.Tensor] | None = None,
+    on_token: OnToken = None,
+    shown: Shown = None,
 ) -> list[list[int]]:
     """The greedy continuation of each row, padded to that width. The last two: as in `EngineModel.continued`.
 
@@ -237,19 +238,11 @@ def continue_rows(
 class GenaiModel(EngineModel):
     """Runs token ids with onnxruntime-genai, whose attention takes padding on the right only: rows are moved there."""
 
-    def continued(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        new_tokens: int,
-        on_token: Callable[[], None] | None,
-        shown: list[torch.Tensor] | None,
-    ) -> list[list[int]]:
+    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
         """As `EngineModel.continued`. Raises WorkloadUnsupported for more rows than the engine takes."""
-        if len(input_ids) > MOST_ROWS:
+        if len(batch.input_ids) > MOST_ROWS:
             raise WorkloadUnsupported(f"onnxruntime-genai runs at most {MOST_ROWS} prompts at a time")
-        rows = unpadded(input_ids, attention_mask)
-        return continue_rows(self.engine, rows, input_ids.shape[1], new_tokens, on_token, shown)
+        return continue_rows(self.engine, unpadded(batch), batch.input_ids.shape[1], new_tokens, on_token, shown)
 
     def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """As `Model.logits`. Padding on the right needs no mask, as no position before it sees it."""

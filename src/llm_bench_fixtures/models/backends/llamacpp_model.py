@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
-from llm_bench_fixtures.models.backends.engine_model import EngineModel, unpadded
+from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
 from llm_bench_fixtures.models.conversion import SHOWN
+from llm_bench_fixtures.workloads import Batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,18 +91,11 @@ class LlamaCppModel(EngineModel):
 
     _room: Room = field(default=Room(0, 0, 0), init=False)
 
-    def continued(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        new_tokens: int,
-        on_token: Callable[[], None] | None,
-        shown: list[torch.Tensor] | None,
-    ) -> list[list[int]]:
+    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
         """As `EngineModel.continued`."""
         import torch
 
-        rows = unpadded(input_ids, attention_mask)
+        rows = unpadded(batch)
         self._make_room(Room(len(rows), max(map(len, rows)) + new_tokens, sum(map(len, rows))))
         sampler = self._sampler()
         places = self._run(rows, [0] * len(rows))
@@ -149,7 +143,7 @@ class LlamaCppModel(EngineModel):
         import torch
 
         logits = torch.zeros(*input_ids.shape, self.facts.vocabulary)
-        for row, ids in enumerate(unpadded(input_ids, attention_mask)):
+        for row, ids in enumerate(unpadded(Batch(input_ids, attention_mask))):
             self._make_room(Room(1, len(ids), len(ids)))
             self._run([ids], [0], shows_all=True)
             for place in range(len(ids)):
