@@ -113,31 +113,6 @@ class TransformersModel(Model):
         self.running = nullcontext
 
 
-class HoardingModel(TransformersModel):
-    """One of Optimum's models, whose engine keeps the memory that its runs took."""
-
-    _has_run = False
-
-    def _generate(self, *arguments: Any, **named: Any) -> Any:
-        self._has_run = True
-        return super()._generate(*arguments, **named)
-
-    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        self._has_run = True
-        return super().logits(input_ids, attention_mask)
-
-    def forget_caches(self) -> None:
-        """As `Model.forget_caches`, with what the engine keeps."""
-        super().forget_caches()
-        if self._has_run:
-            self.give_back()
-        self._has_run = False
-
-    def give_back(self) -> None:
-        """Have the engine release what it keeps of earlier runs."""
-        raise NotImplementedError
-
-
 def _calling(on_token: Callable[[], None]) -> Any:
     """A stopping criterion of transformers that stops nothing and calls `on_token` for each new token."""
     from transformers import StoppingCriteriaList

@@ -8,14 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.backends.optimum_models import HoardingModel
 from llm_bench_fixtures.models.conversion import write_counts
-from llm_bench_fixtures.models.transformers import HoardingModel, prepare_for_greedy
 
 if TYPE_CHECKING:
     import onnx
 
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.workloads import Tokenizer
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # by kind of device
 ERRORS, FATAL_ERRORS = 3, 4  # of ONNX Runtime's logging
@@ -65,20 +64,6 @@ def _take_heads_from_graph(module: Any) -> None:
     shape = module.input_shapes.get("past_key_values.0.key", ())
     if len(shape) == 4 and isinstance(shape[1], int) and isinstance(shape[3], int):
         module.num_key_value_heads, module.embed_size_per_head = shape[1], shape[3]
-
-
-def try_generating(folder: Path, device: Device, tokenizer: Tokenizer) -> Any:
-    """Optimum's model over the graph in the folder, which has generated two tokens for two rows.
-
-    Raises what the libraries raise.
-    """
-    import torch
-
-    module = open_model(folder, device, log_severity=FATAL_ERRORS)  # what is raised says it all
-    prepare_for_greedy(module, tokenizer)
-    ids = torch.ones(2, 3, dtype=torch.int64, device=device.name)
-    module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
-    return module
 
 
 def shrink_arena(module: Any) -> None:

@@ -6,14 +6,14 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backends.onnx_graphs import (
     COUNTS,
+    FATAL_ERRORS,
     count_weights,
     only_graph,
     open_model,
-    try_generating,
 )
+from llm_bench_fixtures.models.backends.optimum_models import TASK, try_generating
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import TextTrial, key_of, logits_of, unavailable_where_it_fails
 
@@ -25,23 +25,7 @@ if TYPE_CHECKING:
 
 STATIC_OPERATORS = ["MatMul", "Gemm"]
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
-TASK = "text-generation-with-past"
 LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
-
-
-def check_exportable(model_type: str) -> None:
-    """Raise BackendUnavailable for an architecture that Optimum has no export for."""
-    import importlib
-
-    from optimum.exporters.tasks import TasksManager
-
-    importlib.import_module("optimum.exporters.onnx.model_configs")  # which registers them
-    try:
-        tasks = TasksManager.get_supported_tasks_for_model_type(model_type, "onnx", library_name="transformers")
-    except KeyError:
-        tasks = {}
-    if TASK not in tasks:
-        raise BackendUnavailable(f"Optimum has no ONNX export for {model_type} models")
 
 
 def export(request: LoadRequest) -> Artifact:
@@ -79,7 +63,8 @@ def _try(request: LoadRequest, folder: Path, trial: TextTrial | None = None) -> 
     """Raise BackendUnavailable for a graph that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
     with unavailable_where_it_fails(f"ONNX Runtime doesn't run {_architecture(request)} models as converted"):
-        module = try_generating(folder, request.device, request.source.load_tokenizer())
+        module = open_model(folder, request.device, log_severity=FATAL_ERRORS)  # what is raised says it all
+        try_generating(module, request.source.load_tokenizer(), request.device.name)
         if trial is not None:
             trial.check("ONNX Runtime's conversion", partial(logits_of, module))
 

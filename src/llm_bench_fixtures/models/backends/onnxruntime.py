@@ -66,9 +66,8 @@ def prepare(request: LoadRequest) -> None:
     importlib.import_module("optimum.onnxruntime")
     # optimum sets its own level when first imported, past quiet_libraries
     importlib.import_module("optimum.utils.logging").set_verbosity_error()
-    importlib.import_module("llm_bench_fixtures.models.backends.onnx_making").check_exportable(
-        request.source.load_config().model_type
-    )
+    optimum = importlib.import_module("llm_bench_fixtures.models.backends.optimum_models")
+    optimum.check_exportable(request.source.load_config().model_type, "ONNX")
 
 
 def _make(request: LoadRequest) -> tuple[tuple[Artifact, ...], str]:

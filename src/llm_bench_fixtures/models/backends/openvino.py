@@ -40,9 +40,9 @@ VARIANTS = (
 
 
 def prepare(request: LoadRequest) -> None:
-    graphs = importlib.import_module("llm_bench_fixtures.models.backends.openvino_graphs")
-    graphs.import_silently()
-    graphs.check_exportable(request.source.load_config().model_type)
+    importlib.import_module("llm_bench_fixtures.models.backends.openvino_graphs").import_silently()
+    optimum = importlib.import_module("llm_bench_fixtures.models.backends.optimum_models")
+    optimum.check_exportable(request.source.load_config().model_type, "OpenVINO")
 
 
 def load(request: LoadRequest) -> OpenVinoModel:

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
+from llm_bench_fixtures.models.backends.optimum_models import TASK, HoardingModel, try_generating
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import TextTrial, key_of, logits_of, unavailable_where_it_fails, write_counts
-from llm_bench_fixtures.models.transformers import HoardingModel, prepare_for_greedy
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.progress import Phase
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.workloads import Tokenizer
 
 WEIGHTS_FILE = "openvino_model.bin"
 GRAPH_FILE = "openvino_model.xml"
@@ -38,7 +36,6 @@ FLOATS = {"f32": Precision.FLOAT32, "f16": Precision.FLOAT16, "bf16": Precision.
 PRODUCT = "FullyConnected"  # OpenVINO's name for a product with a weight matrix
 # What stands between a weight and what uses it: the way back from fewer bits.
 DECOMPRESSION = frozenset({"Convert", "Subtract", "Multiply", "Reshape"})
-TASK = "text-generation-with-past"
 LIBRARIES = ("torch", "transformers", "optimum", "optimum-intel", "openvino", "nncf")
 TELEMETRY = "openvino_telemetry"
 QUANTIZATIONS: dict[str, dict[str, Any]] = {  # as Optimum's command line has them
@@ -72,19 +69,6 @@ def _silence() -> Iterator[None]:
     finally:
         logging.disable(disabled)
         logger.setLevel(level)
-
-
-def check_exportable(model_type: str) -> None:
-    """Raise BackendUnavailable for an architecture that Optimum has no export for."""
-    from optimum.exporters.tasks import TasksManager
-
-    importlib.import_module("optimum.exporters.openvino.model_configs")  # which registers them
-    try:
-        tasks = TasksManager.get_supported_tasks_for_model_type(model_type, "openvino", library_name="transformers")
-    except KeyError:
-        tasks = {}
-    if TASK not in tasks:
-        raise BackendUnavailable(f"Optimum has no OpenVINO export for {model_type} models")
 
 
 def export(request: LoadRequest) -> Artifact:
@@ -146,7 +130,8 @@ def _finish(request: LoadRequest, folder: Path, trial: TextTrial | None = None) 
     model_type = request.source.load_config().model_type
     with unavailable_where_it_fails(f"OpenVINO doesn't run {model_type} models as converted"):
         count_weights(folder)
-        module = try_generating(folder, request.source.load_tokenizer(), is_float32=trial is not None)
+        module = open_model(folder, is_float32=trial is not None)
+        try_generating(module, request.source.load_tokenizer())
         if trial is not None:
             trial.check("OpenVINO's conversion", partial(logits_of, module))
 
@@ -238,20 +223,6 @@ def chosen_by(module: Any, *, is_float32: bool) -> Choices:
         kernels=products.most_common(1)[0][0],
         group=0 if is_float32 or floats != "f32" else compiled.get_property("DYNAMIC_QUANTIZATION_GROUP_SIZE"),
     )
-
-
-def try_generating(folder: Path, tokenizer: Tokenizer, *, is_float32: bool) -> Any:
-    """Optimum's model over the graph in the folder, which has generated two tokens for two rows.
-
-    Raises what the libraries raise.
-    """
-    import torch
-
-    module = open_model(folder, is_float32=is_float32)
-    prepare_for_greedy(module, tokenizer)
-    ids = torch.ones(2, 3, dtype=torch.int64)
-    module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
-    return module
 
 
 def count_weights(folder: Path) -> None:

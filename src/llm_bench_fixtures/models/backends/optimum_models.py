@@ -1,0 +1,64 @@
+"""What the models of Optimum's exporters have in common, whichever engine runs them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.transformers import TransformersModel, prepare_for_greedy
+
+if TYPE_CHECKING:
+    import torch
+
+    from llm_bench_fixtures.workloads import Tokenizer
+
+TASK = "text-generation-with-past"
+
+
+def check_exportable(model_type: str, engine: str) -> None:
+    """Raise BackendUnavailable for an architecture that Optimum has no export for. engine: "ONNX" or "OpenVINO"."""
+    from optimum.exporters.tasks import TasksManager
+
+    exporter = engine.lower()
+    importlib.import_module(f"optimum.exporters.{exporter}.model_configs")  # which registers them
+    try:
+        tasks = TasksManager.get_supported_tasks_for_model_type(model_type, exporter, library_name="transformers")
+    except KeyError:
+        tasks = {}
+    if TASK not in tasks:
+        raise BackendUnavailable(f"Optimum has no {engine} export for {model_type} models")
+
+
+def try_generating(module: Any, tokenizer: Tokenizer, device: str = "cpu") -> None:
+    """Generate two tokens for two rows. Raises what the libraries raise."""
+    import torch
+
+    prepare_for_greedy(module, tokenizer)
+    ids = torch.ones(2, 3, dtype=torch.int64, device=device)
+    module.generate(ids, attention_mask=torch.ones_like(ids), min_new_tokens=2, max_new_tokens=2)
+
+
+class HoardingModel(TransformersModel):
+    """One of Optimum's models, whose engine keeps the memory that its runs took."""
+
+    _has_run = False
+
+    def _generate(self, *arguments: Any, **named: Any) -> Any:
+        self._has_run = True
+        return super()._generate(*arguments, **named)
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        self._has_run = True
+        return super().logits(input_ids, attention_mask)
+
+    def forget_caches(self) -> None:
+        """As `Model.forget_caches`, with what the engine keeps."""
+        super().forget_caches()
+        if self._has_run:
+            self.give_back()
+        self._has_run = False
+
+    def give_back(self) -> None:
+        """Have the engine release what it keeps of earlier runs."""
+        raise NotImplementedError
