@@ -14,11 +14,11 @@ import torch
 from transformers.cache_utils import DynamicCache, StaticCache
 
 from llm_bench_fixtures.measure.equivalence import (
-    Change,
     Equivalence,
     EquivalenceCheck,
     EquivalenceVerdict,
     ExecutionMode,
+    ModeChange,
     check_equivalence,
     equivalence_of,
     logit_scale,
@@ -217,7 +217,7 @@ def test_what_is_timed_is_what_is_compared(model_around: ModelAround) -> None:
 
 
 def test_the_largest_divergence_stands_for_all() -> None:
-    changes = [Change(0, 4, 0.3, 1.0), Change(1, 0, 0.05, 1.0), Change(2, 2, 0.9, 1.0)]
+    changes = [ModeChange(0, 4, 0.3, 1.0), ModeChange(1, 0, 0.05, 1.0), ModeChange(2, 2, 0.9, 1.0)]
     assert equivalence_of(ExecutionMode.BATCH, changes, 0.1) == Equivalence(
         ExecutionMode.BATCH, EquivalenceVerdict.DIVERGES, prompt=2, token=2, gap=0.9, tolerance=0.1
     )
@@ -225,17 +225,17 @@ def test_the_largest_divergence_stands_for_all() -> None:
 
 def test_a_divergence_stands_before_a_larger_tie() -> None:
     """Three tenths of a scale of 1 are more than four tenths of a scale of 10."""
-    found = equivalence_of(ExecutionMode.BATCH, [Change(0, 4, 0.3, 1.0), Change(1, 0, 0.4, 10.0)], 0.1)
+    found = equivalence_of(ExecutionMode.BATCH, [ModeChange(0, 4, 0.3, 1.0), ModeChange(1, 0, 0.4, 10.0)], 0.1)
     assert (found.verdict, found.prompt) == (EquivalenceVerdict.DIVERGES, 0)
 
 
 def test_a_divergence_that_changes_the_text_stands_before_one_that_does_not() -> None:
-    found = equivalence_of(ExecutionMode.BATCH, [Change(0, None, 0.9, 1.0), Change(1, 3, 0.3, 1.0)], 0.1)
+    found = equivalence_of(ExecutionMode.BATCH, [ModeChange(0, None, 0.9, 1.0), ModeChange(1, 3, 0.3, 1.0)], 0.1)
     assert (found.prompt, found.token) == (1, 3)
 
 
 def test_float_error_that_changes_no_text_is_equal() -> None:
-    assert equivalence_of(ExecutionMode.BATCH, [Change(0, None, 0.05, 1.0)], 0.1) == Equivalence(
+    assert equivalence_of(ExecutionMode.BATCH, [ModeChange(0, None, 0.05, 1.0)], 0.1) == Equivalence(
         ExecutionMode.BATCH, EquivalenceVerdict.EQUAL
     )
 

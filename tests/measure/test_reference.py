@@ -25,7 +25,7 @@ from llm_bench_fixtures.measure.reference_files import (
     LEAST_SAMPLES,
     LEAST_TOP,
     ArrayFile,
-    Layout,
+    ReferenceLayout,
     ReferenceWriter,
     is_kept,
     plan_layout,
@@ -35,7 +35,7 @@ from llm_bench_fixtures.measure.windows import Window
 POSITIONS, VOCABULARY = 200, 500
 
 
-def file_bytes(layout: Layout) -> int:
+def file_bytes(layout: ReferenceLayout) -> int:
     """Of all files together; each number takes 4 bytes."""
     return sum(4 * math.prod(shape) for _, shape in layout.arrays.values())
 
@@ -81,7 +81,7 @@ def targets() -> tuple[int, ...]:
     return tuple(torch.randint(0, VOCABULARY, (POSITIONS,), generator=torch.Generator().manual_seed(9)).tolist())
 
 
-def keep(folder: Path, layout: Layout, logits: torch.Tensor, rows: int = 64) -> None:
+def keep(folder: Path, layout: ReferenceLayout, logits: torch.Tensor, rows: int = 64) -> None:
     with ReferenceWriter(folder, layout) as writer:
         first = 0
         for chunk in score_chunks(logits, Window((0, *targets()), unscored=1), rows):
@@ -98,8 +98,8 @@ def compare(folder: Path, logits: torch.Tensor, rows: int = 64) -> dict[str, flo
         return dict(comparison.metrics(np.concatenate(nll)))
 
 
-def layout_of(top: int, samples: int) -> Layout:
-    return Layout(POSITIONS, VOCABULARY, "digest", top, samples)
+def layout_of(top: int, samples: int) -> ReferenceLayout:
+    return ReferenceLayout(POSITIONS, VOCABULARY, "digest", top, samples)
 
 
 EXACT = layout_of(VOCABULARY, 0)
@@ -204,7 +204,7 @@ def test_the_same_positions_draw_the_same_sample(tmp_path: Path) -> None:
 def test_samples_come_from_outside_the_top_and_in_proportion(tmp_path: Path) -> None:
     """Of probabilities 1/2, 1/4, 1/8, 1/8 the top one is kept: the others are drawn 2 : 1 : 1."""
     logits = torch.tensor([0.5, 0.25, 0.125, 0.125]).log().expand(POSITIONS, 4)
-    with ReferenceWriter(tmp_path, Layout(POSITIONS, 4, "digest", 1, 100)) as writer:
+    with ReferenceWriter(tmp_path, ReferenceLayout(POSITIONS, 4, "digest", 1, 100)) as writer:
         (chunk,) = score_chunks(logits, Window((0,) * (POSITIONS + 1), unscored=1), POSITIONS)
         writer.take(0, chunk)
     drawn = np.fromfile(tmp_path / "tail_ids", np.int32)

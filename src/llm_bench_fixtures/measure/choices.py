@@ -127,27 +127,17 @@ def choose(model: Model, items: Sequence[ChoiceItem]) -> tuple[AnswerIndex, ...]
     """
     import numpy as np
 
-    start = _start(model.tokenizer)
+    bos = added_bos(model.tokenizer)
+    start = () if bos is None else (bos,)  # what the tokenizer puts before a text by itself
     asked = [list(_windows(item, model.tokenizer, start)) for item in items]
     windows = [window for choices in asked for window in choices]
-    _check_fits(model, max(len(window.fed) for window in windows))
+    longest, context = max(len(window.fed) for window in windows), model.facts.context_length
+    if longest > context:
+        raise WorkloadUnsupported(f"an item has {longest} tokens, and the model's context is {context}")
     ends = np.cumsum([window.scored for window in windows])[:-1]
     sums = [float(part.sum(dtype=np.float64)) for part in np.split(score_windows(model, windows).nll, ends)]
     bounds = np.cumsum([len(choices) for choices in asked])[:-1]
     return tuple(_likeliest(nll) for nll in np.split(np.array(sums), bounds))
-
-
-def _check_fits(model: Model, longest: int) -> None:
-    if longest > model.facts.context_length:
-        raise WorkloadUnsupported(
-            f"an item has {longest} tokens, and the model's context is {model.facts.context_length}"
-        )
-
-
-def _start(tokenizer: Tokenizer) -> TokenIds:
-    """What the tokenizer puts before a text by itself."""
-    bos = added_bos(tokenizer)
-    return () if bos is None else (bos,)
 
 
 def _windows(item: ChoiceItem, tokenizer: Tokenizer, start: TokenIds) -> Iterator[Window]:

@@ -123,7 +123,7 @@ class ScoredText:
 
 
 @dataclass(frozen=True)
-class Change:
+class ModeChange:
     """What a mode does to one prompt: the step that it changes most, of those with the same text before them."""
 
     prompt: int
@@ -175,7 +175,7 @@ class EquivalenceCheck:
             return found
         return replace(found, reason=self._model.facts.divergence_causes.get(mode, ""))
 
-    def changes(self, mode: ExecutionMode) -> list[Change]:
+    def changes(self, mode: ExecutionMode) -> list[ModeChange]:
         """What the mode does to each prompt. Raises WorkloadUnsupported where the model can't run so."""
         answers: Mapping[ExecutionMode, Callable[[], list[ScoredText]]] = {
             ExecutionMode.CACHE: lambda: self._one_by_one(CacheKind.OFF),
@@ -234,7 +234,7 @@ class EquivalenceCheck:
         return pad_batch(rows, width, side, self._model.tokenizer.pad_token_id, self._model.device.name)
 
 
-def compare(prompt: int, plain: ScoredText, other: ScoredText) -> Change:
+def compare(prompt: int, plain: ScoredText, other: ScoredText) -> ModeChange:
     """Compare an answer to one prompt with the plain one, over as many steps as the shorter one has."""
     import torch
 
@@ -247,10 +247,10 @@ def compare(prompt: int, plain: ScoredText, other: ScoredText) -> Change:
     gaps = torch.where(before == after, 0.0, after - before).abs().amax(-1)  # also where both are minus infinity
     scales = torch.stack([logit_scale(step) for step in logits])
     worst = int((gaps / scales).nan_to_num(nan=math.inf).argmax())
-    return Change(prompt, first if first < both else None, float(gaps[worst]), float(scales[worst]))
+    return ModeChange(prompt, first if first < both else None, float(gaps[worst]), float(scales[worst]))
 
 
-def equivalence_of(mode: ExecutionMode, changes: Sequence[Change], tolerance: float) -> Equivalence:
+def equivalence_of(mode: ExecutionMode, changes: Sequence[ModeChange], tolerance: float) -> Equivalence:
     """The verdict on a mode from what it does to each prompt. tolerance: in scales."""
     beyond = [change for change in changes if change.share > tolerance]
     ties = [change for change in changes if change.token is not None]

@@ -153,19 +153,18 @@ class FlopCounter:
 
     def _past(self, shape: _Shape) -> object:
         """The cache that `shape` finds. Raises LookupError where the model hands on none."""
+        import torch
+
         before = _Shape(shape.rows, shape.cached, 0)
-        past = self._run(before, self._made_cache(before) if self._is_hybrid else None)
+        made = None
+        if self._is_hybrid:  # `generate` makes a cache for a model of recurrent layers, in transformers 4
+            ids = torch.zeros((before.rows, before.new), dtype=torch.int64)
+            made = self._module.prepare_inputs_for_generation(ids, use_cache=True).get("past_key_values")
+        past = self._run(before, made)
         kept = getattr(past, "past_key_values", None)
         if kept is None:
             raise LookupError("outside of generate it hands on no cache, so that no decode step can be told from it")
         return kept
-
-    def _made_cache(self, shape: _Shape) -> object:
-        """The cache that `generate` makes for a model of recurrent layers, in transformers 4."""
-        import torch
-
-        ids = torch.zeros((shape.rows, shape.new), dtype=torch.int64)
-        return self._module.prepare_inputs_for_generation(ids, use_cache=True).get("past_key_values")
 
     def _run(self, shape: _Shape, past: object) -> Any:
         import torch
@@ -195,7 +194,10 @@ class FlopCounter:
                 copy.deepcopy(self._config), trust_remote_code=self._trust_remote_code, attn_implementation="eager"
             ).eval()
             simplify_routing(module)
-            simplify_masks(module)
+            for part in module.modules():  # masks of recurrent layers, whose sizes hang on values, take no FLOPs
+                if hasattr(part, MAKES_MASKS[0]):
+                    for name in MAKES_MASKS:
+                        setattr(part, name, lambda *_, **__: None)
             return module
 
     @cached_property
@@ -214,11 +216,3 @@ def flop_counter(config: PretrainedConfig, trust_remote_code: bool = False) -> F
         return FlopCounter(config, trust_remote_code)
     digest = hashlib.sha256(config.to_json_string(use_diff=False).encode()).hexdigest()
     return _SHARED.setdefault(digest, FlopCounter(config))
-
-
-def simplify_masks(module: Any) -> None:
-    """Have models of recurrent layers make no masks, whose sizes hang on values. Masks take no FLOPs."""
-    for part in module.modules():
-        if hasattr(part, MAKES_MASKS[0]):
-            for name in MAKES_MASKS:
-                setattr(part, name, lambda *_, **__: None)

@@ -37,7 +37,7 @@ Arrays: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReferenceLayout:
     """What is kept of how many positions."""
 
     positions: int
@@ -74,16 +74,16 @@ class Layout:
         }
 
 
-def plan_layout(positions: int, vocabulary: int, digest: str, budget_bytes: int = BUDGET_BYTES) -> Layout:
+def plan_layout(positions: int, vocabulary: int, digest: str, budget_bytes: int = BUDGET_BYTES) -> ReferenceLayout:
     """Everything where the probabilities fit the budget; else as much as fits it, half top and half samples.
 
     However small the budget, at least LEAST_TOP and LEAST_SAMPLES of each position.
     """
     if positions * vocabulary * BYTES <= budget_bytes:
-        return Layout(positions, vocabulary, digest, top=vocabulary, samples=0)
+        return ReferenceLayout(positions, vocabulary, digest, top=vocabulary, samples=0)
     pairs = (budget_bytes // positions - SCALARS * BYTES) // (2 * BYTES)
     top = min(max(pairs // 2, LEAST_TOP), vocabulary)
-    return Layout(positions, vocabulary, digest, top, max(pairs - top, LEAST_SAMPLES))
+    return ReferenceLayout(positions, vocabulary, digest, top, max(pairs - top, LEAST_SAMPLES))
 
 
 class ArrayFile:
@@ -124,7 +124,9 @@ class ArrayFile:
         return torch.from_numpy(rows)
 
 
-def open_arrays(folder: Path, layout: Layout, mode: Literal["w+b", "rb"], opened: ExitStack) -> dict[str, ArrayFile]:
+def open_arrays(
+    folder: Path, layout: ReferenceLayout, mode: Literal["w+b", "rb"], opened: ExitStack
+) -> dict[str, ArrayFile]:
     """The layout's files by name, which `opened` closes; where one can't be opened, none is left open."""
     with ExitStack() as opening:
         files = {
@@ -141,7 +143,7 @@ class ReferenceWriter:
     A context manager: the folder can be compared with once it is left without an error.
     """
 
-    def __init__(self, folder: Path, layout: Layout) -> None:
+    def __init__(self, folder: Path, layout: ReferenceLayout) -> None:
         self._folder = folder
         self._layout = layout
         self._files: dict[str, ArrayFile] = {}
@@ -199,14 +201,14 @@ def is_kept(folder: Path) -> bool:
     return (folder / LAYOUT_FILE).is_file()
 
 
-def read_layout(folder: Path) -> Layout:
+def read_layout(folder: Path) -> ReferenceLayout:
     try:
-        return Layout(**json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8")))
+        return ReferenceLayout(**json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ReferenceMismatch(f"no reference was kept in {folder}: score one with keep={folder} first") from None
 
 
-def check_same(layout: Layout, positions: int, vocabulary: int, digest: str) -> None:
+def check_same(layout: ReferenceLayout, positions: int, vocabulary: int, digest: str) -> None:
     if layout.vocabulary != vocabulary:
         raise OtherTokens(
             f"the reference has a vocabulary of {layout.vocabulary}, and the model one of {vocabulary}: "

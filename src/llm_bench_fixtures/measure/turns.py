@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.measure.binding import binding_of, generate_some
@@ -47,36 +48,30 @@ def take_turns(
             generate_some(model, workload, WARMING_TOKENS)
         for _ in range(rounds):
             probe_s = run_probe(model) if probes else None
+            one = _watched_round(model, workload, pauses, binding.threads)
             if pauses:
-                one = without_cold_steps(_sliced_round(model, workload, pauses, binding.threads))
+                one = without_cold_steps(one)
                 pauses.release()
-            else:
-                one = _whole_round(model, workload)
             done.append(replace(one, probe_s=probe_s))
         if not pauses:
             fall_asleep()
     return tuple(done)
 
 
-def _sliced_round(model: Model, workload: Workload, pauses: Pauses, threads: Collection[int]) -> Round:
-    """A round, with how long its computing threads waited for a core. What a hypervisor takes is not in it: it falls on
-    the others' slices, too."""
-    if threads_waited_s(threads) is None:
+def _watched_round(model: Model, workload: Workload, pauses: Pauses | None, threads: Collection[int]) -> Round:
+    """A round, with how long its threads waited for a core, and what a hypervisor took.
+
+    One with pauses: how long the threads that compute waited. What a hypervisor takes falls on the others' slices, too.
+    """
+    read = waited_s if pauses is None else partial(threads_waited_s, threads)
+    is_seen = pauses is not None or not model.facts.is_remote  # a server's threads can't be seen
+    if not is_seen or read() is None:
         return run_round(model, workload, pauses=pauses)
-    meter = pauses.hold(lambda: threads_waited_s(threads) or 0.0)
-    return _watched_round(model, workload, meter, pauses)
 
+    def meter() -> float:
+        return read() or 0.0
 
-def _whole_round(model: Model, workload: Workload) -> Round:
-    """A round, with how long its threads waited for a core, and what a hypervisor took."""
-    if model.facts.is_remote or waited_s() is None:  # a server's threads can't be seen
-        return run_round(model, workload)
-    return _watched_round(model, workload, lambda: waited_s() or 0.0)
-
-
-def _watched_round(
-    model: Model, workload: Workload, waited_s: Callable[[], float], pauses: Pauses | None = None
-) -> Round:
-    before_s = waited_s()
+    held = meter if pauses is None else pauses.hold(meter)
+    before_s = held()
     done = run_round(model, workload, pauses=pauses)
-    return replace(done, waited_s=max(waited_s() - before_s, 0.0))
+    return replace(done, waited_s=max(held() - before_s, 0.0))

@@ -29,7 +29,7 @@ LEAST_BYTES, MOST_BYTES = 2 * 10**9, 16 * 10**9  # that it may take; a trillion 
 FREE_SHARE = 0.5  # of the free memory, between these
 IMPORTS = ("llm_bench_fixtures.models.tryout", "transformers.modeling_utils", "transformers.models.auto.modeling_auto")
 
-Answer: TypeAlias = "str | Raised | Returned"
+Examined: TypeAlias = "str | Raised | Returned"
 """The part that is read next, or the end."""
 
 
@@ -62,7 +62,7 @@ def memory_budget() -> int:
     return min(max(int(free_memory_bytes() * FREE_SHARE), LEAST_BYTES), MOST_BYTES)
 
 
-def _outcome(process: WorkerProcess[None, Answer], budget_bytes: int) -> Footprint:
+def _outcome(process: WorkerProcess[None, Examined], budget_bytes: int) -> Footprint:
     said, part = process.receive(), "files"  # once it has imported all that it needs
     limit = process.limit(LONGEST_S)
     while isinstance(said, str):
@@ -80,7 +80,7 @@ def _outcome(process: WorkerProcess[None, Answer], budget_bytes: int) -> Footpri
     return takes
 
 
-def _serve(channel: Channel[Answer, None], source: ModelSource, check: Check, budget_bytes: int) -> None:
+def _serve(channel: Channel[Examined, None], source: ModelSource, check: Check, budget_bytes: int) -> None:
     """The process."""
     try:
         with quiet_libraries():

@@ -1,15 +1,15 @@
 """Functions called in another process, with what that process holds.
 
 this process     the process that holds something
-             <-  Began        each activity that takes long, which is shown and counted here
-             <-  Told         how much of the last of them is done, now and then
-             <-  Ended
-             <-  Returned     what is to be known of the thing, once it is held; or Raised, and the process ends
+             <-  ActivityBegan    each activity that takes long, which is shown and counted here
+             <-  ActivityShare    how much of the last of them is done, now and then
+             <-  ActivityEnded
+             <-  Returned         what is to be known of the thing, once it is held; or Raised, and the process ends
 Call         ->
-             <-  Began, Told, Ended, as above
-             <-  Paused       where the function pauses, which then waits
+             <-  activities, as above
+             <-  Paused           where the function pauses, which then waits
 GoOn         ->
-             <-  Returned     the function's result; or Raised
+             <-  Returned         the function's result; or Raised
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class GoOn:
 
 
 @dataclass(frozen=True)
-class Began:
+class ActivityBegan:
     """An activity, which others may be part of."""
 
     phase: Phase
@@ -70,14 +70,14 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Told:
+class ActivityShare:
     """How much of the innermost activity is done, those of the other side among them."""
 
     share: float
 
 
 @dataclass(frozen=True)
-class Ended:
+class ActivityEnded:
     """The last activity that began and hasn't ended."""
 
 
@@ -118,7 +118,7 @@ class Raised:
         return error
 
 
-Answer: TypeAlias = Began | Told | Ended | Paused | Returned | Raised
+Answer: TypeAlias = ActivityBegan | ActivityShare | ActivityEnded | Paused | Returned | Raised
 Question: TypeAlias = Call | GoOn
 
 
@@ -218,18 +218,18 @@ class Caller:
 
     def _answer(self) -> Any:
         """The next message that neither begins an activity nor tells of one."""
-        while isinstance(answer := self._process.receive(), (Began, Told)):
-            if isinstance(answer, Told):
+        while isinstance(answer := self._process.receive(), (ActivityBegan, ActivityShare)):
+            if isinstance(answer, ActivityShare):
                 self._progress.tell(answer.share)
                 continue
             with self._progress.activity(answer.phase, answer.text):
                 end = self._answer()
-            if not isinstance(end, Ended):
+            if not isinstance(end, ActivityEnded):
                 raise MalformedMessage(repr(end).encode())
         return answer
 
 
-class ToldProgress(Progress):
+class RemoteProgress(Progress):
     """Tells the other side of each activity, where it is shown."""
 
     def __init__(self, channel: Channel[Answer, Question]) -> None:
@@ -241,17 +241,17 @@ class ToldProgress(Progress):
         """As often as it is shown."""
         now_s = time.monotonic()
         if now_s >= self._next_s:
-            self._channel.send(Told(share))
+            self._channel.send(ActivityShare(share))
             self._next_s = now_s + TICK_S
 
     @contextmanager
     def activity(self, phase: Phase, text: str) -> Iterator[None]:
-        self._channel.send(Began(phase, text))
+        self._channel.send(ActivityBegan(phase, text))
         try:
             with self.counted(phase):
                 yield
         finally:
-            self._channel.send(Ended())
+            self._channel.send(ActivityEnded())
 
 
 def answer_calls(
@@ -265,7 +265,7 @@ def answer_calls(
     of all that is called, of reading the calls too, which may import modules.
     """
     held: list[object] = []
-    progress = ToldProgress(channel)
+    progress = RemoteProgress(channel)
 
     def begin() -> object:
         thing, facts = hold(progress)
