@@ -6,7 +6,7 @@ the same text before them. Summing in another order alone moves these a little: 
 of the model's arithmetic is a tie. What moves them further is an error, even where the text happens to stay.
 A right-padded prompt is compared by its next token only, because `generate` would continue it from the padding.
 
-How far two continuations agree is told by the first divergent token (FDT) and the normalized sum of divergent tokens
+How far two continuations agree is given by the first divergent token (FDT) and the normalized sum of divergent tokens
 (SDT norm) of OpenVINO's "who what benchmark", on token ids.
 """
 

@@ -44,7 +44,7 @@ class MemoryPeak:
     """How resident_bytes was found."""
 
     library_bytes: int | None = None
-    """Of the process, pages of libraries' files, at the end. None where the system doesn't tell."""
+    """Of the process, pages of libraries' files, at the end. None where the system doesn't report it."""
 
     def rise_over(self, before_bytes: int) -> int:
         """The part of the resident peak above `before_bytes`; 0 where it stayed below."""

@@ -42,9 +42,9 @@ class Request(msgspec.Struct, frozen=True):
     tokens: Count = 0
     """New ones."""
     prompt_tokens: Count | None = None
-    """As the server counts them. None: not told."""
+    """As the server counts them. None: not reported."""
     cached_tokens: Count | None = None
-    """Of the prompt's, those that came from a cache. None: not told."""
+    """Of the prompt's, those that came from a cache. None: not known."""
     failure: Text = ""
     is_clients: bool = False
     """Whether it failed for want of the client's file descriptors or ports."""

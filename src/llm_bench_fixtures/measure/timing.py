@@ -124,7 +124,7 @@ class Round:
     """Seconds of the fixed probe that ran before it. None: there was none."""
 
     waited_s: float | None = None
-    """Seconds that its threads waited for a core, summed. None: the system doesn't tell."""
+    """Seconds that its threads waited for a core, summed. None: the system doesn't report it."""
 
     @property
     def pauses(self) -> int:

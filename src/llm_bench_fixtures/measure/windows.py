@@ -92,9 +92,9 @@ class CutCorpus:
 
     windows: tuple[Window, ...]
     scored_bytes: int | None
-    """In UTF-8. None: the tokenizer doesn't tell which text a token stands for."""
+    """In UTF-8. None: the tokenizer doesn't say which text a token stands for."""
     scored_words: int | None
-    """None: the tokenizer doesn't tell which text a token stands for."""
+    """None: the tokenizer doesn't say which text a token stands for."""
 
     @property
     def tokens(self) -> int:

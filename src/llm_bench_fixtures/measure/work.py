@@ -89,7 +89,7 @@ class Work:
     flops_reason: Text
 
     weight_bytes_read: Count | None
-    """By each forward pass, of a mixture of experts at least; None where the backend doesn't tell."""
+    """By each forward pass, of a mixture of experts at least; None where the backend doesn't report it."""
 
     cache_bytes: Count | None
     """Of the keys and values, the most that one batch held. None where the model keeps none, and where they can't be
@@ -112,7 +112,7 @@ class Work:
 
     weight_bytes_most: Count | None = None
     """By a forward pass over positions that use all experts of a mixture between them. None where that is the same, or
-    isn't told."""
+    isn't reported."""
 
     @property
     def decode_passes(self) -> int | None:

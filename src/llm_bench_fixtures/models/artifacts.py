@@ -169,7 +169,7 @@ def _made_s(folder: Path) -> float | None:
 
 
 def made_s_of(*artifacts: Artifact) -> float | None:
-    """Seconds that making all of them took, each once. None where one doesn't tell."""
+    """Seconds that making all of them took, each once. None where one doesn't say."""
     seconds = {artifact.folder: artifact.made_s for artifact in artifacts}.values()
     known = [each for each in seconds if each is not None]
     return sum(known) if len(known) == len(seconds) else None

@@ -99,6 +99,6 @@ def check_dtype(request: LoadRequest, weights: Precision) -> None:
 
 
 def attention_choice(request: LoadRequest) -> dict[str, str]:
-    """What transformers' loading is told of it: nothing where it is the model's own choice."""
+    """The keyword for transformers' loading; none where it is the model's own choice."""
     name = asked_attention(request)
     return {"attn_implementation": name} if name else {}

@@ -1,7 +1,7 @@
 """Whether a folder holds a model that can be loaded and looks back only: what it says of a position must not depend on
 the tokens after it. Each check raises CandidateFailed with the reason.
 
-How much a config asks for is told from its numbers' names, before anything is made of it: layers and experts are made
+How much a config asks for is read from its numbers' names, before anything is made of it: layers and experts are made
 one by one, and some tables number by number, which with large enough numbers has no end, also where nothing takes
 memory.
 """

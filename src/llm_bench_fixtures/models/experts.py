@@ -57,7 +57,7 @@ def expert_count(config: object) -> int:
 def told_of_reading(config: object, counted_bytes: int) -> int | None:
     """Bytes of weights that each pass reads, by what is counted of all that it can; None for a mixture of experts.
 
-    Of such a one not even the least is told: how much of it an engine's form of a model reads depends on that form.
+    Not even a lower bound is given for one: how much of it an engine's form of a model reads depends on that form.
     """
     return None if expert_count(config) > 1 else counted_bytes
 

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the process is told to load, in values that can be handed over."""
+    """What the process has to load, in values that can be handed over."""
 
     variant: Variant
     source: ModelSource

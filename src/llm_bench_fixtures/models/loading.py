@@ -156,7 +156,7 @@ def translate_out_of_memory(what: str) -> Iterator[None]:
 
 
 def _size_not_allocated(error: Exception) -> str | None:
-    """What an allocation that failed asked for, "" where the error doesn't tell; None for any other error."""
+    """What an allocation that failed asked for, "" where the error doesn't say; None for any other error."""
     text = str(error)
     engines = (backend.failed_allocation for backend in known_backends())
     found = next(filter(None, (words.search(text) for words in engines if words is not None)), None)

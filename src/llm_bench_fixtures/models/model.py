@@ -28,7 +28,7 @@ class ModelFacts:
 
     weight_bytes: int | None
     """Bytes of the parameters and buffers, or of the files; a storage that several share counts once. None: not
-    told."""
+    known."""
 
     context_length: int
     """Tokens that fit, prompt and new ones together."""
@@ -38,7 +38,7 @@ class ModelFacts:
 
     width: int = 0
     """Numbers that stand for a position between two layers: by them a workload is refused that no memory could hold.
-    0: not told, and none is refused."""
+    0: not known, and none is refused."""
 
     configuration: str = ""
     """What runs, whatever was asked for: the same text for fp32 and for an fp16 that fell back to float32. Two variants
@@ -53,10 +53,10 @@ class ModelFacts:
 
     weight_bytes_read: int | None = None
     """Bytes of the weights that each forward pass reads, without tables that are only looked up. Of a mixture of
-    experts those that one position uses, so that a pass over several may read more. None: not told."""
+    experts those that one position uses, so that a pass over several may read more. None: not known."""
 
     weight_bytes_most: int | None = None
-    """The same for positions that use all experts of a mixture between them. None: the same, or not told."""
+    """The same for positions that use all experts of a mixture between them. None: the same, or not known."""
 
     cache_kinds: frozenset[CacheKind] = frozenset({CacheKind.DYNAMIC})
     """The caches that the model can generate with. A benchmark of another one is skipped."""
@@ -80,7 +80,7 @@ class ModelFacts:
     "right padding" and "batch"."""
 
     quantized_share: float | None = None
-    """Of all weights, how many are stored in fewer bits. None: not told."""
+    """Of all weights, how many are stored in fewer bits. None: not known."""
 
     notes: tuple[str, ...] = ()
     """What else the report should say of the variant, a sentence each."""
@@ -89,7 +89,7 @@ class ModelFacts:
     """Resident memory of the process before the load. 0: `load_variant` measures it."""
 
     libraries_before_load_bytes: int | None = None
-    """Of these, pages of libraries' files. None where the system doesn't tell. `load_variant` measures it."""
+    """Of these, pages of libraries' files. None where the system doesn't report it. `load_variant` measures it."""
 
     conversion_s: float | None = None
     """Seconds that making the engine's own form of the model took (exporting, quantizing), whenever it was made. None:
@@ -192,10 +192,10 @@ class Reply:
     """New ones, as the server counts them."""
 
     prompt_tokens: int | None = None
-    """As the server counts them. None: not told."""
+    """As the server counts them. None: not reported."""
 
     cached_tokens: int | None = None
-    """Of the prompt's, those that came from a cache. None: not told."""
+    """Of the prompt's, those that came from a cache. None: not known."""
 
     failure: str = ""
     """Why it failed; empty where it didn't."""

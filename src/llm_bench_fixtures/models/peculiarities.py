@@ -60,7 +60,7 @@ def shares_keys(config: PretrainedConfig) -> bool:
 
 
 def rotary_limit(text: PretrainedConfig) -> int | None:
-    """The longest text, in tokens, that gets longrope's short factors; None without longrope, or where that isn't told.
+    """The longest text, in tokens, that gets longrope's short factors; None without longrope, or if unknown.
 
     transformers 4 goes by the config itself, 5 by `rope_parameters`, which it makes of any config.
     """

@@ -18,7 +18,7 @@ class StoredQuantization:
     """transformers' name for the format: "gptq"."""
 
     scheme: str
-    """Bits, groups and the like, for people; empty where the config doesn't tell."""
+    """Bits, groups and the like, for people; empty where the config doesn't say."""
 
     def __str__(self) -> str:
         return f"{self.method}, {self.scheme}" if self.scheme else self.method

@@ -83,7 +83,7 @@ class ActivityEnded:
 
 @dataclass(frozen=True)
 class Paused:
-    """The call, until it is told to go on."""
+    """The call, until it may go on."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def waited_s(tasks: Path = TASKS) -> float | None:
 
 def threads_waited_s(threads: Collection[int] = (), tasks: Path = TASKS) -> float | None:
     """Seconds that these threads of the process have waited for a core so far, summed over those that live. None where
-    the system doesn't tell.
+    the system doesn't report it.
 
     threads: their ids; none: all. Those that idle wait, too, where a signal stops the process and lets it go on.
     """
@@ -47,7 +47,7 @@ def threads_waited_s(threads: Collection[int] = (), tasks: Path = TASKS) -> floa
 
 
 def stolen_s(stat: Path = STAT) -> float:
-    """Seconds that a hypervisor has kept this machine's cores from it so far; 0 where that isn't told."""
+    """Seconds that a hypervisor has kept this machine's cores from it so far; 0 where that isn't known."""
     try:
         fields = stat.read_text().partition("\n")[0].split()
         return int(fields[8]) / os.sysconf("SC_CLK_TCK")
@@ -56,7 +56,7 @@ def stolen_s(stat: Path = STAT) -> float:
 
 
 def free_cores(stat: Path = STAT) -> int | None:
-    """Cores with nothing to run at this moment but the caller; None where the system doesn't tell."""
+    """Cores with nothing to run at this moment but the caller; None where the system doesn't report it."""
     try:
         lines = stat.read_text().splitlines()
     except OSError:

@@ -51,7 +51,7 @@ class Channel(ABC, Generic[S, R]):
 
     @abstractmethod
     def close(self) -> None:
-        """End the conversation; the other end is told."""
+        """End the conversation; the other end is notified."""
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def status_bytes() -> Mapping[str, int]:
 
 def library_bytes() -> int | None:
     """Of this process' resident memory, pages of libraries' files: of those that it runs code from. What is mapped of
-    other files, such as a model's weights, isn't among them. None where the system doesn't tell."""
+    other files, such as a model's weights, isn't among them. None where the system doesn't report it."""
     pages: Counter[str] = Counter()
     libraries: set[str] = set()
     file = ""

@@ -215,7 +215,7 @@ def test_the_prompts_of_a_batch_are_requests_at_the_same_time(serve: Serve, conn
         pytest.param({}, [], id="one that tells everything"),
         pytest.param({"tells_ids": False, "tells_timings": True}, ["no token ids"], id="no ids"),
         pytest.param({"tells_ids": False, "tells_usage_at_once": True}, ["no token ids"], id="usage with each event"),
-        pytest.param({"tells_ids": False}, ["doesn't tell which tokens", "no token ids"], id="usage at the end"),
+        pytest.param({"tells_ids": False}, ["doesn't report how many tokens", "no token ids"], id="usage at the end"),
         pytest.param({"tokens_an_event": 3}, ["its first event holds 3 tokens"], id="several tokens at once"),
         pytest.param({"cached_tokens": None}, ["report whether repeated prompts"], id="no word of a cache"),
         pytest.param({"cached_tokens": 48}, ["takes 48 tokens of a repeated prompt"], id="a cache of prompts"),

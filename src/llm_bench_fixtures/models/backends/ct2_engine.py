@@ -140,7 +140,7 @@ def counts_of(variables: Mapping[str, Any]) -> dict[str, float]:
 
 @functools.cache
 def kernels(compute_type: str) -> str:
-    """The library of CTranslate2's matrix products, and the instruction set of all else; empty where it isn't told.
+    """The library of CTranslate2's matrix products, and the instruction set of all else; empty where that isn't known.
 
     Its log alone tells them, on the error stream of a process: here of one that does nothing else.
     """

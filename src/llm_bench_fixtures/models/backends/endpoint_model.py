@@ -109,7 +109,7 @@ def _notes(served: Served, *, has_open_key: bool) -> Iterator[str]:
         more = f" of {served.added_tokens} tokens" if served.added_tokens else ""
         yield f"prompts go through the server's chat template{more}"
     if not served.has_times:
-        yield "the server doesn't tell which tokens an event holds: times between the first and the last are events'"
+        yield "the server doesn't report how many tokens an event holds: times after the first are those of events"
     elif served.first_tokens > 1:
         yield (
             f"its first event holds {served.first_tokens} tokens: the time to the first token is that to all of them, "

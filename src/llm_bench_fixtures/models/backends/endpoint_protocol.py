@@ -235,7 +235,7 @@ async def find_scoring(
     if not form.takes_ids:
         return None, "the server takes no prompts in the tokens of --llm-model, which are to be scored"
     if chosen is None:
-        return None, "the server doesn't tell a token that it generates with its likelihood, to check a prompt's by"
+        return None, "the server doesn't report a generated token with its likelihood, so a prompt's can't be checked"
     token, expected = chosen
     reasons = []
     for way in Scoring:
@@ -294,7 +294,7 @@ async def forced_log_likelihood(
 async def generated(
     client: EndpointClient, model: str, ids: TokenIds, tokenizer: Tokenizer, **more: TokenIds
 ) -> tuple[int, float] | None:
-    """The token that follows, and its log-likelihood; None where the server doesn't tell both."""
+    """The token that follows, and its log-likelihood; None where the server doesn't report both."""
     asked = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, **more}
     for extension in ({"return_token_ids": True}, {}):
         try:
@@ -311,7 +311,7 @@ async def generated(
 
 
 def _read_generated(choice: Scored, tokenizer: Tokenizer) -> tuple[int, float] | None:
-    """By its id where that is told, else by its text, as far as that is one token of ours. None where it isn't told."""
+    """By its id where that is reported, else by its text, as far as that is one token of ours. None without either."""
     found = choice.logprobs
     if found is None:
         return None
@@ -372,7 +372,7 @@ class Served:
     """Whether it tells with each event how many tokens there are."""
     tells_ids: bool
     cached_tokens: int | None
-    """Of a prompt that came the second time. None: not told."""
+    """Of a prompt that came the second time. None: not known."""
     scoring: Scoring | None
     no_scoring: str = ""
     """Why it isn't asked for likelihoods."""

@@ -80,7 +80,7 @@ def load(request: LoadRequest) -> GenaiModel:
 
 
 def label(variant: Variant, accuracy_levels: list[int]) -> str:
-    """What runs, by what the graph asks of ONNX Runtime, which doesn't tell the instructions that it chooses."""
+    """What runs, by what the graph asks of ONNX Runtime, which doesn't report the instructions that it chooses."""
     if variant.quantization is None:
         return "onnxruntime-genai float32"
     types = " and ".join(COMPUTED_IN.get(level, f"accuracy level {level}") for level in accuracy_levels)
