@@ -6,6 +6,7 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends.onnx_graphs import (
     COUNTS,
     FATAL_ERRORS,
@@ -16,6 +17,9 @@ from llm_bench_fixtures.models.backends.onnx_graphs import (
 from llm_bench_fixtures.models.backends.optimum_models import TASK, try_generating
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import TextTrial, key_of, logits_of, unavailable_where_it_fails
+from llm_bench_fixtures.models.transformers import prepare_for_greedy
+from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, read_corpus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +34,6 @@ LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", 
 
 def export(request: LoadRequest) -> Artifact:
     """The source's model as a graph with its cache. Raises BackendUnavailable where that can't be made or run."""
-    from llm_bench_fixtures.progress import Phase
 
     def build(folder: Path) -> None:
         exporting = request.progress.activity(Phase.EXPORTING, f"exporting {request.source.name} to ONNX")
@@ -85,8 +88,6 @@ def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph with weights in int8, whose activations are quantized as they come."""
     from optimum.onnxruntime import AutoQuantizationConfig
 
-    from llm_bench_fixtures.progress import Phase
-
     config = getattr(AutoQuantizationConfig, instruction_set())(is_static=False, per_channel=True)
     key: Key = {**key_of(request, LIBRARIES, COUNTS), "config": str(config)}
 
@@ -100,11 +101,6 @@ def quantize_dynamic(request: LoadRequest, exported: Artifact) -> Artifact:
 def quantize_static(request: LoadRequest, exported: Artifact) -> Artifact:
     """The exported graph in int8, with ranges of its activations that are calibrated beforehand."""
     from optimum.onnxruntime import AutoQuantizationConfig
-
-    from llm_bench_fixtures.models.backends import onnx_calibration as calibration
-    from llm_bench_fixtures.models.transformers import prepare_for_greedy
-    from llm_bench_fixtures.progress import Phase
-    from llm_bench_fixtures.workloads import CALIBRATION_FOLDER, read_corpus
 
     preset = getattr(AutoQuantizationConfig, instruction_set())
     config = preset(is_static=True, per_channel=False, operators_to_quantize=STATIC_OPERATORS)
