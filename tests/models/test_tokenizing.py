@@ -14,7 +14,7 @@ from llm_bench_fixtures.errors import TokenizerFailed
 from llm_bench_fixtures.models import tokenizing
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.tokenizing import TokenizerApart, tokenizer_of
-from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
+from llm_bench_fixtures.session.recording import _decoded
 from llm_bench_fixtures.text import LONGEST
 from llm_bench_fixtures.workloads import Prompts, Tokenizer
 
@@ -96,7 +96,7 @@ def test_a_decoder_that_multiplies_costs_the_texts_only(apart: TokenizerApart, m
     monkeypatch.setattr(tokenizing, "MOST_BYTES", 400_000_000)
     prompts = Prompts(apart)
     ids = prompts.encode("x" * 100)
-    texts, reason = LlmBenchmark(None, None, None, prompts, None)._decoded((ids,))  # type: ignore[arg-type]
+    texts, reason = _decoded(prompts, (ids,))
     died = "its process, of at most 0.4 GB, was killed by SIGABRT"
     assert (texts, reason) == ((), f"no texts: the tokenizer of stranger failed: {died}")
     assert prompts.encode("x" * 100) == ids

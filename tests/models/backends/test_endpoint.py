@@ -297,7 +297,7 @@ def test_a_load_may_have_as_many_connections_as_the_system_allows(serve: Serve, 
 
 
 def test_a_server_that_tells_no_number_of_tokens_is_refused(serve: Serve, connect: Open) -> None:
-    with pytest.raises(EndpointFailed, match="tells neither token ids nor usage"):
+    with pytest.raises(EndpointFailed, match="reports neither token ids nor usage"):
         connect(serve(tells_usage=False, tells_ids=False))
 
 
