@@ -66,9 +66,9 @@ def headline_figures(metric: Metric, findings: Findings) -> Figures:
             cells[name] = headline_speedup(record, findings)
         elif variant and name in findings.elsewhere:
             cells[name] = metric_cell(metric, record, variant)
-        is_the_variants = variant and cells[name] == metric_cell(metric, _bare(variant), variant)
-        if name in findings.elsewhere and not is_the_variants and not cells[name].is_missing:
-            cells[name] = replace(cells[name], mark=ELSEWHERE)
+        if variant and name in findings.elsewhere and not cells[name].is_missing:
+            is_the_variants = cells[name] == metric_cell(metric, _bare(variant), variant)
+            cells[name] = replace(cells[name], mark="" if is_the_variants else ELSEWHERE)
     notation = Notation.TIMES if metric.name == "speedup" else column.notation
     return Figures(replace(column, notation=notation, error_is=QUARTILES if metric.name == "latency_s" else ""), cells)
 
