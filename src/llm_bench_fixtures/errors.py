@@ -12,6 +12,7 @@ from llm_bench_fixtures.text import harmless_text, without_middle
 LONGEST_LINE = 400  # characters
 LONGEST_REASON = 1000  # characters: a dozen lines of a terminal
 PROCESS_LIMIT = " (most often a limit on processes and threads: ulimit -u, or the container's)"
+LEAST_ALIKE = 0.7  # of two names, one of which is a typing error of the other
 WITHOUT_DOCSTRINGS = 2  # Python's level of optimization
 
 
@@ -81,7 +82,8 @@ class UnknownName(InvalidSetting):
         from difflib import get_close_matches
 
         names = list(known)
-        near = near or get_close_matches(given, names, n=1)
+        others = [name for name in names if name != given]  # where it is known, but not for this
+        near = near or get_close_matches(given, others, n=1, cutoff=LEAST_ALIKE)
         meant = f" Did you mean {alternatives(near)}?" if near else ""
         super().__init__(f"unknown {kind} {given!r}.{meant} Known: {', '.join(names)}")
 
