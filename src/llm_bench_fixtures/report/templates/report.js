@@ -325,7 +325,7 @@
       range.setAttribute("aria-valuetext", step.dataset.words);
       back.hidden = step.dataset.measure === given.measure && Number(range.value) === given.place;
     };
-    const sayAnswer = () => say(document.querySelector("#answer .lead").textContent);
+    const sayAnswer = () => say([...document.querySelectorAll("#answer .lead")].map((one) => one.textContent).join(" "));
     range.addEventListener("input", show);
     range.addEventListener("change", sayAnswer);
     measure?.addEventListener("change", () => {
