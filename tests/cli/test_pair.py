@@ -167,7 +167,7 @@ def test_real_slow_work_is_found_and_named(project: Path, capsys: pytest.Capture
     )
     out = capsys.readouterr().out
     assert status == ExitStatus.REGRESSED, out
-    assert "benchmarks/test_mine.py::test_speed[fp32]" in out
+    assert "test_mine.py::test_speed[fp32]" in out
     assert "Exit status 20: something got worse" in out
     data = json.loads((project / "out" / "all.json").read_text(encoding="utf-8"))
     tpot = next(row for row in data["comparisons"] if row["metric"] == "tpot_s")
@@ -202,7 +202,7 @@ def test_a_terminated_run_leaves_no_worktree_and_no_worker(project: Path, sent: 
     running.send_signal(sent)
     out, _ = running.communicate(timeout=BACKSTOP_S)
     assert running.returncode == ExitStatus.INTERRUPTED
-    assert "interrupted: the verdicts are those of the 0 pairs that were complete" in out
+    assert "Interrupted: the verdicts are those of the 0 complete pairs." in out
     assert len(worktrees(project)) == 1
     # one that was just being started ends by itself, once it listens
     _, alive = psutil.wait_procs(workers, timeout=BACKSTOP_S)

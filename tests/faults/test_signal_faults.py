@@ -112,7 +112,7 @@ def test_a_signal_ends_the_run_and_what_was_measured_is_kept(
         output, _ = run.communicate(timeout=BACKSTOP_S)
     assert run.returncode == status, output
     assert suite.measured == TOYS
-    assert ("a library didn't let go" in output) is (variant == "scores")
+    assert ("a library didn't return for" in output) is (variant == "scores")
     assert suite.is_reported_and_saved is (variant == "loads")
     assert ("no pictures were drawn" in output) is (variant == "loads")
     assert not list(suite.folder.rglob("plots/*"))

@@ -135,9 +135,9 @@ def storage(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["gate"], "Gated 7 of 7 tests"),
-        (["compare", "1", "latest"], "Gated 7 of 7 tests"),
-        (["compare", "1", str(RESULTS)], "Gated 7 of 7 tests"),
+        (["gate"], "Judged 7 of 7 tests"),
+        (["compare", "1", "latest"], "Judged 7 of 7 tests"),
+        (["compare", "1", str(RESULTS)], "Judged 7 of 7 tests"),
         (["history"], "2 runs in "),
     ],
     ids=["gate", "compare", "compare with a report", "history"],

@@ -154,8 +154,8 @@ def test_dummy_weights_say_that_they_are_random_and_have_no_perplexity(own_suite
     for variant in own_suite.variants().values():
         assert (variant["quality"], variant["quality_note"]) == ({}, "random weights")
     row = next(line for line in own_suite.markdown().splitlines() if line.startswith("| fp32 |"))
-    assert "| random weights |" in row
-    assert "> **The weights are random" in own_suite.markdown()
+    assert "quality not measured: random weights |" in row
+    assert "Random weights: speed and memory are real" in own_suite.markdown()
 
 
 def test_the_reference_is_what_the_others_are_compared_with(own_suite: Bench) -> None:
