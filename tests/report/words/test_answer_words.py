@@ -285,7 +285,7 @@ def test_a_faster_one_that_scatters_too_widely_is_named_with_what_is_certain() -
     found = for_reader(make_run(records), Reader.LATENCY)
     assert found.name == "probably fp16"
     assert found.sentence.endswith(". Certainly faster than fp32: bf16.")
-    assert found.notes == ("Other candidates: bf16 (2.00×).",)
+    assert found.notes == ("Other candidates for the lowest latency: bf16 (2.00×).",)
 
 
 def test_a_slower_variant_is_no_win() -> None:
@@ -707,7 +707,7 @@ def test_a_name_is_proven_for_every_reader_that_it_serves() -> None:
     )
     assert lines[1].startswith("Use v1 for the least memory: 1.00 MB of weights instead of 4.00 MB, ")
     (note,) = for_reader(run, Reader.LATENCY).notes
-    assert note.startswith("Other candidates: v1 (1.50×, 0.7")
+    assert note.startswith("Other candidates for the lowest latency: v1 (1.50×, 0.7")
 
 
 def test_a_throughput_with_a_wide_interval_is_no_recommendation() -> None:

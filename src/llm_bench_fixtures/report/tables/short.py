@@ -25,7 +25,7 @@ from llm_bench_fixtures.report.tables.table import (
     metric_column,
 )
 from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, metric_cell, odd_ratios, perplexity_change
-from llm_bench_fixtures.report.words.workload import listed, pooled_lengths
+from llm_bench_fixtures.report.words.workload import describe_prompts, listed, pooled_lengths
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
@@ -62,7 +62,8 @@ def _odd_ratios(findings: Findings, cells: Mapping[str, Mapping[str, Cell]]) -> 
     lengths = pooled_lengths(findings)
     if not lengths:
         return odd_ratios(rows)
-    return odd_ratios(rows, f"is a mean over prompts of {listed(lengths, 'and')} tokens", f"of {lengths[0]} tokens")
+    shown = describe_prompts(next(iter(findings.common.values())))
+    return odd_ratios(rows, f"is a mean over prompts of {listed(lengths, 'and')} tokens", f"of {shown}")
 
 
 def _droppable(name: str) -> int:

@@ -322,7 +322,7 @@ def _notes(pick: Pick, picks: Sequence[Pick], seen: Evidence, standings: Quality
         )
     others = ", ".join(f"{one.variant} ({_figure_in_short(one, pick)})" for one in pick.choices[1:])
     if others and pick.outcome is Outcome.UNDECIDED:
-        yield f"Other candidates: {others}."
+        yield f"Other candidates for the {pick.reader}: {others}."
     elif others:
         yield f"No measurable difference in {pick.reader.quantity}: {pick.best.variant}, {others}."
     in_lines = rivals_of(picks, standings)
