@@ -154,8 +154,8 @@ def test_a_mean_over_prompts_names_the_prompt_that_the_latencies_are_of() -> Non
         records += [make_block_record(spread=0.0, **where), make_block_record("v0", speedup, **where)]
     (note,) = table_of(make_run(records)).notes
     assert note == (
-        "the speed-up of v0 is a mean over prompts of 16, 64 and 128 tokens, so it is not the ratio of these latencies, "
-        "which are of one prompt of 64 tokens"
+        "the speed-up of v0 is a mean over prompts of 16, 64 and 128 tokens, so it is not the ratio of these "
+        "latencies, which are of one prompt of 64 tokens"
     )
 
 
