@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_factory import full_run, make_block_record, make_provenance, make_record, make_run, make_variant
+from run_factory import BLOCKS_S, full_run, make_block_record, make_provenance, make_record, make_run, make_variant
 from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.cli.main import main
@@ -130,7 +130,11 @@ def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 def noisy(number: int, speedup: float, tmp_path: Path, **provenance: Any) -> str:
     """A run of that day, kept in a report's folder."""
-    records = [make_block_record("fp32", 1.0, 0.0), make_block_record("bf16", speedup, 0.05 + number / 1000)]
+    blocks_s = [seconds * (1 + number / 1000) for seconds in BLOCKS_S]  # no two runs take equally long
+    records = [
+        make_block_record("fp32", 1.0, 0.0, blocks_s),
+        make_block_record("bf16", speedup, 0.05 + number / 1000, blocks_s),
+    ]
     origin = make_provenance(started=f"2026-01-{number:02}T00:00:00+00:00", **provenance)
     return kept(make_run(records, provenance=origin), tmp_path / f"run-{number}")
 
@@ -193,7 +197,7 @@ def test_one_run_in_two_files_is_not_pooled_with_itself(shell: Shell, tmp_path: 
     run = full_run()
     output = shell("report", kept(run, tmp_path / "a"), kept(run, tmp_path / "b"), "-o", str(tmp_path / "out"))
     assert output.status == ExitStatus.USAGE
-    assert "hold the same run: name one of them" in output.err
+    assert "hold rounds of the same run: name one of them" in output.err
 
 
 @pytest.mark.parametrize(

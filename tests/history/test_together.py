@@ -86,3 +86,15 @@ def test_one_run_in_two_files_is_found_by_its_times() -> None:
     assert is_same_run(first, again)
     assert not is_same_run(first, make_run([make_record(median_s=1.1)]))
     assert not is_same_run(make_run(), make_run())
+
+
+def test_a_run_that_holds_rounds_of_another_is_found() -> None:
+    """Bug: two files that shared all rounds but one test's were pooled, and agreed with each other by 0 %."""
+    shared, other = make_record(), make_record("bf16", median_s=1.2)
+    assert is_same_run(make_run([shared, other]), make_run([shared, make_record("bf16", median_s=1.3)]))
+
+
+def test_a_run_joins_only_those_that_it_may_all_be_put_together_with() -> None:
+    """The first has no bf16, so that it can't tell the other two apart. Bug: all three were pooled."""
+    variants = [[make_variant()], *([make_variant(), make_variant("bf16", configuration=name)] for name in ("a", "b"))]
+    assert grouped([make_run([make_record()], one) for one in variants]) == [[0, 1], [2]]

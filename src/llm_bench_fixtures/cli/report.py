@@ -116,10 +116,10 @@ def _check(paths: Sequence[Path], against: Path | None) -> None:
 
 
 def _pooled(runs: Sequence[Run]) -> Run:
-    """Raises InvalidSetting for a run that is kept in two files: pooled, it would seem to agree with itself."""
+    """Raises InvalidSetting for rounds that are kept in two files: pooled, they would seem to agree."""
     for one, other in combinations(runs, 2):
         if is_same_run(one, other):
-            raise InvalidSetting(f"{one.source} and {other.source} hold the same run: name one of them")
+            raise InvalidSetting(f"{one.source} and {other.source} hold rounds of the same run: name one of them")
     return pooled_run(runs) if len(runs) > 1 else runs[0]
 
 

@@ -52,17 +52,21 @@ def _unlike(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 
 
 def is_same_run(one: Run, other: Run) -> bool:
-    """Whether both are one run, perhaps kept in two files: they have the same times."""
+    """Whether both hold rounds of one run, as two copies of it do, or a resumed run and its first part: no two runs
+    have the same times in any test."""
     rounds = [{record.test: record.rounds_s for record in run.measured()} for run in (one, other)]
-    shared = rounds[0].keys() & rounds[1].keys()
-    return bool(shared) and all(rounds[0][test] == rounds[1][test] for test in shared)
+    return any(times and rounds[1].get(test) == times for test, times in rounds[0].items())
+
+
+def _apart(first: Run, other: Run) -> bool:
+    return any(True for _ in why_runs_apart(first, other))
 
 
 def grouped(runs: Sequence[Run]) -> list[list[int]]:
-    """Which of the runs may be put together, by their places; each with the first run that it may join."""
+    """Which of the runs may be put together, by their places; each in the first group whose runs it may all join."""
     groups: list[list[int]] = []
     for place, run in enumerate(runs):
-        found = next((group for group in groups if not any(why_runs_apart(runs[group[0]], run))), None)
+        found = next((group for group in groups if not any(_apart(runs[one], run) for one in group)), None)
         if found is None:
             groups.append([place])
         else:
