@@ -100,6 +100,21 @@ def test_what_all_tests_of_a_variant_share_has_no_place() -> None:
     ]
 
 
+def test_the_mean_of_one_variant_does_not_stand_for_its_whole_backend() -> None:
+    """Bug: that bnb-int8's mean changed by 8 % was said of bnb-nf4 and bnb-fp4, too."""
+    rows = [row(name, TESTS[0], by=by, metric="speedup", base=2.0) for name, by in (("ort-a", 1.0), ("ort-b", 0.2))]
+    mean = row("ort-a", "", by=0.5, metric="speedup", base=2.0)
+    still = row("fp32", TESTS[0], Verdict.UNCHANGED, metric="speedup", base=2.0)
+    assert texts(mean, *rows, still) == ["ort-*: speed-up +10.0 % to +50.0 % over 2 tests, of which 2 moved alike"]
+
+
+def test_what_stays_open_did_not_move() -> None:
+    """Bug: inconclusive tests were said to have moved alike."""
+    rows = [row("bf16", test, Verdict.INCONCLUSIVE, metric="speedup", base=2.0) for test in ("", *TESTS[:2])]
+    (cause,) = causes_of(rows, rows)
+    assert cause.where == "over 2 tests, 2 of them inconclusive"
+
+
 def test_the_change_over_all_tests_stands_for_those_of_its_tests() -> None:
     tests = [row("bf16", test, by=1.0, metric="speedup", base=2.0) for test in TESTS[:2]]
     mean = row("bf16", "", by=0.5, metric="speedup", base=2.0)

@@ -61,7 +61,8 @@ class Cause:
     @property
     def change(self) -> str:
         """Both values of a single row; else the change, or the range of the changes; empty where there is none."""
-        shown = [row for row in self.rows if not row.benchmark] or self.rows
+        shared = [row for row in self.rows if not row.benchmark]
+        shown = shared if len(shared) == len(self.variants) else self.rows
         first = shown[0]
         if len(shown) == 1:
             interval = f" ({first.interval_text})" if first.interval_text else ""
@@ -77,7 +78,8 @@ class Cause:
         """In which tests; empty for a value that all tests of a variant share."""
         moved = [row.benchmark for row in self.rows if row.benchmark]
         if len(moved) < len(self.rows):
-            alone = f", of which {len(moved)} moved alike" if moved else ""
+            alone = f", of which {len(moved)} moved alike" if moved and self.verdict in MOVED else ""
+            alone = f", {len(moved)} of them {self.verdict}" if moved and self.verdict in STILL else alone
             return f"over {count(self.tests, 'test')}{alone}" if self.tests else ""
         if len(moved) == 1:
             return f"in {moved[0]}"
