@@ -175,7 +175,7 @@ def _lines(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -
             served = [pick for pick in alike if name in pick.alike]
             yield _use(name, served, seen)
         else:
-            served = [pick for pick in alike if pick.best.variant == name]
+            served = [one for one in alike if one.best.variant == name and one.is_ahead is first.is_ahead]
             readers = "" if len(served) == len(answered) else _for_readers(served)
             is_kept = first.outcome is Outcome.REFERENCE
             yield _keep(served, readers, seen, standings) if is_kept else _undecided(served, readers, seen)
