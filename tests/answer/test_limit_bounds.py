@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from run_factory import full_run
 
@@ -28,6 +28,7 @@ def test_the_strictest_bound_is_kept_and_a_stricter_one_is_not(measure: QualityM
     assert QualityStandings(run, QualityLimit(measure, stricter)).of(bf16) is not Standing.WITHIN
 
 
+@example([math.nextafter(1, 2)], math.nextafter(1, 2))  # twice as far from 1 is rounded to 1
 @given(st.lists(st.floats(1.0, 3.0), max_size=8), st.floats(1.0, 3.0))
 def test_rounded_bounds_let_through_what_the_exact_ones_do(strictest: list[float], given_bound: float) -> None:
     found = bounds(strictest, PPL, QualityLimit(PPL, given_bound))

@@ -36,8 +36,11 @@ def bounds(strictest: Sequence[float], measure: QualityMeasure, given: QualityLi
         found[sum(inside) - 1] = given.bound
         stricter, looser = (round(1 + (given.bound - 1) * share, MOST_DIGITS) for share in (0.5, 2.0))
         is_first, is_last = (given.bound == found[place] and len(found) > 1 for place in (0, -1))
-        before = [stricter] if is_first and stricter not in (1.0, given.bound) else []
-        after = [looser] if is_last and looser > 0 and looser != given.bound else []
+        ends_apart = (
+            (stricter > given.bound > looser) if is_share else (stricter < given.bound < looser)
+        )  # once rounded
+        before = [stricter] if is_first and ends_apart and stricter != 1.0 else []
+        after = [looser] if is_last and ends_apart and looser > 0 else []
         return [*before, *found, *after]
     return found
 
