@@ -23,7 +23,8 @@ def test_near_lossless_variants_are_named_in_the_runs_order() -> None:
     )
     sentence = near_lossless_sentence(run)
     assert sentence.startswith(
-        "Near-lossless by perplexity, in no order: worse, better. Their perplexity is within ±0.5 % of fp32's"
+        "Near-lossless by perplexity, in no order: worse, better. The whole 95 % interval of their "
+        "perplexity is within ±0.5 % of fp32's"
     )
     assert "test your own task" in sentence
     assert near_lossless_sentence(make_run([], [make_variant()])) == ""
@@ -35,10 +36,12 @@ def test_what_else_is_known_of_near_lossless_variants_stands_beside_them() -> No
     rest = {"top1_agreement": 0.9, "flips": 0.1, "flips_lost": 10, "flips_gained": 9, "choice_items": 190}
     variant = replace(variant, quality={**variant.quality, **rest})
     sentence = near_lossless_sentence(make_run([], [make_variant(), variant]))
-    assert sentence.startswith("Near-lossless by perplexity: bf16 (top-1 90 %); of 190 answers 19 flip. Its ")
+    assert sentence.startswith(
+        "Near-lossless by perplexity: bf16 (top-1 90 %); of 190 answers 19 flip. The whole 95 % interval of its "
+    )
     steadier = replace(variant, id="other", quality={**variant.quality, "flips_lost": 1, "flips_gained": 1})
     both = near_lossless_sentence(make_run([], [make_variant(), variant, steadier]))
-    assert ": bf16 (top-1 90 %), other (top-1 90 %); of 190 answers 2 to 19 flip. Their " in both
+    assert ": bf16 (top-1 90 %), other (top-1 90 %); of 190 answers 2 to 19 flip. The whole" in both
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_too_few_rounds_are_unknown_and_not_no(rounds_s: tuple[float, ...]) -> N
             make_record(scenario="cache", case="off", workload=off, rounds_s=(1.062, 1.0, 1.1)[: len(rounds_s)]),
         ]
     )
-    assert takeaways(run) == ["Undecided, for too few rounds: the effect of batching, the KV cache."]
+    assert takeaways(run) == ["Too few rounds to tell the effect of batching, the KV cache."]
 
 
 def test_a_noisy_batch_size_does_not_hide_a_steady_one() -> None:

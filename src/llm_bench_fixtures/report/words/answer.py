@@ -205,8 +205,8 @@ def _for_readers(served: Sequence[Pick]) -> str:
 def _use(name: str, served: Sequence[Pick], seen: Evidence) -> str:
     """The variant is shown to be better than the reference for each of these readers."""
     alike = [one for one in served[0].alike if one != name and all(one in pick.alike for pick in served)]
-    others = f" (or {', '.join(alike)})" if alike else ""
-    return f"Use {name}{others}{_for_readers(served)}: {', '.join(_in_short(name, served, seen))}."
+    others = f" As good for that: {', '.join(alike)}." if alike else ""
+    return f"Use {name}{_for_readers(served)}: {', '.join(_in_short(name, served, seen))}.{others}"
 
 
 def _undecided(served: Sequence[Pick], readers: str, seen: Evidence) -> str:
@@ -317,8 +317,8 @@ def _notes(pick: Pick, picks: Sequence[Pick], seen: Evidence, standings: Quality
     record = records.get(pick.best.variant)
     if pick.outcome is not Outcome.REFERENCE and record and (found := disturbance(*seen.cases_of(record))):
         yield (
-            f"{record.variant}'s speed-up is doubtful: in {found[0]} of {found[1]} pairs of rounds, threads waited for "
-            "a core."
+            f"{record.variant}'s speed-up for the {pick.reader} is doubtful: in {found[0]} of {found[1]} pairs of "
+            "rounds, threads waited for a core."
         )
     others = ", ".join(f"{one.variant} ({_figure_in_short(one, pick)})" for one in pick.choices[1:])
     if others and pick.outcome is Outcome.UNDECIDED:

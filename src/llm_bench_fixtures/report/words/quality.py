@@ -22,11 +22,11 @@ def near_lossless_sentence(run: Run) -> str:
     names = near_lossless(run)
     if not names:
         return ""
-    order, whose = (", in no order", "Their") if len(names) > 1 else ("", "Its")
+    order, whose = (", in no order", "their") if len(names) > 1 else ("", "its")
     group = f"{', '.join(_with_agreement(run, name) for name in names)}{_flips_of_all(run, names)}"
     return (
-        f"Near-lossless by perplexity{order}: {group}. {whose} perplexity is within ±{NEAR * 100:g} % of "
-        f"{run.reference}'s, with its whole 95 % interval. Such differences are too small to rank variants; test your "
+        f"Near-lossless by perplexity{order}: {group}. The whole 95 % interval of {whose} perplexity is within "
+        f"±{NEAR * 100:g} % of {run.reference}'s. Such differences are too small to rank variants; test your "
         "own task."
     )
 

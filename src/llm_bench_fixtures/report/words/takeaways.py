@@ -55,7 +55,7 @@ def _contention(seen: Evidence) -> Iterator[str]:
         each = ", ".join(f"{name} {format_share(share)}" for name, share in shares.items())
         yield (
             f"Threads wait for a core ({each} of the rounds' time; {seen.run.reference} {format_share(own)}): two "
-            "pools of threads in one process hold each other up. OMP_WAIT_POLICY=passive may help."
+            "pools of threads in one process compete for the cores. OMP_WAIT_POLICY=passive may help."
         )
 
 
@@ -118,7 +118,7 @@ def _too_few_rounds(seen: Evidence) -> Iterator[str]:
     """What is unknown, which is not to be taken for "none"."""
     topics = list(undecided_effects(seen))
     if topics:
-        yield f"Undecided, for too few rounds: the effect of {', '.join(topics)}."
+        yield f"Too few rounds to tell the effect of {', '.join(topics)}."
 
 
 def _largest(effects: list[Effect]) -> Effect | None:
