@@ -33,12 +33,13 @@ from llm_bench_fixtures.workloads import TokenIds, Workload
 PAIRS = 25
 PROMPT_TOKENS = 64
 NEW_TOKENS = 16
+DEEPEST = 40  # further calls on Python's stack
 SUITE = """
 import random
 import sys
 
 import pytest
-from measure_bare_loops import LOOPS, NEW_TOKENS, PROMPT_TOKENS, measure_pair
+from measure_bare_loops import DEEPEST, LOOPS, NEW_TOKENS, PROMPT_TOKENS, measure_pair_at
 
 FOUND = {{}}
 
@@ -50,7 +51,8 @@ def test_pairs(llm_model, llm_prompts):
     coin = random.Random(0)
     pairs = []
     for number in range({pairs} + 1):
-        pairs.append(llm_model.call(measure_pair, prompt, NEW_TOKENS, coin.random() < 0.5))
+        depth, is_round_first = coin.randrange(DEEPEST), coin.random() < 0.5
+        pairs.append(llm_model.call(measure_pair_at, depth, prompt, NEW_TOKENS, is_round_first))
         print(f"\\r{{name}}: {{number}} of {pairs} pairs", end="", file=sys.stderr, flush=True)
     FOUND[name] = pairs[1:]  # the first pair warms up
     print(file=sys.stderr)
@@ -169,6 +171,13 @@ LOOPS: Mapping[str, Loop] = {
 """By backend."""
 
 
+def measure_pair_at(model: Model, depth: int, prompt: TokenIds, new_tokens: int, is_round_first: bool) -> Pair:
+    """`measure_pair` with so many further calls on Python's stack."""
+    if depth:
+        return measure_pair_at(model, depth - 1, prompt, new_tokens, is_round_first)
+    return measure_pair(model, prompt, new_tokens, is_round_first)
+
+
 def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first: bool) -> Pair:
     """Raises GenerationMismatch where the two texts differ: they were not the same work."""
     texts: dict[str, list[int]] = {}
@@ -241,10 +250,10 @@ def describe(pairs: Sequence[Pair]) -> str:
     from measure_scoring import median_interval  # here: no variant's process needs it
 
     median, low, high = median_interval([pair.round_s / pair.own_s for pair in pairs])
-    own_ms = statistics.median(pair.own_s for pair in pairs) * 1000
+    own_ms = sorted(pair.own_s * 1000 for pair in pairs)
     return (
         f"round / own loop: {median:.3f} (95 % interval {low:.3f} to {high:.3f}), {len(pairs)} pairs; "
-        f"own loop {own_ms:.2f} ms a token"
+        f"own loop {own_ms[0]:.2f} / {statistics.median(own_ms):.2f} / {own_ms[-1]:.2f} ms a token"
     )
 
 

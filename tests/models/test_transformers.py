@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
 import torch
+from transformers import LogitsProcessorList
 
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, Forbidden, TransformersModel, context_of
 from llm_bench_fixtures.workloads import CacheKind
@@ -48,6 +50,16 @@ def test_scores_that_are_not_shown_are_changed_in_place() -> None:
     forbidden = Forbidden(1)(torch.zeros(2, 1), scores)
     assert forbidden.data_ptr() == scores.data_ptr()
     assert scores.tolist() == [[1.0, -math.inf, 2.0], [4.0, -math.inf, 0.0]]
+
+
+def test_transformers_finds_the_forbidding_signature_ready_and_still_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: at each step transformers had the signature of a bound method worked out anew."""
+    forbidden = Forbidden(0)
+    looked_at = []
+    monkeypatch.setattr(inspect.Signature, "replace", lambda self, **_: looked_at.append(self) or self)
+    scores = LogitsProcessorList([forbidden])(torch.zeros(1, 1), torch.zeros(1, 2))
+    assert scores.tolist() == [[-math.inf, 0.0]]
+    assert looked_at == []  # a bound method's is replaced by one without `self`
 
 
 @pytest.mark.parametrize(("shows", "copies"), [(False, 0), (True, 2)])

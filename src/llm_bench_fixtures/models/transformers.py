@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -124,7 +125,14 @@ def _calling(on_token: Callable[[], None]) -> Any:
     return StoppingCriteriaList([never])
 
 
-@dataclass(frozen=True)
+def _two_arguments(input_ids: object, scores: object) -> None:
+    """Stands for a logits processor whose signature is looked up."""
+
+
+_two_arguments.__signature__ = inspect.signature(_two_arguments)  # type: ignore[attr-defined]
+
+
+@dataclass
 class Forbidden:
     """A logits processor of transformers' that keeps one token from being chosen: the one that ends a text.
 
@@ -140,6 +148,11 @@ class Forbidden:
     another engine needs for its next step. `generate` itself makes one at each step; with a second one ONNX Runtime's
     time per token was 1.05 to 1.11 times as long. Setting one column wakes no thread.
     """
+
+    def __post_init__(self) -> None:
+        # At each step transformers asks for the signature of this attribute, and then calls the method of the class.
+        # Finding a method's signature took OpenVINO's steps of 1.2 ms 0.03 ms longer than one that stands ready.
+        self.__call__ = _two_arguments  # type: ignore[method-assign,assignment]
 
     def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.copies:
