@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -119,6 +119,21 @@ def publish(
     return Published(report.findings, report.page_folder, tuple(problems), notes, report.was_interrupted)
 
 
+def publish_so_far(
+    run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit, so_far: str
+) -> Findings | None:
+    """Write the report of a run that goes on into the claimed folder, without pictures, and return what it says. What
+    isn't written now is at the end, whose report replaces this one.
+
+    so_far: as in `Findings`. Raises KeyboardInterrupt.
+    """
+    report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, draws=False, so_far=so_far)
+    report.write()
+    if report.was_interrupted:
+        raise KeyboardInterrupt
+    return report.findings
+
+
 def _write_elsewhere(report: _Report) -> list[str]:
     """Returns what to tell of it."""
     before, report.problems = report.folder, []
@@ -140,6 +155,7 @@ class _Report(Attempts):
     changes: Changes | None = None
     has_results: bool = False
     draws: bool = True
+    so_far: str = ""
     findings: Findings | None = None
     page_folder: Path | None = None
     results_fault: str = ""
@@ -162,13 +178,14 @@ class _Report(Attempts):
 
     def _write_results(self) -> None:
         path = self.folder / RESULTS_FILE
-        fault = write_run(self.run, path, follows=False)
+        run = replace(self.run, interrupted=True) if self.so_far else self.run  # unless it is replaced, it was killed
+        fault = write_run(run, path, follows=False)
         self.results_fault = fault and f"{path} {fault}"
 
     def _find(self) -> Findings | None:
         """After Ctrl-C too: the terminal shows them."""
         try:
-            return findings_of(self.run, self.metrics, self.quality_limit, self.changes)
+            return findings_of(self.run, self.metrics, self.quality_limit, self.changes, self.so_far)
         except Exception as error:  # a bug of ours, which may cost the report but not the run
             self.problems.append(f"There is no report but {RESULTS_FILE}: {reason_of(error)}")
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from llm_bench_fixtures.answer.agreement import Agreement, agreement_of
@@ -72,6 +73,8 @@ class Findings(Evidence):
     """What the run changed against another; None where it stands alone."""
     agreement: Agreement | None = None
     """How far the pooled runs agree; None for a single run."""
+    so_far: str = ""
+    """How far the run is that still goes on: "after 3 of 24 cases"; empty of one that has ended."""
 
 
 def findings_of(
@@ -79,9 +82,10 @@ def findings_of(
     metrics: Mapping[str, Metric],
     quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT,
     changes: Changes | None = None,
+    so_far: str = "",
 ) -> Findings:
     """metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
-    changes: what the run changed against another."""
+    changes: what the run changed against another. so_far: as in `Findings`."""
     evidence = evidence_of(run)
     agreement = agreement_of(evidence)
     return Findings(
@@ -91,7 +95,7 @@ def findings_of(
         header=_header(run),
         decode=decode_sentence(evidence),
         noisy=noise_warning(evidence),
-        warnings=(*_warnings(run), *(agreement_warnings(agreement) if agreement else ())),
+        warnings=(*_unfinished(so_far), *_warnings(run), *(agreement_warnings(agreement) if agreement else ())),
         answer=answer_of(evidence, quality_limit),
         takeaways=(*([agreement_sentence(agreement)] if agreement else []), *takeaways(evidence)),
         flags={record.test: tuple(flags(run, record)) for record in run.records},
@@ -100,6 +104,7 @@ def findings_of(
         instrumentation=tuple(instrumentation_sentences(run)),
         changes=changes,
         agreement=agreement,
+        so_far=so_far,
     )
 
 
@@ -112,6 +117,11 @@ def _header(run: Run) -> str:
     chat = " | prompts=chats" if run.provenance.chat else ""
     pooled = f" | {len(run.runs)} runs pooled" if isinstance(run, PooledRun) else ""
     return f"Loaded: {run.provenance.model}{random} | device={run.provenance.device} | dtype={dtype}{chat}{pooled}"
+
+
+def _unfinished(so_far: str) -> Iterator[str]:
+    if so_far:
+        yield f"Unfinished: the run goes on. This is the report so far, {so_far}, at {datetime.now(UTC):%H:%M:%S} UTC."
 
 
 def _warnings(run: Run) -> Iterator[str]:

@@ -10,7 +10,10 @@ import pytest
 from page_browser import HOSTILE, NEEDS_A_BROWSER
 from page_runs import chart_run, wide_run
 
-from llm_bench_fixtures.report.files import write_report
+from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
+from llm_bench_fixtures.report.files import publish_so_far, write_report
+from llm_bench_fixtures.report.page import build
+from llm_bench_fixtures.results.folder import claim
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 
@@ -332,3 +335,21 @@ def test_it_prints_without_what_only_a_screen_needs(report: Path, open_page: Any
     assert opened.visible(".what") == []
     assert opened.visible(".term") != []
     assert opened.widest() <= 1  # a pixel is what rounding makes of columns
+
+
+def test_while_its_run_goes_on_it_reloads_itself_and_stays_where_it_was(
+    tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "RELOAD_S", 2)
+    claim(tmp_path)
+    publish_so_far(chart_run(), registry(), tmp_path, DEFAULT_QUALITY_LIMIT, "after 3 of 24 cases")
+    opened = open_page(tmp_path / "report.html")
+    opened.page.evaluate("document.querySelectorAll('details')[1].open = true")
+    opened.page.evaluate("scrollTo(0, 700)")
+    opened.page.wait_for_event("load")
+    assert opened.ask("[...document.querySelectorAll('details')].slice(0, 2).map(one => one.open)") == [False, True]
+    assert opened.ask("scrollY") == 700
+    assert opened.complaints == []
+    write_report(chart_run(), registry(), tmp_path)
+    opened.page.wait_for_event("load")
+    assert opened.ask("document.querySelector('[data-reload]')") is None

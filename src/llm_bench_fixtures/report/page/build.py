@@ -33,6 +33,7 @@ from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY, WHAT_RAN, S
 from llm_bench_fixtures.results.record import Run
 
 ELSEWHERE = frozenset({TEXTS, SKIPPED})  # sections of the document that the page shows in its own way
+RELOAD_S = 10  # between two looks of a page whose run goes on
 COMMAND = "Command"  # the fact that stands as commands of its own
 
 
@@ -72,6 +73,7 @@ def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) ->
         command=repeat_command(run),
         footnotes=document.footnotes,
         glossary=tuple(terms.values()),
+        reload_s=RELOAD_S if findings.so_far else 0,
     )
 
 

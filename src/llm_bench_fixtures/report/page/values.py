@@ -198,6 +198,8 @@ class Page:
     """What repeats the run, for a shell."""
     footnotes: tuple[str, ...]
     glossary: tuple[Term, ...]
+    reload_s: int = 0
+    """How often it reads itself anew while its run goes on; 0: the run has ended."""
 
     @property
     def figures(self) -> dict[str, Json]:

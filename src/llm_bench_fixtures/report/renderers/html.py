@@ -35,7 +35,11 @@ SAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 def render_html(page: Page) -> str:
     """report.html. The scripts are in it only where there is a table or a chart for them."""
-    scripts = page_scripts(has_charts=bool(page.figures)) if page.figures or page.summary.rows else None
+    scripts = (
+        page_scripts(has_charts=bool(page.figures), reloads=bool(page.reload_s))
+        if page.figures or page.summary.rows
+        else None
+    )
     return render_page(
         "report.html", page=page, scripts=scripts, policy=scripts.policy if scripts else content_policy(())
     )
@@ -120,11 +124,12 @@ class PageScripts:
 
 
 @cache
-def page_scripts(*, has_charts: bool = True) -> PageScripts:
+def page_scripts(*, has_charts: bool = True, reloads: bool = False) -> PageScripts:
     from markupsafe import Markup
 
     folder = files("llm_bench_fixtures.report").joinpath("templates")
-    own = folder.joinpath("report.js").read_text(encoding="utf-8").replace("\r\n", "\n")
+    names = ("report.js", "reload.js") if reloads else ("report.js",)
+    own = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names).replace("\r\n", "\n")
     if not has_charts:
         return PageScripts(Markup(own), "", content_policy((own,)))  # noqa: S704
     from plotly.offline import get_plotlyjs

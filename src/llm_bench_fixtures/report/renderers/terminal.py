@@ -24,6 +24,13 @@ def summary_lines(findings: Findings, folder: Path | None, width: int, paint: Pa
     return map(without_commands, _lines(findings, folder, width, paint))
 
 
+def lines_so_far(findings: Findings, width: int) -> Iterator[str]:
+    """The answer of a run that goes on: the first two of its sentences."""
+    first, *second = findings.answer.lines[:2]
+    said = (f"llm-bench: so far, {findings.so_far}: {first}", *second)
+    return map(without_commands, _paragraphs(said, width, indent="  "))
+
+
 def _lines(findings: Findings, folder: Path | None, width: int, paint: Paint) -> Iterator[str]:
     yield ""
     yield title_line(printable(f"llm-bench: {findings.run.provenance.model}"), width)
