@@ -363,7 +363,31 @@ def test_where_memory_is_for_two_each_group_holds_the_reference(toys: Bench) -> 
     assert "llm-bench: 3 variants in groups of 2 + 2, each with toy (each needs up to 0.3 GB of " in result.stdout.str()
     for record in toys.records():
         assert len(record["reference_s"]) == ROUNDS
-    assert measured(toys)[:4] == ["test_size[toy-4]", "test_size[half-4]", "test_size[toy-8]", "test_size[half-8]"]
+    first = ["test_size[toy-4]", "test_size[half-4]", "test_size[third-4]"]  # what the answer goes by, of both groups
+    assert measured(toys) == [*first, "test_size[third-8]", "test_size[toy-8]", "test_size[half-8]"]
+
+
+def test_a_plugin_that_orders_tests_has_its_way(toys: Bench) -> None:
+    hook = "\n\ndef pytest_collection_modifyitems(items):\n    items.reverse()\n"
+    toys.write(**{**FILES, "conftest": FILES["conftest"] + hook})
+    result = run(toys, variants="toy,half")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["llm-bench: another plugin, or --failed-first, orders the tests,*"])
+    assert measured(toys) == ["test_size[toy-8]", "test_size[half-8]", "test_size[toy-4]", "test_size[half-4]"]
+
+
+def test_the_most_telling_tests_come_first_whatever_file_they_are_in(toys: Bench) -> None:
+    own = "import pytest\n@pytest.mark.llm_scenario('{}')\ndef test_mine{}(llm_benchmark, llm_prompts{}):\n    {}\n"
+    toys.write(
+        test_a=own.format("cache", "", "", "llm_benchmark('a b c')"),
+        test_b=own.format("batch", "", ", llm_batch_size", "llm_benchmark(['a', 'b'], batch_size=llm_batch_size)"),
+        test_c=own.format("prompt_length", "", "", "llm_benchmark('a')"),
+    )
+    result = run(toys, "--llm-batch-sizes=1,2", "-k", "mine", variants="toy")
+    result.assert_outcomes(passed=4, deselected=2)
+    assert "orders the tests" not in result.stdout.str()
+    files = [record["test"].partition("::")[0] for record in toys.records()]
+    assert files == ["test_c.py", "test_b.py", "test_a.py", "test_b.py"]
 
 
 def test_one_at_a_time_each_is_still_in_a_process_of_its_own(toys: Bench) -> None:

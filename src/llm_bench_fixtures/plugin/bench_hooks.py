@@ -29,12 +29,14 @@ from llm_bench_fixtures.plugin.items import (
     is_benchmark,
     leave_out_overhead,
     left_out_lines,
+    note_collected,
     plan_and_arrange,
     scenarios_of,
     variant_of,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips
 from llm_bench_fixtures.plugin.signals import end_at_signals
+from llm_bench_fixtures.plugin.stages import after_test
 from llm_bench_fixtures.plugin.stash import (
     BENCHMARKS,
     RUN,
@@ -77,9 +79,13 @@ def pytest_collection(session: pytest.Session) -> None:
         selected_variants(session.config)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    note_collected(item)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests together that share a loaded model, or that are measured side by side; the reference's come first.
+    """Put the most telling tests first, and those together that are measured side by side or share a loaded model.
 
     pytest's own ordering by session parameter goes by their position in each test's list, which differs from test to
     test.
@@ -91,8 +97,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         keep_with_project(config)
         config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
-        order = [variant.id for variant in selected_variants(config)]
-        arrange(items, order, (lambda _: 0) if runs_in_turns(config) else None)
+        everyone = [variant.id for variant in selected_variants(config)]
+        arrange(config, items, [everyone] if runs_in_turns(config) else None)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -116,6 +122,14 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
         plan_and_arrange(session)
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Tell the session when a stage of its plan is over."""
+    result = yield
+    after_test(item, nextitem)
+    return result
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:

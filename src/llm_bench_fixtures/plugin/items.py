@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from llm_bench_fixtures.plugin.internals import is_skipped
 from llm_bench_fixtures.plugin.stash import bench_session, selected_variants, settings_of, takes_requests
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
+from llm_bench_fixtures.session.plan import Case, Plan
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
 NO_SERVER: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # names of tests of loads that had no server
+COLLECTED: pytest.StashKey[dict[str, int]] = pytest.StashKey()  # by test, its place among those that were collected
+ORDERED: pytest.StashKey[bool] = pytest.StashKey()  # whether a plugin has ordered the tests
+ARRANGED: pytest.StashKey[Sequence[str]] = pytest.StashKey()  # the tests as they were arranged last
+PLAN: pytest.StashKey[Plan] = pytest.StashKey()
+ORDERED_LINE = "another plugin, or --failed-first, orders the tests, so the answer may come late"
 A_LOAD_NEEDS = "a load needs a server: --llm-endpoint URL"
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
 
@@ -144,27 +150,58 @@ def variants_to_come(item: pytest.Item) -> list[Variant]:
     return [variant for other in same if (variant := variant_of(other)) is not None]
 
 
-def arrange(items: list[pytest.Item], order: Sequence[str], groups: Callable[[Variant], int] | None) -> None:
-    """Sort the tests; those without a variant come first.
+def note_collected(item: pytest.Item) -> None:
+    """Note the place at which a test was collected, by which `are_ordered` tells that somebody moved it."""
+    item.config.stash.setdefault(COLLECTED, {}).setdefault(item.nodeid, len(item.config.stash[COLLECTED]))
 
-    order: of the variants' ids. groups: the number of the group in which a variant is loaded; a group's tests are
-    together, and in it the benchmarks that differ in the variant alone, which are measured side by side. None: one
-    variant is loaded at a time, so all tests of a variant are together.
+
+def are_ordered(config: pytest.Config, items: Sequence[pytest.Item]) -> bool:
+    """Whether a plugin has ordered the tests. pytest itself moves only tests of one variant past those of another."""
+    collected = config.stash.get(COLLECTED, {})
+    places: dict[str, list[int]] = {}
+    for item in items:
+        variant = variant_of(item)
+        if variant is not None and item.nodeid in collected:
+            places.setdefault(variant.id, []).append(collected[item.nodeid])
+    return any(found != sorted(found) for found in places.values())
+
+
+def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Collection[str]] | None) -> None:
+    """Sort the tests; those without a variant come first, then the stages of the plan.
+
+    groups: the ids of the variants that are loaded together. A group's tests of a stage are together, and among them
+    the benchmarks that differ in the variant alone, which are measured side by side. None: one variant is loaded at a
+    time, so all tests of a variant are together. Where a plugin has ordered the tests, the stages give way to it.
     """
+    order = [variant.id for variant in selected_variants(config)]
+    plan = Plan(() if config.stash.setdefault(ORDERED, are_ordered(config, items)) else cases_of(items), groups or ())
     first: dict[str, int] = {}
 
-    def place(position: int, item: pytest.Item) -> tuple[int, ...]:
+    def place(position: int, item: pytest.Item) -> tuple[object, ...]:
         variant = variant_of(item)
         if variant is None:
             return (-1,)
         own = order.index(variant.id)
         if groups is None:
-            return (own, position)
+            return (0, own, plan.stage(case_of(item)), position)
         together = case_of(item) if is_benchmark(item) else item.nodeid.partition("[")[0]
-        return (groups(variant), first.setdefault(together, position), own, position)
+        return (0, plan.place(case_of(item), variant.id), first.setdefault(together, position), own, position)
 
     places = {item.nodeid: place(position, item) for position, item in enumerate(items)}
     items.sort(key=lambda item: places[item.nodeid])
+    config.stash[ARRANGED] = [item.nodeid for item in items]
+    config.stash[PLAN] = plan
+
+
+def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
+    """Those of the benchmarks among the tests."""
+    found: dict[str, Case] = {}
+    for item in filter(is_benchmark, items):
+        variant, case = variant_of(item), case_of(item)
+        size = _parameters(item).get("llm_batch_size")
+        known = found.get(case, Case(case, identify(item).scenario, frozenset(), size))
+        found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
+    return tuple(found.values())
 
 
 def plan_and_arrange(session: pytest.Session) -> None:
@@ -173,6 +210,11 @@ def plan_and_arrange(session: pytest.Session) -> None:
     Where no model can be found, or no process can be started, nothing is done: the first test says why.
     """
     config = session.config
+    before = config.stash[ARRANGED]
+    arranged = {nodeid: place for place, nodeid in enumerate(before)}
+    places = [arranged.get(item.nodeid, -1) for item in session.items]
+    if places != sorted(places):  # by a plugin that came after this one, or --failed-first
+        config.stash[ORDERED] = True
     selected = selected_variants(config)
     bench = bench_session(config)
     tested = {variant.id for item in session.items if (variant := variant_of(item))}
@@ -185,13 +227,13 @@ def plan_and_arrange(session: pytest.Session) -> None:
         if not is_process_limit(error):
             raise
         return
-    arrange(session.items, [variant.id for variant in selected], lineup.place)
+    arrange(config, session.items, [[variant.id for variant in group] for group in lineup.groups])
     bench.progress.expect(Part.VARIANT, len(variants))
     placed = ((case_of(item), variant_of(item)) for item in filter(is_benchmark, session.items))
     bench.progress.expect(Part.CASE, len({(case, lineup.place(variant)) for case, variant in placed if variant}))
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
-        lines = filter(None, (lineup.describe(), bench.setup.threads_warning))
+        lines = filter(None, (lineup.describe(), bench.setup.threads_warning, ORDERED_LINE * config.stash[ORDERED]))
         tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
 
 

@@ -100,6 +100,7 @@ class VariantLoader:
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
+        self._described: set[str] = set()
         self._refused: NotCausal | None = None  # what is wrong with the model of --llm-model, in whatever variant
         self.windows: WindowPlan | None = None  # in which the last variant was scored
 
@@ -169,7 +170,10 @@ class VariantLoader:
             self._loaded.pop(name).close()
 
     def _load(self, variant: Variant) -> ModelHandle:
-        """Load and score a variant. The results get its status, also where this raises."""
+        """Load and score a variant; one that was before, and then closed, is only loaded. The results get its status,
+        also where this raises."""
+        if variant.id in self._described:
+            return self._open(variant)
         result = VariantResult(
             variant.id,
             variant.description,
@@ -195,10 +199,7 @@ class VariantLoader:
     def _load_and_describe(self, variant: Variant, result: VariantResult) -> ModelHandle:
         if self._refused is not None and variant.backend in BACKENDS:
             raise self._refused
-        setup = self._setup
-        _ = setup.limits  # before any model takes its share of the machine
-        request = LoadRequest(variant, setup.source, setup.device, setup.settings, setup.store, setup.progress)
-        model: ModelHandle = load_variant(request) if setup.settings.in_process else self._load_apart(request)
+        model = self._open(variant)
         try:
             with translate_out_of_memory(f"scoring {variant.id}"):
                 self._results.add_variant(self._describe(result, model))
@@ -207,7 +208,14 @@ class VariantLoader:
             if isinstance(error, NotCausal) and model.facts.runs_source:
                 self._refused = error
             raise
+        self._described.add(variant.id)
         return model
+
+    def _open(self, variant: Variant) -> ModelHandle:
+        setup = self._setup
+        _ = setup.limits  # before any model takes its share of the machine
+        request = LoadRequest(variant, setup.source, setup.device, setup.settings, setup.store, setup.progress)
+        return load_variant(request) if setup.settings.in_process else self._load_apart(request)
 
     def _load_apart(self, request: LoadRequest) -> IsolatedModel:
         """Load in a process that has made no artifact, because calibrating one generates and leaves memory behind."""

@@ -78,6 +78,12 @@ class BenchSession:
         """Write the results so far, so that they outlast a process that is killed. Raises UnwritableFile."""
         write_run(self.run(interrupted=True), self.settings.report / RESULTS_FILE, follows=False)
 
+    def end_stage(self) -> None:
+        """The group of variants that is loaded has been through a stage of the plan."""
+        if self.keeps_report:
+            self._saved_at = -math.inf  # its results are kept at once
+            self.save_at_times()
+
     def save_at_times(self) -> None:
         """`save`, if the last time is a while ago; not in a process that writes no report.
 

@@ -1,0 +1,87 @@
+"""The order in which a run measures its cases: those that the answer goes by first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from llm_bench_fixtures.answer.headline import BATCHES, PROMPT_LENGTHS, SUPPORTING
+
+
+class Stage(IntEnum):
+    """The parts of a run, in their order."""
+
+    LATENCY = 0
+    """The cases of one prompt that the headline goes by."""
+    THROUGHPUT = 1
+    """The largest batch."""
+    QUALITY = 2
+    """Scoring, which has no tests of its own."""
+    OTHER = 3
+    """All other cases."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The tests that differ in the variant alone."""
+
+    name: str
+    scenario: str
+    variants: frozenset[str]
+    batch_size: float | None = None
+    """Of those that sweep it."""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """When a case is measured: places are in ascending order."""
+
+    is_rest: bool
+    """Whether it comes once every group of variants has been through the first stage."""
+    group: int
+    """In the order in which groups are loaded."""
+    stage: Stage
+
+
+class Plan:
+    """Places the cases of a run, whose variants are loaded in groups.
+
+    Each group in turn measures the first stage. The rest begins with the group that is loaded then, so that no variant
+    loads more than twice.
+    """
+
+    def __init__(self, cases: Collection[Case], groups: Sequence[Collection[str]]) -> None:
+        """groups: the ids of the variants that are loaded together; a variant belongs to the first that it is in."""
+        self._first = latency_cases(cases)
+        self._second = throughput_cases(cases)
+        self._groups = len(groups)
+        self._group = {variant: number for number, group in reversed([*enumerate(groups)]) for variant in group}
+        tested = {variant for case in cases if case.name in self._first for variant in case.variants}
+        self._last = max((self._group[variant] for variant in tested & self._group.keys()), default=0)
+
+    def stage(self, case: str) -> Stage:
+        if case in self._first:
+            return Stage.LATENCY
+        return Stage.THROUGHPUT if case in self._second else Stage.OTHER
+
+    def place(self, case: str, variant: str) -> Place:
+        """Raises KeyError for a variant of no group."""
+        stage, group = self.stage(case), self._group[variant]
+        is_rest = self._groups > 1 and stage is not Stage.LATENCY
+        return Place(is_rest, (group - self._last) % self._groups if is_rest else group, stage)
+
+
+def latency_cases(cases: Collection[Case]) -> frozenset[str]:
+    """The prompt lengths; without them the case that most variants share, rather of a scenario that decides."""
+    lengths = frozenset(case.name for case in cases if case.scenario == PROMPT_LENGTHS)
+    if lengths or not cases:
+        return lengths
+    shared = max(cases, key=lambda case: (len(case.variants) > 1, case.scenario not in SUPPORTING, len(case.variants)))
+    return frozenset({shared.name})
+
+
+def throughput_cases(cases: Collection[Case]) -> frozenset[str]:
+    """The largest batch of the scenario that sweeps batch sizes."""
+    sizes = {case.name: case.batch_size for case in cases if case.scenario == BATCHES and case.batch_size is not None}
+    return frozenset(name for name, size in sizes.items() if size == max(sizes.values()))

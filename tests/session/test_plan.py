@@ -1,0 +1,54 @@
+"""The order of a run's cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, latency_cases
+
+ALL = frozenset({"fp32", "bf16", "nf4"})
+LENGTHS = [Case(f"prompt_length[{tokens}]", "prompt_length", ALL) for tokens in (16, 64)]
+BATCHES = [Case(f"batch[{size}]", "batch", ALL, size) for size in (1, 8, 4)]
+CACHE = Case("cache[off]", "cache", ALL)
+
+
+def test_the_headlines_cases_come_first_then_the_largest_batch() -> None:
+    plan = Plan([CACHE, *BATCHES, *LENGTHS], [ALL])
+    assert [case.name for case in LENGTHS if plan.stage(case.name) is Stage.LATENCY] == [case.name for case in LENGTHS]
+    assert plan.stage("batch[8]") is Stage.THROUGHPUT
+    assert {plan.stage(name) for name in ("batch[1]", "batch[4]", "cache[off]", "anything else")} == {Stage.OTHER}
+
+
+def test_without_prompt_lengths_the_case_of_most_variants_comes_first() -> None:
+    few = Case("precision", "precision", frozenset({"fp32", "bf16"}))
+    padded = Case("padding[left]", "padding", ALL)  # a scenario that only supports the answer
+    alone = Case("mine", "mine", frozenset({"fp32"}))
+    assert latency_cases([alone, padded, few]) == {"precision"}
+    assert latency_cases([alone, padded, few, CACHE]) == {"cache[off]"}
+    assert latency_cases([alone, padded]) == {"padding[left]"}
+    assert latency_cases([]) == frozenset()
+
+
+def test_one_group_measures_its_stages_in_order() -> None:
+    plan = Plan([*LENGTHS, *BATCHES, CACHE], [ALL])
+    assert [plan.place(name, "nf4") for name in ("prompt_length[16]", "batch[8]", "cache[off]")] == [
+        Place(False, 0, Stage.LATENCY),
+        Place(False, 0, Stage.THROUGHPUT),
+        Place(False, 0, Stage.OTHER),
+    ]
+
+
+def test_groups_share_the_first_stage_and_the_one_that_is_loaded_goes_on() -> None:
+    """Each of three groups is loaded twice but for the last, which stays: g0 g1 g2, then g2 g0 g1."""
+    groups = [["fp32", "a"], ["fp32", "b"], ["fp32", "c"]]
+    everyone = frozenset({"fp32", "a", "b", "c"})
+    cases = [Case("prompt_length[16]", "prompt_length", everyone), Case("cache[off]", "cache", everyone)]
+    plan = Plan(cases, groups)
+    places = {(case.name, variant): plan.place(case.name, variant) for case in cases for variant in "abc"}
+    assert [variant for _, variant in sorted(places, key=lambda each: places[each])] == [*"abc", *"cab"]
+    assert plan.place("cache[off]", "fp32").group == 1  # with the first group that it is in
+
+
+def test_an_unknown_variant_has_no_place() -> None:
+    with pytest.raises(KeyError):
+        Plan([CACHE], [ALL]).place("cache[off]", "fp64")
