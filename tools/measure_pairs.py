@@ -37,9 +37,9 @@ from pair_curve import curve
 
 from llm_bench_fixtures.cli.paired_run import PAIRS
 from llm_bench_fixtures.options.parsers import parse_share
-from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.sides import PairSide
 from llm_bench_fixtures.paired.statistics import JUDGED, pair_difference
-from llm_bench_fixtures.paired.trial import Pace, Row, Trial, run_trial
+from llm_bench_fixtures.paired.trial import Row, Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.processes.affinity import choose_cores
 from llm_bench_fixtures.processes.environment import worker_environment
@@ -57,12 +57,14 @@ TIMEOUT_S = 300.0
 Products: TypeAlias = Mapping[str, int]  # in each decode step, by test
 
 
-def side(products: Products) -> Side:
+def side(products: Products) -> PairSide:
     """The version in this folder, slowed down by these products."""
-    return Side("", "this folder", ROOT, sys.executable, {"LLM_BENCH_INJECT": json.dumps(products)})
+    return PairSide("", "this folder", ROOT, sys.executable, {"LLM_BENCH_INJECT": json.dumps(products)})
 
 
-def trial_of(products: Sequence[Products], arguments: Sequence[str], pace: Pace, *, is_pinned: bool = True) -> Trial:
+def trial_of(
+    products: Sequence[Products], arguments: Sequence[str], pace: TrialPace, *, is_pinned: bool = True
+) -> Trial:
     """One trial of fresh workers, one for each side."""
     cores = choose_cores(1) if is_pinned else ()
     variables = worker_environment(1, cores) if is_pinned else {}
@@ -84,7 +86,7 @@ def trial_of(products: Sequence[Products], arguments: Sequence[str], pace: Pace,
     return trial
 
 
-def trial_alone(products: Sequence[Products], arguments: Sequence[str], pace: Pace) -> Trial:
+def trial_alone(products: Sequence[Products], arguments: Sequence[str], pace: TrialPace) -> Trial:
     """A process of each side, one after the other, as plain runs are; returns their rounds side by side."""
     singles = [trial_of([of_side], arguments, pace, is_pinned=False) for of_side in products]
     together = Trial(total_s=sum(single.total_s for single in singles), is_complete=True)
@@ -117,10 +119,10 @@ def calibrate(path: Path, arguments: Sequence[str]) -> dict[str, Cost]:
     It is kept in a file, so that everything collected with the file is slowed down by the same work.
     """
     if not path.exists():
-        few = [trial_of([{}, {"*": FEW}], arguments, Pace()).rounds for _ in range(CALIBRATIONS)]
+        few = [trial_of([{}, {"*": FEW}], arguments, TrialPace()).rounds for _ in range(CALIBRATIONS)]
         steps_s = {test: statistics.median(row[0].tpot_s for trial in few for row in trial[test]) for test in few[0]}
         counts = {test: FEW + round(MANY_SHARE * step_s / PRODUCT_S) for test, step_s in steps_s.items()}
-        many = [trial_of([{}, counts], arguments, Pace()).rounds for _ in range(CALIBRATIONS)]
+        many = [trial_of([{}, counts], arguments, TrialPace()).rounds for _ in range(CALIBRATIONS)]
         costs = {
             test: cost_of(step_s, [trial[test] for trial in few], [trial[test] for trial in many], counts[test])
             for test, step_s in steps_s.items()
@@ -159,7 +161,7 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
             "percents": percents,
             "alone": given.alone,
             "arguments": arguments,
-            "pace": asdict(Pace(turn_s=0, rounds=10) if given.alone else Pace()),
+            "pace": asdict(TrialPace(turn_s=0, rounds=10) if given.alone else TrialPace()),
             "products": [{test: cost.products(percent / 100) for test, cost in costs.items()} for percent in percents],
         }
         path.write_text(json.dumps(header) + "\n", encoding="utf-8")
@@ -168,7 +170,7 @@ def collect(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     run = trial_alone if header["alone"] else trial_of
     for number in range(1, given.trials + 1):
         started = time.monotonic()
-        trial = run(header["products"], header["arguments"], Pace(**header["pace"]))
+        trial = run(header["products"], header["arguments"], TrialPace(**header["pace"]))
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(trial_json(trial)) + "\n")
         print(f"trial {number} of {given.trials}: {time.monotonic() - started:.0f} s", flush=True)

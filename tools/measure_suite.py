@@ -36,7 +36,7 @@ from suite_rates import TEST_PERCENT, VARIANT_PERCENTS, rates
 
 from llm_bench_fixtures.cli.paired_run import PAIRS
 from llm_bench_fixtures.options.parsers import parse_share
-from llm_bench_fixtures.paired.trial import Pace, Trial, run_trial
+from llm_bench_fixtures.paired.trial import Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.processes.environment import worker_environment
 
@@ -130,7 +130,7 @@ def trial_on(core: int, products: Mapping[str, int], arguments: Sequence[str]) -
             {"BASE": side({}), "HEAD": side(products)},
             command,
             Path(folder) / "trial",
-            lambda _: Pace(time_s=TIME_S),
+            lambda _: TrialPace(time_s=TIME_S),
             random.Random(),  # noqa: S311  # chance, not secrecy
             lambda collected: collected[0],
             observes=False,

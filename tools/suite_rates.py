@@ -18,7 +18,7 @@ from pair_curve import differences_of, rate
 from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.sequential import SequentialTests
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
-from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.report.renderers.markdown import markdown_table
 from llm_bench_fixtures.report.tables.table import Table
 
@@ -196,7 +196,7 @@ def _decoding_tests(runs: Runs, variant: str) -> list[str]:
 
 def _finds_variant(tests: SequentialTests, slow: str) -> bool:
     groups = tests.findings().groups
-    return any(is_worse(groups.get(Group(slow, metric))) for metric in DECODE)
+    return any(is_worse(groups.get(HypothesisGroup(slow, metric))) for metric in DECODE)
 
 
 def _all(tests: SequentialTests) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from llm_bench_fixtures.cli import paired_run as command
 from llm_bench_fixtures.cli.console import write_json
 from llm_bench_fixtures.options.table import OPTIONS, paths_that_stand_alone
 from llm_bench_fixtures.paired.control import PairedRun
-from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.sides import PairSide
 
 
 def run_sides(arguments: list[str]) -> object:
@@ -27,8 +27,8 @@ def run_sides(arguments: list[str]) -> object:
 
 
 @contextmanager
-def interrupted_at_its_end(name: str, here: Path, scratch: Path) -> Iterator[Side]:
-    yield Side(name, name, here, "python")
+def interrupted_at_its_end(name: str, here: Path, scratch: Path) -> Iterator[PairSide]:
+    yield PairSide(name, name, here, "python")
     raise KeyboardInterrupt
 
 
@@ -39,7 +39,7 @@ def test_an_interruption_while_the_sides_are_cleaned_up_loses_no_result(monkeypa
 
 
 def test_an_interruption_before_anything_ran_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> Iterator[Side]:
+    def interrupted(*_: object) -> Iterator[PairSide]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "open_side", interrupted)

@@ -11,7 +11,7 @@ from run_factory import make_provenance, make_record, make_run, make_variant, sk
 from saved_factory import store
 
 from llm_bench_fixtures.history.headings import Unreadable
-from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter, read_trend
+from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine, read_trend
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.results.storage import write_run
 
@@ -34,7 +34,7 @@ class History:
     def groups(self, chosen: TrendFilter = LATENCY) -> list[Group]:
         return read_trend(self.paths, chosen, pytest.fail)
 
-    def lines(self, chosen: TrendFilter = LATENCY) -> tuple[Line, ...]:
+    def lines(self, chosen: TrendFilter = LATENCY) -> tuple[TrendLine, ...]:
         (group,) = self.groups(chosen)
         return group.lines
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from waiting import BACKSTOP_S
 
-from llm_bench_fixtures.paired.control import PairedRun, Plan
+from llm_bench_fixtures.paired.control import PairedRun, PairPlan
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.result import PairedResult
-from llm_bench_fixtures.paired.sides import Side
-from llm_bench_fixtures.paired.trial import Pace
+from llm_bench_fixtures.paired.sides import PairSide
+from llm_bench_fixtures.paired.trial import TrialPace
 from llm_bench_fixtures.paired.workers import Command
 
 FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
 
-MakeSide = Callable[..., Side]
+MakeSide = Callable[..., PairSide]
 RunPair = Callable[..., PairedResult]
 
 
@@ -32,8 +32,8 @@ def make_side(tmp_path: Path) -> MakeSide:
     python.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{FAKE_WORKER}' \"$@\"\n", encoding="utf-8")
     python.chmod(0o755)
 
-    def make(**told: Any) -> Side:
-        return Side("fake", "a fake", tmp_path, str(python), {"FAKE": json.dumps(told)})
+    def make(**told: Any) -> PairSide:
+        return PairSide("fake", "a fake", tmp_path, str(python), {"FAKE": json.dumps(told)})
 
     return make
 
@@ -59,7 +59,7 @@ def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
             "threads": 1,
             "threshold": 0.03,
             "pairs": 3,
-            "pace": Pace(rounds=4, warmup_s=0.0),
+            "pace": TrialPace(rounds=4, warmup_s=0.0),
             "max_time_per_test_s": 60.0,
             **planned,
         }
@@ -68,6 +68,6 @@ def run_pair(make_side: MakeSide, tmp_path: Path) -> RunPair:
         scratch.mkdir()
         sides = (make_side(**base), make_side(**head))
         clock = PairClock(io.StringIO())
-        return PairedRun(sides, Plan((command,) * lanes, **plan), clock, scratch, clock=lambda: clock.now_s).run()
+        return PairedRun(sides, PairPlan((command,) * lanes, **plan), clock, scratch, clock=lambda: clock.now_s).run()
 
     return run

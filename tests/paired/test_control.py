@@ -15,7 +15,7 @@ from llm_bench_fixtures.paired import control
 from llm_bench_fixtures.paired.protocol import PROTOCOL, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Measurand
-from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.report.judged.pair import pair_report
 from llm_bench_fixtures.results.record import MemoryFacts
 from llm_bench_fixtures.results.storage import run_to_json
@@ -97,8 +97,8 @@ def test_a_slow_variant_is_told_once(run_pair: RunPair) -> None:
     head = {test: 0.1 * (1.06 if variant == "nf4" else 1.0) for test, variant in variants.items()}
     told = {"variants": variants, "noise": 0.01}
     result = run_pair({"tests": base, **told}, {"tests": head, **told}, pairs=5)
-    assert result.groups[Group("nf4", "tpot_s")].verdict is Verdict.REGRESSED
-    assert result.groups[Group("fp32", "tpot_s")].verdict is Verdict.UNCHANGED
+    assert result.groups[HypothesisGroup("nf4", "tpot_s")].verdict is Verdict.REGRESSED
+    assert result.groups[HypothesisGroup("fp32", "tpot_s")].verdict is Verdict.UNCHANGED
     lines = [line for part in pair_report(result).parts for line in part.lines]
     (decode,) = [line for line in lines if line.startswith("nf4: time per output token ")]
     assert decode.endswith(" over 5 tests, of which 5 moved alike")

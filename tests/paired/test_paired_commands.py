@@ -12,16 +12,16 @@ import pytest
 from llm_bench_fixtures.cli import paired_run
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
-from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.sides import PairSide
 
 
 @pytest.fixture(autouse=True)
-def fake_sides(make_side: Callable[..., Side], monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_sides(make_side: Callable[..., PairSide], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is named as a side is a fake with one test, whose rounds differ a little; "slower" takes half as long
     again."""
 
     @contextmanager
-    def opened(name: str, *_: object) -> Iterator[Side]:
+    def opened(name: str, *_: object) -> Iterator[PairSide]:
         yield make_side(tests={"test_speed": 0.15 if name == "slower" else 0.1}, noise=0.001)
 
     monkeypatch.setattr(paired_run, "open_side", opened)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.judgement import Findings, judge_pairs
+from llm_bench_fixtures.paired.judgement import PairFindings, judge_pairs
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, estimate
-from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 
 THRESHOLD, ALPHA, ERROR = 0.03, 0.01, 0.02
 MIRROR = {
@@ -21,13 +21,13 @@ MIRROR = {
     Verdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
 }
 A = Measurand("a", "latency_s")
-GROUP = Group("fp32", "latency_s")
+GROUP = HypothesisGroup("fp32", "latency_s")
 
 measurands = st.builds(Measurand, st.sampled_from("abc"), st.sampled_from([metric.name for metric in JUDGED]))
 pairs_of = st.lists(st.dictionaries(measurands, st.floats(-1, 1)), max_size=10)
 
 
-def judged(pairs: list[dict[Measurand, float]], **variants: str) -> Findings:
+def judged(pairs: list[dict[Measurand, float]], **variants: str) -> PairFindings:
     return judge_pairs(pairs, variants, THRESHOLD, ALPHA, ERROR)
 
 
@@ -138,4 +138,4 @@ def test_swapping_the_sides_mirrors_every_verdict(pairs: list[dict[Measurand, fl
 
 
 def test_nothing_is_judged_of_nothing() -> None:
-    assert judged([]) == Findings({}, {})
+    assert judged([]) == PairFindings({}, {})

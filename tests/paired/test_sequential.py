@@ -10,7 +10,7 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.judgement import WORSE
 from llm_bench_fixtures.paired.sequential import ALPHA, FAMILY_ERROR, SequentialTests, alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import Measurand, estimate
-from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 
 A, B = Measurand("a", "latency_s"), Measurand("b", "latency_s")
 
@@ -93,7 +93,7 @@ def test_a_group_that_is_found_keeps_its_verdict() -> None:
         tests.add({A: 0.1 + number / 1e4, B: 0.1 - number / 1e4} if number < 4 else {A: -0.1, B: -0.1}, variants)
         if number in (3, 11):
             tests.analyze()
-    assert tests.findings().groups[Group("fp32", "latency_s")].verdict is Verdict.REGRESSED
+    assert tests.findings().groups[HypothesisGroup("fp32", "latency_s")].verdict is Verdict.REGRESSED
 
 
 ALL_NIGHT = pytest.mark.nightly("hundreds of simulated runs")
@@ -167,5 +167,5 @@ def test_slowdowns_of_one_variant_and_of_one_test_are_found(
         tests.analyze()
         findings = tests.findings()
         asked = findings.tests[Measurand("00", "tpot_s")]
-        found += (asked if slow == ("00",) else findings.groups[Group("v0", "tpot_s")]).verdict in WORSE
+        found += (asked if slow == ("00",) else findings.groups[HypothesisGroup("v0", "tpot_s")]).verdict in WORSE
     assert found >= least * runs

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from llm_bench_fixtures.paired.statistics import Measurand
-from llm_bench_fixtures.paired.tree import Group, Hypothesis, Tree, critical_levels, reject
+from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup, Tree, critical_levels, reject
 
 VARIANTS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}
 TESTS = {name: Measurand(name, "tpot_s") for name in VARIANTS}
 TREE = Tree.of(TESTS.values(), VARIANTS)
-ALL, OF_A, OF_B = Group("", "tpot_s"), Group("a", "tpot_s"), Group("b", "tpot_s")
+ALL, OF_A, OF_B = HypothesisGroup("", "tpot_s"), HypothesisGroup("a", "tpot_s"), HypothesisGroup("b", "tpot_s")
 HYPOTHESES: tuple[Hypothesis, ...] = (ALL, OF_A, OF_B, *TESTS.values())
 
 

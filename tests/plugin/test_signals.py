@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from llm_bench_fixtures.plugin.signals import Ended, EndingSignals
+from llm_bench_fixtures.plugin.signals import EndedBySignal, EndingSignals
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the signals are POSIX's")
 
@@ -127,7 +127,7 @@ def test_a_signal_after_one_that_a_test_took_is_insisted_on_once(
 def test_a_signal_that_a_test_lets_through_ends_the_run_with_its_status(
     ending: EndingSignals, insisting: list[object]
 ) -> None:
-    with pytest.raises(Ended, match=r"^ended by SIGTERM$") as heard:
+    with pytest.raises(EndedBySignal, match=r"^ended by SIGTERM$") as heard:
         signal.raise_signal(signal.SIGTERM)
     assert insisting == []
     assert status_of(ending, heard.value) == 143
@@ -142,7 +142,7 @@ def test_ctrl_c_at_a_debuggers_prompt_ends_nothing_and_sigterm_ends_the_run(
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     assert insisting == []
-    with pytest.raises(Ended):
+    with pytest.raises(EndedBySignal):
         signal.raise_signal(signal.SIGTERM)
     assert len(insisting) == 1
 

@@ -17,7 +17,7 @@ CHANCE = 0.01  # below which runs disagree, shared by all variants (Bonferroni)
 
 
 @dataclass(frozen=True)
-class Figures:
+class FiguresByRun:
     """A metric of one variant, in base units."""
 
     runs: tuple[float | None, ...]
@@ -41,13 +41,13 @@ class VariantAgreement:
     pooled: Speedup | None
     disagrees: bool
     """Whether the runs' speed-ups are farther apart than chance explains."""
-    latency_s: Figures
-    memory: Figures
+    latency_s: FiguresByRun
+    memory: FiguresByRun
 
     @property
     def spread(self) -> float | None:
         """How far the runs' speed-ups are apart: the largest over the smallest, less 1."""
-        return Figures(tuple(one.ratio if one else None for one in self.speedups), None).spread
+        return FiguresByRun(tuple(one.ratio if one else None for one in self.speedups), None).spread
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ def _of_variant(seen: Evidence, run: PooledRun, record: Record, metric: str, cha
     )
 
 
-def _figures(run: PooledRun, record: Record, metric: str) -> Figures:
+def _figures(run: PooledRun, record: Record, metric: str) -> FiguresByRun:
     places = [(run, record), *zip(run.runs, record.by_run, strict=True)]
     pooled, *values = (
         METRIC_BY_NAME[metric].of(one, variant) if one and (variant := of.variant(record.variant)) else None
         for of, one in places
     )
-    return Figures(tuple(values), pooled)
+    return FiguresByRun(tuple(values), pooled)

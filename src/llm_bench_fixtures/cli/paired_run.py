@@ -16,12 +16,12 @@ from llm_bench_fixtures.errors import InvalidSetting, PlatformUnsupported
 from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.options.parsers import integer_of_at_least, parse_seconds
 from llm_bench_fixtures.options.table import paths_that_stand_alone
-from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, Plan
+from llm_bench_fixtures.paired.control import SUITE_PAIRS, PairedRun, PairPlan
 from llm_bench_fixtures.paired.display import Display
 from llm_bench_fixtures.paired.result import PairedResult
-from llm_bench_fixtures.paired.sides import PAIR, Side, open_side
+from llm_bench_fixtures.paired.sides import PAIR, PairSide, open_side
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS
-from llm_bench_fixtures.paired.trial import Pace
+from llm_bench_fixtures.paired.trial import TrialPace
 from llm_bench_fixtures.paired.workers import Command
 from llm_bench_fixtures.processes.affinity import choose_lanes, usable_cores
 from llm_bench_fixtures.processes.environment import worker_environment
@@ -37,7 +37,7 @@ AT_ONCE = 2
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that both commands have."""
-    pace = Pace()
+    pace = TrialPace()
     parser.add_argument(
         "--pairs",
         type=checked(integer_of_at_least(LEAST_PAIRS)),
@@ -96,7 +96,7 @@ def parse_threads(text: str) -> int:
 
 def make_plan(
     given: argparse.Namespace, *, threshold: float, grows: bool, allowed: frozenset[Allowance] = NOTHING
-) -> Plan:
+) -> PairPlan:
     """given: the options of add_run_arguments, and what goes to pytest. Raises InvalidSetting."""
     for flag, value in paths_that_stand_alone(given.passed_on, Path()):
         raise InvalidSetting(
@@ -107,12 +107,12 @@ def make_plan(
         Command(tuple(given.passed_on), worker_environment(given.threads, cores), cores, given.timeout)
         for cores in choose_lanes(given.threads, given.at_once)
     )
-    return Plan(
+    return PairPlan(
         commands=commands,
         threads=given.threads,
         threshold=threshold,
         pairs=given.pairs,
-        pace=Pace(rounds=given.rounds),
+        pace=TrialPace(rounds=given.rounds),
         max_time_per_test_s=MAX_TIME_PER_TEST_S,
         suite_time_s=SUITE_TIME_S,
         max_time_s=given.max_time,
@@ -121,7 +121,7 @@ def make_plan(
     )
 
 
-def run_sides(base: str, head: str, plan: Plan) -> PairedResult:
+def run_sides(base: str, head: str, plan: PairPlan) -> PairedResult:
     """Open the sides and run their pairs. Raises what opening them raises; all other failures are in the result.
 
     A second Ctrl-C, while the sides are cleaned up, loses no result.
@@ -139,7 +139,7 @@ def run_sides(base: str, head: str, plan: Plan) -> PairedResult:
 
 
 @contextmanager
-def opened(base: str, head: str) -> Iterator[tuple[tuple[Side, Side], Path]]:
+def opened(base: str, head: str) -> Iterator[tuple[tuple[PairSide, PairSide], Path]]:
     """Both sides, and a folder for what their workers write. A version that is compared with itself is opened once."""
     with ExitStack() as stack:
         scratch = stack.enter_context(ScratchFolder(PAIR)).path

@@ -79,7 +79,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Line:
+class TrendLine:
     """One metric of one variant."""
 
     metric: str
@@ -105,7 +105,7 @@ class Group:
 
     fingerprint: Fingerprint
     runs: tuple[Heading, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TrendLine, ...]
 
 
 def read_trend(paths: Iterable[Path], chosen: TrendFilter, pass_over: PassOver) -> list[Group]:
@@ -208,7 +208,7 @@ def _group(fingerprint: Fingerprint, measured: Sequence[_Measured], rows: _Rows)
     return Group(fingerprint, tuple(run.heading for run in measured), tuple(lines))
 
 
-def _line(metric: str, variant: str, values: Floats) -> Line | None:
+def _line(metric: str, variant: str, values: Floats) -> TrendLine | None:
     """The line of one variant and metric; None where no run has it.
 
     values: (tests, runs), NaN where there is none. Values that have no logarithm, or that no measurement gives, are
@@ -222,7 +222,7 @@ def _line(metric: str, variant: str, values: Floats) -> Line | None:
         return None
     values = values[~np.isnan(values[:, positions]).all(axis=1)]
     levels = np.exp(_run_levels(np.log(values[:, positions])))
-    return Line(
+    return TrendLine(
         metric,
         variant,
         len(values),

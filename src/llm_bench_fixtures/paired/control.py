@@ -17,9 +17,9 @@ from llm_bench_fixtures.paired.lanes import Lanes, has_room
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import BASE, HEAD, Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import SequentialTests
-from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.sides import PairSide
 from llm_bench_fixtures.paired.statistics import JUDGED, Measurand, pair_difference
-from llm_bench_fixtures.paired.trial import Pace, Trial, run_trial
+from llm_bench_fixtures.paired.trial import Trial, TrialPace, run_trial
 from llm_bench_fixtures.paired.workers import Command, Roster
 from llm_bench_fixtures.results.record import Status
 
@@ -31,7 +31,7 @@ LEAST_SHARE = 0.25  # of the time of a pair with all tests, that one with few te
 
 
 @dataclass(frozen=True)
-class Plan:
+class PairPlan:
     """What a paired run is to do."""
 
     commands: tuple[Command, ...]
@@ -42,7 +42,7 @@ class Plan:
     """The share by which something may get worse."""
     pairs: int
     """Before the first analysis."""
-    pace: Pace
+    pace: TrialPace
     """At its slowest: where there are few tests."""
     max_time_per_test_s: float
     """For each test that both sides have, unless `max_time_s` is given."""
@@ -61,7 +61,7 @@ class Plan:
             return self.max_time_s
         return min(self.max_time_per_test_s * tests, self.suite_time_s)
 
-    def pace_of(self, tests: int, all_tests: int) -> Pace:
+    def pace_of(self, tests: int, all_tests: int) -> TrialPace:
         """The pace of a pair with so many tests, of `all_tests` that the run has."""
         of_pair_s = ROUNDS_SHARE * self.time_s(all_tests) * len(self.commands) / self.pairs
         return replace(self.pace, time_s=min(self.pace.time_s, of_pair_s / max(tests, 1)))
@@ -71,9 +71,9 @@ class Plan:
 class PairedRun:
     """One run and its state; call `run` once."""
 
-    sides: tuple[Side, Side]
+    sides: tuple[PairSide, PairSide]
     """BASE and HEAD."""
-    plan: Plan
+    plan: PairPlan
     display: Display
     scratch: Path
     """A folder for what the workers write."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-from llm_bench_fixtures.paired.statistics import Estimate, ratios
+from llm_bench_fixtures.paired.statistics import PairedDifference, ratios
 from llm_bench_fixtures.results.formatting import format_change
 from llm_bench_fixtures.text import in_encoding, printable, without_commands
 
@@ -47,7 +47,7 @@ class Display:
             self._stream.flush()
 
 
-def difference_text(metric: str, found: Estimate) -> str:
+def difference_text(metric: str, found: PairedDifference) -> str:
     """HEAD's metric against BASE's, with the interval in parentheses; "+" if HEAD's value is higher."""
     ratio, low, high = map(format_change, ratios(metric, found))
     return f"{ratio} ({low} to {high})"

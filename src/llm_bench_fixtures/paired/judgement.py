@@ -12,14 +12,14 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.statistics import (
     LEAST_PAIRS,
     MOST_BORROWED,
-    Estimate,
     Finding,
     Measurand,
+    PairedDifference,
     common_scale,
     estimate,
     verdict_of,
 )
-from llm_bench_fixtures.paired.tree import Group, Hypothesis, Tree, reject
+from llm_bench_fixtures.paired.tree import Hypothesis, HypothesisGroup, Tree, reject
 from llm_bench_fixtures.statistics.shrinkage import (
     LEAST_COMPARISONS,
     VarianceEstimate,
@@ -44,15 +44,15 @@ def is_alike(one: Finding, other: Finding) -> bool:
     return any({one.verdict, other.verdict} <= set(direction) for direction in (WORSE, BETTER))
 
 
-H = TypeVar("H", Measurand, Group)
+H = TypeVar("H", Measurand, HypothesisGroup)
 
 
 @dataclass(frozen=True)
-class Findings:
+class PairFindings:
     """What an analysis found."""
 
     tests: Mapping[Measurand, Finding]
-    groups: Mapping[Group, Finding]
+    groups: Mapping[HypothesisGroup, Finding]
 
 
 def judge_pairs(
@@ -62,7 +62,7 @@ def judge_pairs(
     alpha: float,
     error: float,
     found_before: Collection[Hypothesis] = (),
-) -> Findings:
+) -> PairFindings:
     """A verdict on each test and on each group.
 
     pairs: the differences of each. variants: by test, the id of its variant. threshold: the share by which something
@@ -88,7 +88,7 @@ def judge_pairs(
         own = Finding(verdict_of(known, limit, is_found=measurand in found), known)
         group = tree.group_of(measurand, variants)
         judged[measurand] = with_group(own, groups[group], limit) if group else own
-    return Findings(judged, groups)
+    return PairFindings(judged, groups)
 
 
 def with_group(own: Finding, group: Finding, limit: float) -> Finding:
@@ -109,7 +109,7 @@ def with_group(own: Finding, group: Finding, limit: float) -> Finding:
     return replace(own, verdict=group.verdict, is_of_group=True)
 
 
-def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H, Estimate | None]:
+def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H, PairedDifference | None]:
     """Of each hypothesis; what is known of all those of one metric and one level helps with each."""
     levels: dict[tuple[str, bool], list[Sequence[float]]] = defaultdict(list)
     for one, values in differences.items():
@@ -124,15 +124,15 @@ def _estimates(differences: Mapping[H, Sequence[float]], alpha: float) -> dict[H
             alpha,
             priors[_level(one)],
             scales[_level(one)],
-            GROUPS_BORROW if isinstance(one, Group) else MOST_BORROWED,
+            GROUPS_BORROW if isinstance(one, HypothesisGroup) else MOST_BORROWED,
         )
         for one, values in differences.items()
     }
 
 
-def _level(one: Measurand | Group) -> tuple[str, bool]:
+def _level(one: Measurand | HypothesisGroup) -> tuple[str, bool]:
     """Its metric, and whether it is of all variants."""
-    return one.metric, isinstance(one, Group) and not one.variant
+    return one.metric, isinstance(one, HypothesisGroup) and not one.variant
 
 
 def _prior(groups: Sequence[Sequence[float]]) -> VarianceEstimate:

@@ -20,7 +20,7 @@ from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run_from_json
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import Finding, Measurand, minimum_detectable_effect, pooled_deviation
-from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Row, Trial
 from llm_bench_fixtures.results.metrics import Force, Kind, registry
 
@@ -97,7 +97,7 @@ class PairedResult:
     interrupted: bool = False
     at_once: int = 1
     """The most pairs that ran at the same time."""
-    groups: Mapping[Group, Finding] = field(default_factory=dict)
+    groups: Mapping[HypothesisGroup, Finding] = field(default_factory=dict)
     """On the tests of each variant, and of all variants, in each metric."""
     variants: Mapping[str, str] = field(default_factory=dict)
     """By test, the id of its variant."""
@@ -113,11 +113,11 @@ class PairedResult:
         """The measurands with this verdict."""
         return [(key, finding) for key, finding in self.findings.items() if finding.verdict is verdict]
 
-    def groups_of(self, verdict: Verdict) -> list[tuple[Group, Finding]]:
+    def groups_of(self, verdict: Verdict) -> list[tuple[HypothesisGroup, Finding]]:
         """The groups with this verdict."""
         return [(group, finding) for group, finding in self.groups.items() if finding.verdict is verdict]
 
-    def tests_of(self, group: Group) -> dict[Measurand, Finding]:
+    def tests_of(self, group: HypothesisGroup) -> dict[Measurand, Finding]:
         """The findings on the tests of a group."""
         return {
             key: finding
@@ -220,7 +220,7 @@ _LACKING = {  # the gravest first
 }
 
 
-def _comparison_json(compared: Measurand | Group, finding: Finding) -> dict[str, Any]:
+def _comparison_json(compared: Measurand | HypothesisGroup, finding: Finding) -> dict[str, Any]:
     found = finding.estimate
     of_group = {"is_of_group": finding.is_of_group} if isinstance(compared, Measurand) else {}
     estimate = asdict(found) if found else None

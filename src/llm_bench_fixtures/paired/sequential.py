@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.judgement import DIFFERENT, Findings, judge_pairs
+from llm_bench_fixtures.paired.judgement import DIFFERENT, PairFindings, judge_pairs
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
 
 # Over all analyses, and in both directions.
@@ -44,7 +44,7 @@ class SequentialTests:
         """Pairs at the last analysis."""
         self._pairs: list[dict[Measurand, float]] = []
         self._variants: dict[str, str] = {}
-        self._settled = Findings({}, {})
+        self._settled = PairFindings({}, {})
 
     @property
     def pairs(self) -> int:
@@ -73,12 +73,12 @@ class SequentialTests:
     def analyze(self) -> None:
         """Settle each test and group whose verdict isn't inconclusive."""
         found = self.findings()
-        self._settled = Findings(_settled(found.tests), _settled(found.groups))
+        self._settled = PairFindings(_settled(found.tests), _settled(found.groups))
         self.analyses += 1
         self.analyzed_pairs = self.pairs
         self.next_analysis = max(math.ceil(self.next_analysis * GROWTH), self.pairs + 1)
 
-    def findings(self) -> Findings:
+    def findings(self) -> PairFindings:
         """The settled findings, and for all else those of the last analysis.
 
         With pairs since the last analysis, what isn't settled is judged as the next analysis would judge it now. This
@@ -97,7 +97,7 @@ class SequentialTests:
             FAMILY_ERROR * share_of_analysis(number),
             found_before,
         )
-        return Findings({**now.tests, **before.tests}, {**now.groups, **before.groups})
+        return PairFindings({**now.tests, **before.tests}, {**now.groups, **before.groups})
 
     def forget(self, test: str) -> None:
         """Remove a test that turned out not to be comparable; it has no finding."""
@@ -105,7 +105,7 @@ class SequentialTests:
             for measurand in [measurand for measurand in pair if measurand.test == test]:
                 del pair[measurand]
         kept = {key: found for key, found in self._settled.tests.items() if key.test != test}
-        self._settled = Findings(kept, self._settled.groups)
+        self._settled = PairFindings(kept, self._settled.groups)
 
     @property
     def open_tests(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ PAIR = "pair"  # in the name of the folder that holds the worktrees
 
 
 @dataclass(frozen=True)
-class Side:
+class PairSide:
     """One version."""
 
     name: str
@@ -47,7 +47,7 @@ class Side:
 
 
 @contextmanager
-def open_side(name: str, here: Path, scratch: Path) -> Iterator[Side]:
+def open_side(name: str, here: Path, scratch: Path) -> Iterator[PairSide]:
     """The side that `name` means: a git ref, or else a folder, or else an interpreter. Relative paths begin in `here`.
 
     A ref is checked out in a worktree below `scratch`, which is removed at the end, also after an error.
@@ -56,13 +56,15 @@ def open_side(name: str, here: Path, scratch: Path) -> Iterator[Side]:
     commit = _commit(name, here)
     if commit is not None:
         with _worktree(commit, here, scratch) as folder:
-            yield Side(name, f"commit {commit[:10]}", folder, sys.executable)
+            yield PairSide(name, f"commit {commit[:10]}", folder, sys.executable)
         return
     path = here / parse_path(name)
     if path.is_dir():
-        yield Side(name, f"folder {path.resolve()}", path.resolve(), sys.executable)
+        yield PairSide(name, f"folder {path.resolve()}", path.resolve(), sys.executable)
     elif path.is_file() and os.access(path, os.X_OK):
-        yield Side(name, f"interpreter {path}", here.resolve(), str(path.absolute()))  # unresolved: a venv's is a link
+        yield PairSide(
+            name, f"interpreter {path}", here.resolve(), str(path.absolute())
+        )  # unresolved: a venv's is a link
     else:
         raise UnknownSide(name, _tried(path, here))
 

@@ -49,7 +49,7 @@ class Measurand:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PairedDifference:
     """The mean difference over pairs, with its interval; all but `freedom`, `p` and `pairs` are logarithms."""
 
     mean: float
@@ -75,7 +75,7 @@ class Estimate:
         return 2 * float(stdtr(self.freedom, -apart / self.error)) if self.error else float(apart == 0)
 
 
-def ratios(metric: str, found: Estimate) -> tuple[float, float, float]:
+def ratios(metric: str, found: PairedDifference) -> tuple[float, float, float]:
     """HEAD's value over BASE's, and the ends of its interval."""
     ends = (found.mean, found.low, found.high)
     if METRIC_BY_NAME[metric].direction is not Direction.LOWER_IS_BETTER:
@@ -88,7 +88,7 @@ def ratios(metric: str, found: Estimate) -> tuple[float, float, float]:
 class Finding:
     verdict: Verdict
     """One of regressed, slightly worse, improved, slightly better, unchanged and inconclusive."""
-    estimate: Estimate | None
+    estimate: PairedDifference | None
     """None for fewer than three pairs, after which every verdict is inconclusive."""
     is_of_group: bool = False
     """Whether the verdict is that of the test's group, which the test's own differences agree with."""
@@ -126,7 +126,7 @@ def estimate(
     prior: VarianceEstimate = NO_PRIOR,
     scale: float = 0.0,
     most_borrowed: float = MOST_BORROWED,
-) -> Estimate | None:
+) -> PairedDifference | None:
     """The mean with Student's interval at confidence 1 - alpha; None for fewer than three pairs.
 
     prior: the variance that is expected before the differences are seen. scale: the standard deviation that is expected
@@ -141,7 +141,7 @@ def estimate(
     deviation = math.sqrt(variance.variance)
     error = deviation / math.sqrt(count) / kept
     margin = student_half_width(error, variance.freedom, 1 - alpha)
-    found = Estimate(mean, mean - margin, mean + margin, deviation, error, variance.freedom, 1.0, count)
+    found = PairedDifference(mean, mean - margin, mean + margin, deviation, error, variance.freedom, 1.0, count)
     return replace(found, p=found.p_of(0.0))
 
 
@@ -168,7 +168,7 @@ def common_scale(groups: Sequence[Sequence[float]]) -> float:
     return NORMAL_MAD * statistics.median(apart) if apart else 0.0
 
 
-def verdict_of(known: Estimate | None, limit: float, *, is_found: bool) -> Verdict:
+def verdict_of(known: PairedDifference | None, limit: float, *, is_found: bool) -> Verdict:
     """limit: the logarithm of 1 + the threshold. is_found: whether the difference is significant.
 
     unchanged: the interval lies within the limit in both directions, whether or not it holds 0. regressed: a difference

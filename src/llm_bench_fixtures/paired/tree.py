@@ -31,7 +31,7 @@ ALL_SHARE, VARIANT_SHARE, TEST_SHARE = 0.2, 0.4, 0.4
 
 
 @dataclass(frozen=True)
-class Group:
+class HypothesisGroup:
     """Several tests in one metric."""
 
     variant: str
@@ -40,47 +40,47 @@ class Group:
     """Its name."""
 
 
-Hypothesis: TypeAlias = Measurand | Group
+Hypothesis: TypeAlias = Measurand | HypothesisGroup
 
 
 @dataclass(frozen=True)
 class Tree:
     """Which tests belong to which groups."""
 
-    variants: Mapping[Group, tuple[Measurand, ...]]
+    variants: Mapping[HypothesisGroup, tuple[Measurand, ...]]
     """The tests of each variant in each metric; also of those that have a single one."""
 
     @staticmethod
     def of(measurands: Collection[Measurand], variants: Mapping[str, str]) -> Tree:
         """variants: by test, the id of its variant."""
-        members: dict[Group, list[Measurand]] = defaultdict(list)
+        members: dict[HypothesisGroup, list[Measurand]] = defaultdict(list)
         for measurand in measurands:
-            members[Group(variants.get(measurand.test, ""), measurand.metric)].append(measurand)
+            members[HypothesisGroup(variants.get(measurand.test, ""), measurand.metric)].append(measurand)
         return Tree({group: tuple(tests) for group, tests in members.items()})
 
     @property
-    def of_all(self) -> Mapping[Group, tuple[Group, ...]]:
+    def of_all(self) -> Mapping[HypothesisGroup, tuple[HypothesisGroup, ...]]:
         """The groups of all variants, with the variants' groups; of metrics that several variants have."""
-        members: dict[Group, list[Group]] = defaultdict(list)
+        members: dict[HypothesisGroup, list[HypothesisGroup]] = defaultdict(list)
         for group in self.variants:
-            members[Group("", group.metric)].append(group)
+            members[HypothesisGroup("", group.metric)].append(group)
         return {group: tuple(own) for group, own in members.items() if len(own) >= LEAST_MEMBERS}
 
     @property
-    def of_variants(self) -> Mapping[Group, tuple[Measurand, ...]]:
+    def of_variants(self) -> Mapping[HypothesisGroup, tuple[Measurand, ...]]:
         """The groups of one variant that are judged."""
         return {group: tests for group, tests in self.variants.items() if len(tests) >= LEAST_MEMBERS}
 
-    def group_of(self, measurand: Measurand, variants: Mapping[str, str]) -> Group | None:
+    def group_of(self, measurand: Measurand, variants: Mapping[str, str]) -> HypothesisGroup | None:
         """The group of a variant that the test is judged with."""
-        group = Group(variants.get(measurand.test, ""), measurand.metric)
+        group = HypothesisGroup(variants.get(measurand.test, ""), measurand.metric)
         return group if group in self.of_variants else None
 
-    def differences(self, pairs: Sequence[Mapping[Measurand, float]]) -> dict[Group, list[float]]:
+    def differences(self, pairs: Sequence[Mapping[Measurand, float]]) -> dict[HypothesisGroup, list[float]]:
         """Of each group that is judged, one difference of each pair that measured at least half of its members."""
-        found: dict[Group, list[float]] = {group: [] for group in (*self.of_all, *self.of_variants)}
+        found: dict[HypothesisGroup, list[float]] = {group: [] for group in (*self.of_all, *self.of_variants)}
         for pair in pairs:
-            located: dict[Group, float] = {}
+            located: dict[HypothesisGroup, float] = {}
             for group, tests in self.variants.items():
                 present = [pair[test] for test in tests if test in pair]
                 if len(present) >= LEAST_PRESENT * len(tests):
@@ -115,7 +115,7 @@ def critical_levels(tree: Tree, error: float, rejected: Collection[Hypothesis]) 
     at most."""
     levels: dict[Hypothesis, float] = {}
     own_all, own_variant, own_test = _first_shares(tree, error)
-    inherited: dict[Group, float] = defaultdict(float)
+    inherited: dict[HypothesisGroup, float] = defaultdict(float)
     for group, members in tree.of_all.items():
         levels[group] = own_all
         if group in rejected:

@@ -23,14 +23,14 @@ from llm_bench_fixtures.paired.protocol import (
     Selected,
     Times,
 )
-from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.sides import PairSide
 from llm_bench_fixtures.paired.workers import Command, Roster, Worker
 
 Row: TypeAlias = tuple[Times, ...]  # one round of each side, in the order of the sides
 
 
 @dataclass(frozen=True)
-class Pace:
+class TrialPace:
     """How many rounds a test gets in one trial, and how long the turns are."""
 
     rounds: int = 24
@@ -88,7 +88,7 @@ class Trial:
 
 Choose: TypeAlias = Callable[[Sequence[tuple[str, ...]]], Sequence[str]]
 Announce: TypeAlias = Callable[[str], None]
-PaceOf: TypeAlias = Callable[[int], Pace]  # of a trial with so many tests
+PaceOf: TypeAlias = Callable[[int], TrialPace]  # of a trial with so many tests
 
 
 @dataclass
@@ -222,7 +222,7 @@ class _RoundFailed(Exception):
 
 
 def run_trial(
-    sides: Mapping[str, Side],
+    sides: Mapping[str, PairSide],
     command: Command,
     folder: Path,
     pace_of: PaceOf,

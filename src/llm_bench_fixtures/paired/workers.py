@@ -13,7 +13,7 @@ from typing import TypeVar
 from llm_bench_fixtures.errors import MalformedMessage, NoAnswer, SideFailed, WorkerDied
 from llm_bench_fixtures.options.table import PAIR_SOCKET
 from llm_bench_fixtures.paired.protocol import PROTOCOL, Begin, Hello, Message, open_channel
-from llm_bench_fixtures.paired.sides import Side
+from llm_bench_fixtures.paired.sides import PairSide
 from llm_bench_fixtures.processes.launch import start_program
 from llm_bench_fixtures.version import __version__
 
@@ -39,7 +39,7 @@ class Command:
 class Worker:
     """The coordinator's handle on one worker. Every failure is a SideFailed with the side and the current test."""
 
-    def __init__(self, label: str, side: Side, command: Command, folder: Path) -> None:
+    def __init__(self, label: str, side: PairSide, command: Command, folder: Path) -> None:
         """Start the process. label: its side's name in messages. Raises SideFailed if it can't be started."""
         self.label = label
         self.test = ""
@@ -131,7 +131,7 @@ class Worker:
         return SideFailed(self.label, reason, self.test, self.last_words)
 
 
-def pytest_command(side: Side, connection: int, arguments: Sequence[str], folder: Path) -> list[str]:
+def pytest_command(side: PairSide, connection: int, arguments: Sequence[str], folder: Path) -> list[str]:
     """Runs pytest on the side's tests as a worker, which leaves no report in the project and probes no limits.
 
     connection: number of the worker's socket. An option tells it, so that a package without `llm-bench pair` refuses to
@@ -169,7 +169,7 @@ class Roster:
 
     @contextmanager
     def started(
-        self, sides: Mapping[str, Side], command: Command, folder: Path, coin: random.Random
+        self, sides: Mapping[str, PairSide], command: Command, folder: Path, coin: random.Random
     ) -> Iterator[list[Worker]]:
         """A worker of each side, in the order of the sides; all are killed at the end, also after an error.
 
@@ -188,7 +188,7 @@ class Roster:
                 worker.kill()
                 worker.close()
 
-    def _start(self, label: str, side: Side, command: Command, folder: Path) -> Worker:
+    def _start(self, label: str, side: PairSide, command: Command, folder: Path) -> Worker:
         with self._lock:
             if self._is_closed:
                 raise SideFailed(label, "the run is ending")

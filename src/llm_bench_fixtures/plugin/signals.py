@@ -37,7 +37,7 @@ def end_at_signals(session: pytest.Session) -> None:
     session.config.pluginmanager.register(EndingSignals(session.config, others))
 
 
-class Ended(KeyboardInterrupt):
+class EndedBySignal(KeyboardInterrupt):
     """The run was ended by another signal than Ctrl-C."""
 
     def __init__(self, heard: signal.Signals) -> None:
@@ -76,7 +76,7 @@ class EndingSignals:
         if self._heard is None and self._ends_the_run(heard):
             self._heard = heard
             threading.Thread(target=self._insist, daemon=True).start()
-        raise KeyboardInterrupt if heard is signal.SIGINT else Ended(heard)
+        raise KeyboardInterrupt if heard is signal.SIGINT else EndedBySignal(heard)
 
     def _ends_the_run(self, heard: signal.Signals) -> bool:
         """Not where a test that is no benchmark may take it, nor a debugger, which goes on after Ctrl-C."""
@@ -131,7 +131,7 @@ class EndingSignals:
         """End what the models' processes are doing: the machine is needed for the report, and nobody for them."""
         self._is_deaf = True
         self._has_ended.set()
-        if isinstance(excinfo.value, Ended):  # perhaps within a test that is no benchmark
+        if isinstance(excinfo.value, EndedBySignal):  # perhaps within a test that is no benchmark
             self._heard = self._heard or excinfo.value.heard
         _forget_frame(excinfo.tb, EndingSignals._hear.__code__)  # pytest names the line that was interrupted
         if SESSION in self._config.stash:

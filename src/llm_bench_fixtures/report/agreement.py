@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.answer.agreement import Agreement, Figures
+from llm_bench_fixtures.answer.agreement import Agreement, FiguresByRun
 from llm_bench_fixtures.report.run_labels import labels_of
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table, in_one_unit
 from llm_bench_fixtures.report.tables.values import times_cell
@@ -68,7 +68,7 @@ def agreement_sections(findings: Findings) -> Iterator[Section]:
 
 def _rows(found: Agreement, name: str) -> Iterator[tuple[Cell, ...]]:
     for one in found.variants:
-        figures: Figures = getattr(one, name)
+        figures: FiguresByRun = getattr(one, name)
         values = [Cell(value=value) for value in (figures.pooled, *figures.runs)]
         yield (Cell(one.variant), *values, Cell(value=figures.spread))
 

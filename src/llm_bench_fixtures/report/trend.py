@@ -11,7 +11,7 @@ from pathlib import Path
 from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
-from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter
+from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
 from llm_bench_fixtures.report.charts.looks import Look, numbered_looks
 from llm_bench_fixtures.report.charts.plotly import Json, figures_of
 from llm_bench_fixtures.report.charts.spec import Chart
@@ -32,11 +32,11 @@ ADVICE = "Advice, not a verdict: the runs of a history were not measured side by
 
 
 @dataclass(frozen=True)
-class Step:
+class ShownStep:
     """Where a line goes from one level to another, between two runs of its group."""
 
     group: Group
-    line: Line
+    line: TrendLine
     before: Level
     after: Level
 
@@ -65,7 +65,7 @@ class Wording:
     def value(self, value: float, metric: str) -> str:
         return with_unit(value, self.metrics[metric]) if metric in self.metrics else three_digits(value)
 
-    def change(self, step: Step) -> str:
+    def change(self, step: ShownStep) -> str:
         metric = step.line.metric
         direction = self.metrics[metric].direction if metric in self.metrics else Direction.NEITHER
         if direction is Direction.NEITHER:
@@ -73,7 +73,7 @@ class Wording:
         better = (step.ratio > 1) == (direction is Direction.HIGHER_IS_BETTER)
         return f"{format_change(step.ratio)} ({'better' if better else 'worse'})"
 
-    def levels(self, step: Step) -> tuple[str, str]:
+    def levels(self, step: ShownStep) -> tuple[str, str]:
         """Before and after."""
         return self.value(step.before.value, step.line.metric), self.value(step.after.value, step.line.metric)
 
@@ -109,10 +109,13 @@ class TrendPage:
         return figures_of(chart for section in self.sections for chart in section.charts)
 
 
-def all_steps(groups: Sequence[Group]) -> list[Step]:
+def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
     """The newest first."""
     steps = [
-        Step(group, line, before, after) for group in groups for line in group.lines for before, after in line.steps
+        ShownStep(group, line, before, after)
+        for group in groups
+        for line in group.lines
+        for before, after in line.steps
     ]
     return sorted(steps, key=lambda step: step.first_after.started, reverse=True)
 
@@ -183,7 +186,7 @@ def _what(chosen: TrendFilter) -> str:
 
 def _sentences(groups: Sequence[Group], words: Wording) -> list[str]:
     """One sentence for all steps of a variant at the same place. If there are several groups, it names the group."""
-    together: dict[tuple[Fingerprint, str, int, int], list[Step]] = defaultdict(list)
+    together: dict[tuple[Fingerprint, str, int, int], list[ShownStep]] = defaultdict(list)
     for step in all_steps(groups):
         together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
     sentences = [
@@ -195,7 +198,7 @@ def _sentences(groups: Sequence[Group], words: Wording) -> list[str]:
     return [*sentences[:MOST_SENTENCES], *more]
 
 
-def _sentence(steps: Sequence[Step], words: Wording) -> str:
+def _sentence(steps: Sequence[ShownStep], words: Wording) -> str:
     """One sentence for steps of one variant at one place."""
     changes = (
         f"{words.title(step.line.metric)} {words.change(step)}, {' to '.join(words.levels(step))}" for step in steps
@@ -248,7 +251,7 @@ def _linked(table: Table, links: Mapping[str, str]) -> Table:
     return replace(table, rows=tuple(rows))
 
 
-def _most_complete(lines: Sequence[Line]) -> list[Line]:
+def _most_complete(lines: Sequence[TrendLine]) -> list[TrendLine]:
     """The lines of the variants with the most values, in their order."""
     values: dict[str, int] = {}
     for line in lines:
@@ -258,7 +261,7 @@ def _most_complete(lines: Sequence[Line]) -> list[Line]:
 
 
 def _notes(
-    group: Group, moved: Sequence[Line], shown: Sequence[Line], words: Wording, *, is_drawn: bool
+    group: Group, moved: Sequence[TrendLine], shown: Sequence[TrendLine], words: Wording, *, is_drawn: bool
 ) -> Iterator[str]:
     if len(group.runs) < 2:
         yield "One run: nothing to follow yet."
@@ -310,7 +313,7 @@ def _now_table(group: Group, words: Wording) -> Table:
     return Table((Column("variant"), *numbers), tuple(rows))
 
 
-def _now(line: Line, words: Wording) -> Cell:
+def _now(line: TrendLine, words: Wording) -> Cell:
     first, last = line.levels[0], line.levels[-1]
     change = "" if first is last else format_change(last.value / first.value)
     return Cell(words.value(last.value, line.metric), rank=last.value, note=change)

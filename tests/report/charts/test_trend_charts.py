@@ -10,7 +10,7 @@ from run_factory import make_provenance
 
 from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.headings import Heading
-from llm_bench_fixtures.history.trend import Group, Level, Line
+from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.charts.draw import draw, drawing
 from llm_bench_fixtures.report.charts.looks import numbered_looks
 from llm_bench_fixtures.report.charts.plotly import plotly_json
@@ -19,12 +19,14 @@ from llm_bench_fixtures.report.charts.trend import trend_charts
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import RunState
 
-STEADY = Line("latency_s", "fp32", 1, (0, 1, 2, 3), (1.0, 1.1, 0.9, 1.0), (Level(0, 3, 4, 1.0),))
-STEPPING = Line("latency_s", "bf16", 1, (0, 1, 2, 3), (0.5, 0.5, 1.0, 1.0), (Level(0, 1, 2, 0.5), Level(2, 3, 2, 1.0)))
-OTHER = Line("ttft_s", "fp32", 1, (1, 3), (2.0, 3.0), (Level(1, 3, 2, 2.5),))
+STEADY = TrendLine("latency_s", "fp32", 1, (0, 1, 2, 3), (1.0, 1.1, 0.9, 1.0), (Level(0, 3, 4, 1.0),))
+STEPPING = TrendLine(
+    "latency_s", "bf16", 1, (0, 1, 2, 3), (0.5, 0.5, 1.0, 1.0), (Level(0, 1, 2, 0.5), Level(2, 3, 2, 1.0))
+)
+OTHER = TrendLine("ttft_s", "fp32", 1, (1, 3), (2.0, 3.0), (Level(1, 3, 2, 2.5),))
 
 
-def make_group(*lines: Line, commit: str = "0123456789abcdef") -> Group:
+def make_group(*lines: TrendLine, commit: str = "0123456789abcdef") -> Group:
     provenance = make_provenance(commit=commit)
     runs = tuple(
         Heading(Path(f"{number}.json"), provenance, RunState.COMPLETE, is_baseline=True, measured=1, records=1)
@@ -33,7 +35,7 @@ def make_group(*lines: Line, commit: str = "0123456789abcdef") -> Group:
     return Group(fingerprint_of(provenance), runs, lines)
 
 
-def charts(*lines: Line, commit: str = "0123456789abcdef", links: dict[str, str] | None = None) -> list[Chart]:
+def charts(*lines: TrendLine, commit: str = "0123456789abcdef", links: dict[str, str] | None = None) -> list[Chart]:
     looks = dict(zip(("fp32", "bf16"), numbered_looks(2), strict=True))
     return list(trend_charts(make_group(*lines, commit=commit), lines, registry(), looks, links or {}))
 

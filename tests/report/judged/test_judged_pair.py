@@ -19,7 +19,7 @@ from llm_bench_fixtures.paired.judgement import judge_pairs
 from llm_bench_fixtures.paired.resolution import coarser_than, resolutions, resolutions_json, status_of
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
-from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Trial
 from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_lines, resolution_warning
 from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
@@ -106,7 +106,7 @@ def test_a_test_that_moved_without_its_group_has_a_row() -> None:
 
 
 def test_a_group_alone_makes_it_red_and_an_open_one_does_not() -> None:
-    group = Group("nf4", "tpot_s")
+    group = HypothesisGroup("nf4", "tpot_s")
     for verdict, status in (
         (Verdict.REGRESSED, ExitStatus.REGRESSED),
         (Verdict.SLIGHTLY_WORSE, ExitStatus.SLIGHTLY_WORSE),

@@ -11,7 +11,7 @@ from run_factory import make_provenance
 
 from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.headings import Heading
-from llm_bench_fixtures.history.trend import Group, Level, Line, TrendFilter
+from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
 from llm_bench_fixtures.report.trend import Wording, build_page, render_trend
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import RunState
@@ -30,8 +30,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     levels = (Level(0, 3, 4, 1.0), Level(4, 7, 4, 1.5))
     lines = (
-        Line("latency_s", "fp32", 1, tuple(range(8)), VALUES[:4] * 2, (Level(0, 7, 8, 1.0),)),
-        Line("latency_s", "bf16", 1, tuple(range(8)), VALUES, levels),
+        TrendLine("latency_s", "fp32", 1, tuple(range(8)), VALUES[:4] * 2, (Level(0, 7, 8, 1.0),)),
+        TrendLine("latency_s", "bf16", 1, tuple(range(8)), VALUES, levels),
     )
     group = Group(fingerprint_of(runs[0].provenance), runs, lines)
     file = tmp_path_factory.mktemp("trend") / "trend.html"

@@ -80,7 +80,7 @@ def _bars(variant: str, seconds: tuple[float, float], row: int, look: Look) -> I
 
 
 @dataclass(frozen=True)
-class Phase:
+class RooflinePoint:
     """The work of a variant's prefill or decode."""
 
     variant: str
@@ -116,7 +116,7 @@ def roofline_chart(findings: Findings) -> Chart | None:
     )
 
 
-def _note(phases: Sequence[Phase]) -> str:
+def _note(phases: Sequence[RooflinePoint]) -> str:
     unknown = dict.fromkeys(phase.variant for phase in phases if phase.roof_flops_per_s is None)
     apart = (
         f" No ceiling was measured for the arithmetic of {', '.join(unknown)}: the ceilings shown are not theirs."
@@ -131,11 +131,11 @@ def _note(phases: Sequence[Phase]) -> str:
     )
 
 
-def _phases(findings: Findings) -> Iterator[Phase]:
+def _phases(findings: Findings) -> Iterator[RooflinePoint]:
     for variant, record in findings.common.items():
         for name, work in (("prefill", prefill_work(record)), ("decode", decode_work(record))):
             if work is not None:
-                yield Phase(variant, name, work, own_roof(findings.run.variant(variant), work))
+                yield RooflinePoint(variant, name, work, own_roof(findings.run.variant(variant), work))
 
 
 def own_roof(variant: VariantResult | None, work: PhaseWork) -> float | None:
@@ -144,7 +144,7 @@ def own_roof(variant: VariantResult | None, work: PhaseWork) -> float | None:
     return min(variant.matmul_flops_per_s, variant.read_bytes_per_s * work.intensity)
 
 
-def _axes(phases: Sequence[Phase], provenance: Provenance) -> tuple[Axis, Axis]:
+def _axes(phases: Sequence[RooflinePoint], provenance: Provenance) -> tuple[Axis, Axis]:
     """With room around the points and below the ceilings."""
     highest = max(provenance.matmul_flops_per_s.values())
     intensities = [phase.work.intensity for phase in phases]
@@ -171,7 +171,7 @@ def _slope_name(bandwidth: float, left: float, lowest_gflops: float, ceiling: fl
     return Text(f"memory: {three_digits(bandwidth / GIGA)} GB/s", middle, bandwidth * middle / GIGA, is_right=True)
 
 
-def _series(phase: Phase, look: Look) -> Series:
+def _series(phase: RooflinePoint, look: Look) -> Series:
     work = phase.work
     facts = [
         (phase.name, f"{three_digits(work.flops_per_s / GIGA)} GFLOP/s"),

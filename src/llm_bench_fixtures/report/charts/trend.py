@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.history.headings import Heading
-from llm_bench_fixtures.history.trend import Group
-from llm_bench_fixtures.history.trend import Line as HistoryLine
+from llm_bench_fixtures.history.trend import Group, TrendLine
 from llm_bench_fixtures.report.charts.looks import Look
 from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Point, Series, exactly, padded
 from llm_bench_fixtures.report.history import COMMIT_DIGITS, commit_cell, run_name, time_cell
@@ -21,7 +20,7 @@ POINTS_UP_TO = 60  # runs that are each shown as a point
 
 def trend_charts(
     group: Group,
-    lines: Sequence[HistoryLine],
+    lines: Sequence[TrendLine],
     metrics: Mapping[str, Metric],
     looks: Mapping[str, Look],
     links: Mapping[str, str],
@@ -44,15 +43,15 @@ def trend_charts(
         )
 
 
-def _changes(line: HistoryLine) -> list[float]:
+def _changes(line: TrendLine) -> list[float]:
     return [_percent(value, line) for value in line.values]
 
 
-def _percent(value: float, line: HistoryLine) -> float:
+def _percent(value: float, line: TrendLine) -> float:
     return (value / line.levels[0].value - 1) * 100
 
 
-def _levels_and_steps(line: HistoryLine, look: Look, ends: tuple[float, float]) -> Iterator[Line]:
+def _levels_and_steps(line: TrendLine, look: Look, ends: tuple[float, float]) -> Iterator[Line]:
     """Of a line that steps: each level thick, and a dotted line at each step."""
     if len(line.levels) < 2:
         return
@@ -66,7 +65,7 @@ def _levels_and_steps(line: HistoryLine, look: Look, ends: tuple[float, float]) 
 
 
 def _series(
-    line: HistoryLine, runs: Sequence[Heading], metric: Metric | None, look: Look, links: Mapping[str, str]
+    line: TrendLine, runs: Sequence[Heading], metric: Metric | None, look: Look, links: Mapping[str, str]
 ) -> Series:
     points = []
     for position, value, change in zip(line.positions, line.values, _changes(line), strict=True):

@@ -16,7 +16,7 @@ from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS, Finding, Measurand, ratios
-from llm_bench_fixtures.paired.tree import Group
+from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.report.judged.causes import BETTER, WORSE, Cause, causes_of
 from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
 from llm_bench_fixtures.report.judged.rows import JudgedRow, rows_of
@@ -31,7 +31,7 @@ MOST_INCONCLUSIVE = 5  # causes, those that may be the worst
 MOST_NAMES = 5  # of tests in one sentence
 
 
-def _row(compared: Measurand | Group, finding: Finding, variant: str) -> JudgedRow:
+def _row(compared: Measurand | HypothesisGroup, finding: Finding, variant: str) -> JudgedRow:
     test = printable(compared.test) if isinstance(compared, Measurand) else ""
     ratio, *ends = ratios(compared.metric, finding.estimate) if finding.estimate else (None,)
     return JudgedRow(
@@ -82,11 +82,11 @@ def pair_json(result: PairedResult) -> dict[str, Any]:
     return {**result.as_json(), "causes": [one.as_json() for one in causes_of_pair(result)]}
 
 
-def moved_groups(result: PairedResult) -> dict[Group, Finding]:
+def moved_groups(result: PairedResult) -> dict[HypothesisGroup, Finding]:
     """The groups that moved: that of all variants where most variants or none moved with it, else each variant's."""
     moved = {group: finding for verdict in MOVED for group, finding in result.groups_of(verdict)}
-    shown: dict[Group, Finding] = {}
-    hidden: set[Group] = set()
+    shown: dict[HypothesisGroup, Finding] = {}
+    hidden: set[HypothesisGroup] = set()
     for group, finding in moved.items():
         if not group.variant:
             own = [one for one in result.groups if one.variant and one.metric == group.metric]

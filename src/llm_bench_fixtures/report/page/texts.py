@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from llm_bench_fixtures.measure.equivalence import first_divergence
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.page.values import Absence, Continuation, PromptTexts
+from llm_bench_fixtures.report.page.values import Continuation, MissingBenchmarks, PromptTexts
 from llm_bench_fixtures.report.tables.scenarios import scenario_of_texts
 from llm_bench_fixtures.results.record import Record, Run
 
@@ -41,8 +41,8 @@ def _continuation(text: str, variants: Sequence[str], own: str | None) -> Contin
     return Continuation(tuple(variants), text[:place], text[place:], ends_early=place == len(text))
 
 
-def absences(findings: Findings) -> Iterator[Absence]:
+def absences(findings: Findings) -> Iterator[MissingBenchmarks]:
     for one in findings.skipped_or_failed:
         reason, found, what = one.reason.partition(INSTALL)
         install = f"{INSTALL}{what}" if found else ""
-        yield Absence(one.variant, one.status.value, reason.rstrip(": "), install, str(one.benchmarks))
+        yield MissingBenchmarks(one.variant, one.status.value, reason.rstrip(": "), install, str(one.benchmarks))

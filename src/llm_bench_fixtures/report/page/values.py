@@ -117,7 +117,7 @@ class PromptTexts:
 
 
 @dataclass(frozen=True)
-class Absence:
+class MissingBenchmarks:
     """Benchmarks of a variant that were skipped, or failed, for one reason."""
 
     variant: str
@@ -188,7 +188,7 @@ class Page:
     texts: tuple[PromptTexts, ...]
     texts_note: str
     """Whose texts are not among them; empty where all are."""
-    absences: tuple[Absence, ...]
+    absences: tuple[MissingBenchmarks, ...]
     scenarios: tuple[tuple[str, str], ...]
     """Name and title of those that have a section."""
     sections: tuple[PageSection, ...]
