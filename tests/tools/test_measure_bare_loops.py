@@ -27,10 +27,10 @@ def test_a_text_that_ended_has_no_time_per_token() -> None:
         tpot_s([10.0])
 
 
-def test_the_median_of_the_pairs_ratios_is_printed() -> None:
+def test_the_median_of_the_pairs_ratios_is_printed_with_the_own_loops_range() -> None:
     """Ratios 1, 2 and 4; of three pairs the interval is all of them."""
     pairs = [Pair(0.04, 0.01), Pair(0.01, 0.01), Pair(0.04, 0.02)]
-    told = "round / own loop: 2.000 (95 % interval 1.000 to 4.000), 3 pairs; own loop 10.00 ms a token"
+    told = "round / own loop: 2.000 (95 % interval 1.000 to 4.000), 3 pairs; own loop 10.00 / 10.00 / 20.00 ms a token"
     assert describe(pairs) == told
 
 
