@@ -29,7 +29,7 @@ def test_nothing_given_means_every_default() -> None:
         variants="",
         reference="fp32",
         new_tokens=16,
-        rounds=3,
+        rounds=None,
         warmup_rounds=1,
         max_noise=0.03,
         max_time=0.5,

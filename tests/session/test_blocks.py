@@ -410,11 +410,21 @@ def test_what_no_variant_has_is_not_caught(table: Table) -> None:
         table.run(step=interrupt)
 
 
-@pytest.mark.parametrize(("turns", "kept"), [(4, {}), (8, {"fp32": 4, "bf16": 4})], ids=["too few", "enough"])
+@pytest.mark.parametrize(
+    ("turns", "longest_s", "kept"),
+    [
+        (4, 4.0, {}),
+        (8, 4.0, {"fp32": 4, "bf16": 4}),
+        (2, 2.0, {}),
+        (4, 2.0, {"fp32": 2, "bf16": 2}),
+    ],
+    ids=["too few", "enough", "too few long ones", "enough long ones"],
+)
 def test_what_has_its_least_rounds_is_kept_where_a_case_is_cut_short(
-    turns: int, kept: dict[str, int], table: Table
+    turns: int, longest_s: float, kept: dict[str, int], table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a test's time limit, after two blocks or four."""
+    """By a test's time limit, after one block, two or four. A long round takes longer than `longest_s`."""
+    monkeypatch.setattr(blocks, "LONG_ROUND_S", longest_s)
 
     def cut(*_: object) -> None:
         if len(table.turns) == turns:
@@ -423,7 +433,7 @@ def test_what_has_its_least_rounds_is_kept_where_a_case_is_cut_short(
     table.add("fp32", *NOISY)
     table.add("bf16", *NOISY[1:])
     found: dict[str, Measured] = {}
-    pace = replace(FAST, max_noise=0.01)
+    pace = replace(FAST, max_noise=0.01, fewest_rounds=2)
     with pytest.raises(KeyboardInterrupt):
         measure_side_by_side(
             table.entries, "fp32", pace, cut, clock=table.clock, on_cut=lambda kept, _: found.update(kept)
@@ -546,6 +556,55 @@ def test_what_other_cases_lead_to_expect_makes_an_interval_narrow_sooner(table: 
         table.add("bf16", 1.0, math.exp(0.05))
         table.run(replace(FAST, max_noise=0.034, share_s=1000.0, expected_variance=prior))
         assert counts(table)["bf16"] == rounds
+
+
+EXPECTED = VarianceEstimate(0.01**2, 1000.0)
+
+
+def test_long_rounds_are_two_where_the_interval_is_narrow_by_then(table: Table) -> None:
+    """Of two pairs that differ by 1 % as expected, the standard error is 1 % / sqrt(2): 1.39 % to either side."""
+    table.add("fp32", 3.0)
+    table.add("bf16", 1.0, math.exp(0.01))
+    table.run(replace(FAST, max_noise=0.03, fewest_rounds=2, expected_variance=EXPECTED))
+    assert counts(table) == {"fp32": 2, "bf16": 2}
+
+
+@pytest.mark.parametrize(
+    ("round_s", "changed"),
+    [
+        pytest.param(1.9, {}, id="short rounds"),
+        pytest.param(3.0, {"fewest_rounds": None}, id="so many are asked for"),
+        pytest.param(3.0, {"max_noise": 0.0}, id="no interval is asked for"),
+        pytest.param(3.0, {"max_noise": 0.013}, id="the interval is too wide"),
+        pytest.param(3.0, {"expected_variance": NO_PRIOR}, id="nothing is known of the scatter"),
+        pytest.param(3.0, {"expected_variance": replace(EXPECTED, freedom=0.1)}, id="too little is known of it"),
+    ],
+)
+def test_else_they_are_as_many_as_others(round_s: float, changed: dict[str, Any], table: Table) -> None:
+    table.add("fp32", round_s)
+    table.add("bf16", round_s, round_s * math.exp(0.01))
+    pace = replace(FAST, max_noise=0.03, fewest_rounds=2, expected_variance=EXPECTED, share_s=0.0)
+    table.run(replace(pace, **changed))
+    assert counts(table) == {"fp32": 3, "bf16": 3}
+
+
+def test_of_long_rounds_those_of_crowded_blocks_are_not_enough(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two others are, and the crowded one is left out."""
+    crowd(table, monkeypatch, 0)
+    table.add("fp32", 4.0, 3.0, 3.0)
+    table.add("bf16", 1.0)
+    outcome = table.run(replace(FAST, max_noise=0.03, fewest_rounds=2, expected_variance=EXPECTED))
+    assert outcome["bf16"].reference_s == (3.0, 3.0)
+    assert outcome["bf16"].crowded_rounds == 1
+
+
+def test_a_variant_whose_interval_is_wide_has_a_third_long_round_with_the_reference(table: Table) -> None:
+    table.add("fp32", 3.0)
+    table.add("bf16", 1.0)
+    table.add("int8", 1.0, 1.2)
+    table.run(replace(FAST, max_noise=0.03, fewest_rounds=2, expected_variance=EXPECTED))
+    assert counts(table)["bf16"] == 2
+    assert counts(table)["int8"] == counts(table)["fp32"] > 2
 
 
 def test_what_can_not_win_is_settled_by_an_interval_of_twice_the_width(table: Table) -> None:

@@ -60,6 +60,34 @@ def test_fewer_than_three_rounds_have_no_speedup() -> None:
     assert speedup_of((1.0, 1.0), (1.0, 1.0)) is None
 
 
+def test_two_rounds_are_enough_where_other_comparisons_say_how_far_they_scatter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of the variance that is expected, which is then borrowed whole: 4 degrees of freedom of 1 % squared and one
+    of half of that are 5 of 0.9 times 1 % squared, and t is 2.5706."""
+    monkeypatch.setattr(module, "PROCESS_DEVIATION", 0.0)
+    prior = VarianceEstimate(0.01**2, 4.0)
+    ratio = log_ratio((1.0, math.exp(0.01)), (1.0, 1.0), prior)
+    assert ratio is not None
+    assert (ratio.centre, ratio.freedom) == pytest.approx((0.005, 5))
+    assert ratio.margin(0.95) == pytest.approx(2.570582 * 0.01 * math.sqrt(0.9 / 2))
+    assert log_ratio((1.0,), (1.0,), prior) is None
+
+
+def test_the_interval_of_two_rounds_holds_the_truth_as_often_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds with a scatter of 3 %, which 20 comparisons of three rounds each have shown."""
+    monkeypatch.setattr(module, "PROCESS_DEVIATION", 0.0)
+    random = np.random.default_rng(2)
+    held = []
+    for _ in range(TRIALS // 10):
+        others = np.exp(0.03 * random.standard_normal((20, 3))).tolist()
+        prior = estimate_prior(trimmed_variance([math.log(one) for one in row]) for row in others)
+        rows = np.exp(0.03 * random.standard_normal((10, 2))).tolist()
+        found = [speedup_of((1.0,) * 2, tuple(row), prior=prior) for row in rows]
+        held += [one is not None and one.low <= 1 <= one.high for one in found]
+    assert 0.94 <= sum(held) / len(held) <= 0.985
+
+
 def test_a_round_without_its_pair_is_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
         speedup_of((1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))

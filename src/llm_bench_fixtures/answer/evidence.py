@@ -78,11 +78,11 @@ class Evidence(Headline):
 
     def speedup(self, record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
         """The record's over the reference; of the common workload, that of all cases of one prompt. None where one has
-        fewer than three rounds in blocks."""
+        too few rounds in blocks."""
         return mean_speedup(self.cases_of(record), confidence)
 
     def _in_blocks(self, of: Record, over: Record) -> Speedup | None:
-        """None where one has fewer than three rounds in blocks."""
+        """None where one has too few rounds in blocks."""
         if over.variant == self.run.reference:
             return self.speedup(of, self.confidence)
         pairs = zip(self.cases_of(of), self.cases_of(over), strict=True)

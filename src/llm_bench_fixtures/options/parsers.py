@@ -93,6 +93,11 @@ def integer_of_at_least(least: int, most: int = 1_000_000) -> Callable[[str], in
     return parse
 
 
+def auto_or(parse: Callable[[str], T]) -> Callable[[str], T | None]:
+    """A parser of what `parse` takes, or of `auto`, which is None: as the program finds best."""
+    return lambda text: None if text == "auto" else parse(text)
+
+
 def shortened(text: str, most: int = 40) -> str:
     """What was given, as an error quotes it."""
     return repr(text if len(text) <= most else f"{text[:most]}…")

@@ -12,6 +12,7 @@ from llm_bench_fixtures.options.parsers import (
     LoadFormat,
     Setting,
     WindowScheme,
+    auto_or,
     integer_of_at_least,
     member_of,
     parse_bool,
@@ -59,7 +60,7 @@ class Settings:
     variants: str = parsed_by(str)
     reference: str = parsed_by(str)
     new_tokens: int = parsed_by(integer_of_at_least(1, MOST_TOKENS))
-    rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))
+    rounds: int | None = parsed_by(auto_or(integer_of_at_least(1, MOST_ROUNDS)))
     warmup_rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))
     max_noise: float = parsed_by(parse_share)
     max_time: float = parsed_by(parse_seconds)

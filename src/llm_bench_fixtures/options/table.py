@@ -103,9 +103,10 @@ OPTIONS = (
     Option("new_tokens", "16", "N", "tokens to generate for each prompt"),
     Option(
         "rounds",
-        "3",
+        "auto",
         "N",
-        "least number of timed rounds of each benchmark",
+        "least number of timed rounds of each benchmark. auto: 3, or 2 where a round takes over 2 seconds and the "
+        "interval is narrow enough by then",
     ),
     Option(
         "warmup_rounds",

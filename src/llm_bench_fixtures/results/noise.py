@@ -17,7 +17,8 @@ from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import share_blocks
 
 CONFIDENCE = 0.99
-LEAST_ROUNDS = 3
+LEAST_ROUNDS = 2
+LEAST_EQUAL_ROUNDS = 3  # that say that there is no scatter
 ASSUMED = math.log(1.15)  # the floor where a run repeats too little to tell its own
 ENOUGH_PAIRS = 10
 MOST_ALIKE = 200  # records of the same work that are paired: more tell no more, and take time with their square
@@ -62,13 +63,13 @@ class Gain:
     is_faster: bool
     is_slower: bool
     is_unclear: bool = False
-    """Whether the rounds are too few to tell: fewer than three, or so few that their scatter hides a difference of the
+    """Whether the rounds are too few to tell: fewer than two, or so few that their scatter hides a difference of the
     medians that exceeds the noise floor."""
 
 
 def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
     """A difference is claimed if Welch's 99 % interval of the difference of the mean log-latencies excludes zero, and
-    the ratio of the medians exceeds the noise floor. With fewer than three rounds on a side, none is claimed."""
+    the ratio of the medians exceeds the noise floor. With fewer than two rounds on a side, none is claimed."""
     ratio = over.median_s / of.median_s
     low, high = _log_interval(of.rounds_s, over.rounds_s)
     is_beyond = abs(math.log(ratio)) > floor.log_ratio
@@ -81,14 +82,15 @@ def gain(of: Record, over: Record, floor: NoiseFloor) -> Gain:
 
 
 def _log_interval(of: Sequence[float], over: Sequence[float]) -> tuple[float, float]:
-    if min(len(of), len(over)) < LEAST_ROUNDS:
+    fewest = min(len(of), len(over))
+    if fewest < LEAST_ROUNDS:
         return -math.inf, math.inf
     from scipy import stats
 
     logs = [[math.log(seconds) for seconds in rounds] for rounds in (over, of)]
     if all(statistics.pvariance(values) == 0 for values in logs):
         difference = logs[0][0] - logs[1][0]
-        return difference, difference
+        return (difference, difference) if fewest >= LEAST_EQUAL_ROUNDS else (-math.inf, math.inf)
     interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(CONFIDENCE)
     return float(interval.low), float(interval.high)
 

@@ -38,17 +38,17 @@ def with_expected_variance(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def record_log_ratio(record: Record) -> LogRatio | None:
-    """Of the reference and the record; None where it has fewer than three rounds in blocks."""
+    """Of the reference and the record; None where it has too few rounds in blocks."""
     return mean_log_ratio([record])
 
 
 def mean_log_ratio(cases: Sequence[Record]) -> LogRatio | None:
-    """Of the reference and a variant, over its cases; None where any has fewer than three rounds in blocks."""
+    """Of the reference and a variant, over its cases; None where any has too few rounds in blocks."""
     return _mean(log_ratios_by_run(cases))
 
 
 def log_ratios_by_run(cases: Sequence[Record]) -> list[LogRatio | None]:
-    """Of the reference and a variant over its cases, in each run; None where any has fewer than three rounds in
+    """Of the reference and a variant over its cases, in each run; None where any has too few rounds in
     blocks."""
     return _by_run([[_in_one_run(one) for one in case.by_run] for case in cases])
 
@@ -71,18 +71,18 @@ def _in_one_run(record: Record | None) -> LogRatio | None:
 
 
 def record_speedup(record: Record, confidence: float = CONFIDENCE) -> Speedup | None:
-    """The record's speed-up over the reference; None where it has fewer than three rounds in blocks."""
+    """The record's speed-up over the reference; None where it has too few rounds in blocks."""
     return mean_speedup([record], confidence)
 
 
 def mean_speedup(cases: Sequence[Record], confidence: float = CONFIDENCE) -> Speedup | None:
-    """A variant's speed-up over its cases; None where any has fewer than three rounds in blocks."""
+    """A variant's speed-up over its cases; None where any has too few rounds in blocks."""
     return _speedup(mean_log_ratio(cases), cases, confidence)
 
 
 def mean_speedup_between(pairs: Sequence[tuple[Record, Record]], confidence: float = CONFIDENCE) -> Speedup | None:
-    """How many times as fast the first of each pair is, over several cases; None where any has fewer than three rounds
-    in blocks."""
+    """How many times as fast the first of each pair is, over several cases; None where any has too few rounds in
+    blocks."""
     ratios = [list(starmap(_between, zip(of.by_run, over.by_run, strict=True))) for of, over in pairs]
     ratio = _mean(_by_run(ratios))
     return _speedup(ratio, [min(pair, key=lambda one: len(one.rounds_s)) for pair in pairs], confidence)

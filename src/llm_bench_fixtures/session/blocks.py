@@ -43,6 +43,8 @@ LONG_STEP_S = 0.15
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
+# Longer rounds are as many as the interval needs, and none is spent to warm up.
+LONG_ROUND_S = 2.0
 # A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
@@ -217,6 +219,9 @@ class _Blocks:
         entry = self.entries[name]
         if self._is_settled_by_death(entry):
             return False
+        may_be_few = self.pace.max_noise and self._fewest < self.pace.rounds
+        if may_be_few and len(self._calm(entry.rounds)) >= self._fewest and self._is_narrow(name, half_width):
+            return False
         if not self._has_least(entry.rounds):
             return True
         if not self.pace.max_noise:
@@ -226,6 +231,12 @@ class _Blocks:
         if self.elapsed_s >= self.pace.share_s:
             return False
         return not self._is_enough(name) or not self._is_narrow(name, half_width)
+
+    @property
+    def _fewest(self) -> int:
+        """Rounds that can be enough: fewer where a block has one that takes seconds."""
+        is_long = any(not entry.failure and entry.last_s > LONG_ROUND_S for entry in self.entries.values())
+        return (is_long and self.pace.fewest_rounds) or self.pace.rounds
 
     def _is_enough(self, name: str) -> bool:
         """To believe an interval."""
@@ -353,7 +364,7 @@ class _Blocks:
             name: measured
             for name, entry in self.entries.items()
             if entry.is_asked_for
-            if isinstance(measured := self.result(name), Measured) and len(measured.rounds) >= self.pace.rounds
+            if isinstance(measured := self.result(name), Measured) and len(measured.rounds) >= self._fewest
         }
 
     def result(self, name: str) -> Measured | Exception:
@@ -374,7 +385,7 @@ class _Blocks:
         """Those of the blocks that weren't crowded; if fewer than the least rounds are left, of the least crowded ones,
         and of all that are as crowded as these."""
         shares = sorted(map(self._crowding, rounds))
-        most = max(shares[: self.pace.rounds], default=0.0)
+        most = max(shares[: self._fewest], default=0.0)
         return {number: done for number, done in rounds.items() if self._crowding(number) <= max(most, CROWDED_SHARE)}
 
     def _base_of(self, entry: Entry) -> Rounds | None:

@@ -27,6 +27,8 @@ class Pace:
     """How wide half an interval may be, relative to its middle; 0: only `rounds`."""
     share_s: float
     """Seconds for all rounds of the case, but for the least ones."""
+    fewest_rounds: int | None = None
+    """Timed rounds where they are long and the interval is narrow enough by then; None: `rounds`."""
     patience_s: float = 0.0
     """Seconds to wait, besides, while other work keeps cores busy, and to run other blocks in place of crowded ones."""
     probes: bool = False

@@ -14,6 +14,7 @@ from llm_bench_fixtures.measure.support import check_supported
 from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.session.blocks import measure_side_by_side
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
+ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a number
 KEPT_IN_VAIN = 0.5  # of the patience that is left, where a case found no calm at all: other work may never end
 
 
@@ -149,10 +151,11 @@ class SideBySide:
     def _pace(self, benchmarks: int, weight: float) -> Pace:
         settings = self._setup.settings
         return Pace(
-            settings.rounds,
+            settings.rounds or ROUNDS,
             settings.warmup_rounds,
             settings.max_noise,
             self.budget.share_s(benchmarks, weight),
+            FEWEST_PAIRS if settings.rounds is None else None,
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
             self._setup.busy_cores,

@@ -16,6 +16,7 @@ from llm_bench_fixtures.statistics.spread import student_half_width
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 3
+FEWEST_PAIRS = 2  # where a run's other comparisons lead to expect their variance
 TRIMMED = 0.2  # of the values, on either side; none of fewer than five
 WIDE = 0.1  # relative half-width of an interval that is too wide to say that there is no difference
 # Of a process' log latencies on a workload, from run to run: processes of identical work differ, and a machine's drift
@@ -123,12 +124,12 @@ def log_ratios(over_s: Sequence[float], of_s: Sequence[float]) -> list[float]:
 
 
 def log_ratio(over_s: Sequence[float], of_s: Sequence[float], prior: VarianceEstimate = NO_PRIOR) -> LogRatio | None:
-    """The centre of `log_ratios`; None for fewer than three pairs.
+    """The centre of `log_ratios`; None for fewer than three pairs, or two where there is a prior.
 
     prior: the variance between pairs that is expected before they are seen.
     """
     logs = log_ratios(over_s, of_s)
-    if len(logs) < LEAST_PAIRS:
+    if len(logs) < (FEWEST_PAIRS if prior.freedom else LEAST_PAIRS):
         return None
     if tuple(over_s) == tuple(of_s):  # one process
         return LogRatio(0.0, 0.0, len(logs) - 1)

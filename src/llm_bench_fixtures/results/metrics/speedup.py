@@ -44,7 +44,8 @@ SPEEDUP: tuple[Metric, ...] = (
         column="speed-up",
         formula=(
             "latency of the reference / latency, of each pair of rounds of the same block, and of these the 20 % "
-            "trimmed mean of their logarithms, taken back; none for fewer than three pairs"
+            "trimmed mean of their logarithms, taken back; none for fewer than three pairs, or two where the run's "
+            "other cases show how far pairs scatter"
         ),
         source="own",
         value=_of_speedup(lambda found: found.ratio),
