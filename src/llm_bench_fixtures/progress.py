@@ -188,6 +188,11 @@ class Progress:
         finally:
             _TOLD.reset(token)
 
+    def counts(self, part: Part) -> tuple[int, int]:
+        """How many parts of the kind are done, and of how many."""
+        planned = self._planned[part]
+        return planned.done, planned.total
+
     @property
     def place(self) -> str:
         """Which part of how many goes on; empty where that isn't known."""

@@ -390,6 +390,26 @@ def test_the_most_telling_tests_come_first_whatever_file_they_are_in(toys: Bench
     assert files == ["test_c.py", "test_b.py", "test_a.py", "test_b.py"]
 
 
+PAGE = """
+from pathlib import Path
+
+def test_page(llm_model):
+    page = Path("llm-bench-report/report.html").read_text(encoding="utf-8")
+    assert "Unfinished: the run goes on. This is the report so far, after 1 of 2 cases" in page
+"""
+
+
+def test_the_answer_so_far_is_shown_and_reported_while_the_run_goes_on(toys: Bench) -> None:
+    toys.write(test_a=PAGE)
+    result = run(toys, "-k", "page or size", variants="toy,half")
+    told = [line for line in result.stdout.lines if "so far" in line]
+    assert len(told) == 1
+    assert re.match("llm-bench: so far, after 1 of 2 cases: (Use|Keep|Undecided)", told[0])
+    assert result.stdout.lines.index(told[0]) < len(result.stdout.lines) / 2
+    page = (toys.pytester.path / "llm-bench-report" / "report.html").read_text(encoding="utf-8")
+    assert "Unfinished" not in page
+
+
 def test_one_at_a_time_each_is_still_in_a_process_of_its_own(toys: Bench) -> None:
     result = run(toys, "--llm-memory-share=0")
     result.assert_outcomes(passed=6)

@@ -36,12 +36,14 @@ from llm_bench_fixtures.plugin.stash import (
     settings_of,
 )
 from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from llm_bench_fixtures.report.files import Published
+    from llm_bench_fixtures.report.findings import Findings
     from llm_bench_fixtures.report.judged.changes import Changes
     from llm_bench_fixtures.report.tables.table import Tone
     from llm_bench_fixtures.results.record import Run
@@ -99,7 +101,6 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     config = session.config
     if SESSION not in config.stash or not config.stash[SESSION].results.has_variants or TURNS in config.stash:
         return
-    from llm_bench_fixtures.progress import Phase
     from llm_bench_fixtures.report.files import publish
     from llm_bench_fixtures.results.folder import NOTHING, worth_of
 
@@ -119,6 +120,22 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
         session.exitstatus = pytest.ExitCode.INTERRUPTED
     else:
         _call_hooks(config, run, published.folder or settings.report)
+
+
+def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
+    """Write the report of a run that goes on, and return what it says; None where nothing is measured.
+
+    so_far: how far the run is. What can't be written is told at the end. Raises KeyboardInterrupt.
+    """
+    config = session.config
+    bench = config.stash[SESSION]
+    run = replace(bench.run(), selection=selection_of(config), failed_tests=session.testsfailed)
+    if not (bench.keeps_report and run.measured()):
+        return None
+    from llm_bench_fixtures.report.files import publish_so_far
+
+    with bench.progress.activity(Phase.REPORTING, "writing the report so far"):
+        return publish_so_far(run, metrics_of(config), bench.settings.report, bench.settings.quality_limit, so_far)
 
 
 def _changes(config: pytest.Config, run: Run) -> Changes | None:

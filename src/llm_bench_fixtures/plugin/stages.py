@@ -1,25 +1,85 @@
-"""Tells the session how far its plan is."""
+"""Tells the session how far its plan is, and the user what the run has found by then."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
-from llm_bench_fixtures.plugin.items import PLAN, case_of, variant_of
+from llm_bench_fixtures.plugin.finish import write_so_far
+from llm_bench_fixtures.plugin.internals import terminal_width
+from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmark, variant_of
 from llm_bench_fixtures.plugin.stash import SESSION, runs_in_turns
+from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.progress import Part
 from llm_bench_fixtures.session.plan import Place
+
+REST_S = 60.0  # between two reports of one stage, at least
+REST_SHARE = 50.0  # times as long as writing the last one took: at most 2 % of the run go into them
+
+
+@dataclass
+class Growth:
+    """What has been shown of a run that goes on."""
+
+    has_answer: bool = False
+    rests_until_s: float = 0.0
+    """By time.monotonic()."""
+
+
+GROWTH: pytest.StashKey[Growth] = pytest.StashKey()
 
 
 def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
-    """Where a stage ends with the test, tell the session."""
+    """Where a stage ends with the test, tell the session, and show the answer so far in the terminal and the report.
+
+    The same after the first case that compares variants. In long stages the report alone is written anew at times.
+    """
     config = item.config
     if SESSION not in config.stash or PLAN not in config.stash or not runs_in_turns(config):
         return
     place = _place(item)
-    if place is not None and place != (_place(following) if following else None):
+    ends_stage = place is not None and place != (_place(following) if following else None)
+    if ends_stage:
         config.stash[SESSION].end_stage()
+    if following is None or place is None:  # the whole report is next, or nothing was measured
+        return
+    growth = config.stash.setdefault(GROWTH, Growth())
+    if ends_stage or (not growth.has_answer and _compares(item, following)):
+        _grow(item.session, growth, shows=True)
+    elif growth.has_answer and time.monotonic() >= growth.rests_until_s:
+        _grow(item.session, growth, shows=False)
 
 
 def _place(item: pytest.Item) -> Place | None:
     """None of a test without a variant."""
     variant = variant_of(item)
     return item.config.stash[PLAN].place(case_of(item), variant.id) if variant else None
+
+
+def _compares(item: pytest.Item, following: pytest.Item) -> bool:
+    """Whether the test is the last one of a case that was measured on two variants."""
+    if not is_benchmark(item) or (is_benchmark(following) and case_of(following) == case_of(item)):
+        return False
+    blank, run = identify(item), item.config.stash[SESSION].run()
+    return len([one for one in run.measured(blank.scenario) if one.case == blank.case]) > 1
+
+
+def _grow(session: pytest.Session, growth: Growth, *, shows: bool) -> None:
+    """Write the report so far. shows: whether the terminal says its answer, too."""
+    config, began_s = session.config, time.monotonic()
+    done, total = config.stash[SESSION].progress.counts(Part.CASE)
+    findings = write_so_far(session, f"after {done} of {total} cases")
+    ended_s = time.monotonic()
+    growth.rests_until_s = ended_s + max(REST_S, REST_SHARE * (ended_s - began_s))
+    if findings is None:
+        return
+    growth.has_answer = True
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if shows and reporter is not None and config.get_verbosity() >= 0:
+        from llm_bench_fixtures.report.renderers.terminal import lines_so_far
+
+        reporter.ensure_newline()
+        tell(reporter, lines_so_far(findings, terminal_width(reporter)))
