@@ -101,6 +101,21 @@ class WorkloadUnsupported(LlmBenchError):
     """A workload that this variant can't run by its nature. The plugin turns it into a skip."""
 
 
+class NotReached(LlmBenchError):
+    """What the run had no time for. The plugin turns it into a skip, which is a status of its own in the report.
+
+    limit: the run's time. why: a clause, where it isn't just that this was over.
+    """
+
+    def __init__(self, limit: str, why: str = "") -> None:
+        super().__init__(": ".join(filter(None, (f"not reached in {limit}", why))))
+        self.why = why or f"{limit} were over"
+
+
+class TimeUp(BaseException):
+    """The run's time is over in the middle of a step; no Exception, which would be taken for a variant's failure."""
+
+
 class CandidateFailed(LlmBenchError):
     """One candidate can't be used as the model, and why."""
 

@@ -3,6 +3,7 @@ phase."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -123,10 +124,15 @@ class Progress:
         self._lock = threading.Lock()
         self._planned = {part: Planned() for part in Part}
         self.phase_s: dict[Phase, float] = defaultdict(float)
+        self.cut_at_s = math.inf
+        """When, on time.monotonic(), work in other processes is stopped in the middle, as Ctrl-C stops it."""
+        self.admit: Callable[[Phase], None] = lambda _: None
+        """Called before each activity; what it raises keeps the activity from beginning."""
 
     @contextmanager
     def activity(self, phase: Phase, text: str) -> Iterator[None]:
-        """Count the block for `phase`, and show `text` where the block takes long."""
+        """Count the block for `phase`, and show `text` where the block takes long. Raises as `admit`."""
+        self.admit(phase)
         with self.counted(phase), self._shown(text), self.told():
             yield
 
@@ -293,3 +299,11 @@ class _Activity:
         step = f"{self.share * 100:.0f} %" if self.share else ""
         left = Left(elapsed_s * (1 - self.share) / self.share) if self.share else None
         return Ongoing(self.text, elapsed_s, place, step, left=left, run_left_s=run_left_s)
+
+
+def about(seconds: float) -> str:
+    """In whole seconds, from 100 of them on in minutes, from 100 minutes on with hours."""
+    if round(seconds) < 100:
+        return f"{round(seconds)} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -29,6 +29,10 @@ def test_each_test_that_has_no_verdict_is_named() -> None:
     assert coverage([kept, other], [kept, too_long]) == {name: (Coverage.SKIPPED, "too long")}
     assert coverage([kept, other], [kept, failed]) == {name: (Coverage.ERRORED, "OutOfMemory")}
     assert coverage([kept, other], [kept, idle]) == {name: (Coverage.NOT_MEASURED, "--benchmark-disable")}
+    unreached = replace(too_long, status=Status.NOT_REACHED, reason="20 min were over")
+    assert coverage([kept, other], [kept, unreached]) == {name: (Coverage.NOT_REACHED, "20 min were over")}
+    assert coverage([kept, unreached], [kept, other]) == {name: (Coverage.NEWLY_REACHED, "")}
+    assert coverage([kept, unreached], [kept, unreached]) == {}
     assert coverage([kept, too_long], [kept, other]) == {name: (Coverage.NEW, "the baseline says: too long")}
     assert coverage([kept, too_long], [kept, too_long]) == {}
     assert coverage([kept, other], [kept], selection=("-k precision",)) == {name: (Coverage.NOT_SELECTED, "")}

@@ -20,6 +20,8 @@ OFF = make_workload("without a cache", cache="off")
 BASE = make_run([make_record(), make_record(scenario="cache", case="off", workload=OFF)])
 ONE_TEST = replace(BASE, records=BASE.records[:1])
 TOO_LONG = skipped_record("fp32", "too long", scenario="cache", case="off")
+TOO_LATE = replace(TOO_LONG, status=Status.NOT_REACHED, reason="20 min were over")
+UNREACHED = replace(BASE, records=(BASE.records[0], TOO_LATE))
 ELSEWHERE = replace(BASE, provenance=make_provenance(hardware="another"))
 HEAVIER = replace(BASE, variants=(make_variant(weight_bytes=5_000_000),))
 SLOWER = replace(BASE, records=(make_record(median_s=2.0), BASE.records[1]))
@@ -48,6 +50,10 @@ def decide_by(baseline: Baseline, head: Run, rules: str = "", missing: str = "fa
         (ONE_TEST, BASE, "", ExitStatus.COVERAGE, "not the baseline's tests: 1 vanished"),
         (replace(ONE_TEST, selection=("-k precision",)), BASE, "", ExitStatus.PASSED, ""),
         (replace(BASE, records=(BASE.records[0], TOO_LONG)), BASE, "", ExitStatus.COVERAGE, "1 skipped"),
+        (UNREACHED, BASE, "", ExitStatus.COVERAGE, "not the baseline's tests: 1 unreached"),
+        (BASE, UNREACHED, "", ExitStatus.PASSED, ""),
+        (UNREACHED, UNREACHED, "", ExitStatus.PASSED, ""),
+        (replace(UNREACHED, variants=HEAVIER.variants), BASE, "", ExitStatus.REGRESSED, "1 value of 1 test"),
         (replace(BASE, interrupted=True), BASE, "", ExitStatus.COVERAGE, "this run is not complete: interrupted"),
         (replace(BASE, failed_tests=1), BASE, "", ExitStatus.COVERAGE, "this run is not complete: failed"),
         (IDLE, BASE, "", ExitStatus.NOT_MEASURED, "nothing was timed in this run"),
@@ -83,6 +89,13 @@ def test_that_nothing_was_timed_outweighs_that_there_is_no_baseline(head: Run, s
     assert decide_by(Baseline(None, "no run is saved"), head, missing="pass").status is allowing
 
 
+def test_a_run_that_was_too_short_names_a_longer_time() -> None:
+    """A slower commit reaches fewer tests, which must not pass for none that got slower."""
+    assert decision(UNREACHED).advice.startswith("A longer --llm-time reaches more tests. ")
+    nothing = replace(BASE, records=(replace(TOO_LATE, test=BASE.records[0].test),))
+    assert decision(nothing).reason == "nothing was timed in this run within its --llm-time"
+
+
 def test_a_lost_quality_is_not_green() -> None:
     lost = replace(BASE, variants=(make_variant(quality={}),))
     found = decision(lost)
@@ -97,6 +110,7 @@ def test_a_lost_quality_is_not_green() -> None:
         (BASE, ONE_TEST, "", "pass"),
         (ONE_TEST, BASE, "", "vanished"),
         (replace(BASE, records=(BASE.records[0], TOO_LONG)), BASE, "", "skipped"),
+        (UNREACHED, BASE, "", "unreached"),
         (ELSEWHERE, BASE, "timing:10%", "fingerprint"),
     ],
 )

@@ -31,7 +31,7 @@ def test_another_thing_that_may_be_missing_is_refused(name: str) -> None:
         parse_missing(name)
     assert str(refused.value) == (
         f"unknown thing that may be missing {name.removeprefix('new,')!r}. Known: fail, pass, baseline, new, vanished, "
-        "skipped, errored, fingerprint"
+        "skipped, errored, unreached, fingerprint"
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def test_nothing_given_means_every_default() -> None:
         new_tokens=16,
         rounds=None,
         warmup_rounds=1,
+        time=1800.0,
         max_noise=0.03,
         max_time=0.5,
         probe=False,
@@ -80,6 +82,11 @@ def test_none_is_as_good_as_absent() -> None:
         ("max_noise", "2%", 0.02),
         ("max_noise", "0.05", 0.05),
         ("max_time", "1.5", 1.5),
+        ("time", "20m", 1200.0),
+        ("time", "90s", 90.0),
+        ("time", "1h30m", 5400.0),
+        ("time", "1.5h", 5400.0),
+        ("time", "none", inf),
         ("in_process", "yes", True),
         ("memory_share", "25%", 0.25),
         ("memory_share", "0", 0.0),
@@ -105,6 +112,11 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
         ("max_noise", "a%", "--llm-max-noise: expected a share such as 5% or 0.05, got 'a%'"),
         ("memory_share", "half", "--llm-memory-share: expected a share such as 5% or 0.05, got 'half'"),
         ("max_time", "-1", "--llm-max-time: expected seconds, got '-1'"),
+        *(
+            ("time", text, f"--llm-time: expected a time such as 20m, 90s or 1h30m, or none, got {text!r}")
+            for text in ("0", "0m", "-5", "10 minutes", "20", "1m1h", "", "1e3s")
+        ),
+        ("time", "169h", "--llm-time: expected at most 168h, a week, or none, got '169h'"),
         ("limits_time", "inf", "--llm-limits-time: expected seconds, got 'inf'"),
         ("model", " , ", "--llm-model: expected at least one name"),
         ("load_format", "real", "--llm-load-format: unknown load format 'real'. Known: auto, dummy"),

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from llm_bench_fixtures.errors import BackendUnavailable, WorkerDied
+from llm_bench_fixtures.errors import BackendUnavailable, NotReached, WorkerDied
 from llm_bench_fixtures.measure.timing import Round
 from llm_bench_fixtures.measure.turns import take_turns
 from llm_bench_fixtures.models.handle import ModelHandle
@@ -18,6 +18,7 @@ from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.setup import Setup
@@ -111,12 +112,12 @@ class Bench:
         return {name: len(model.ran) for name, model in self.loader.models.items()}
 
 
-def make(*models: Fake, busy_cores: int = 1, max_time: float = 1.0) -> Bench:
+def make(*models: Fake, busy_cores: int = 1, max_time: float = 1.0, deadline: Deadline = NO_LIMIT) -> Bench:
     settings = SimpleNamespace(max_time=max_time, max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
     setup = SimpleNamespace(settings=settings, progress=progress, busy_cores=busy_cores)
     loader = FakeLoader(*models)
-    made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32")
+    made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
     return Bench(loader, made, progress)
 
 
@@ -300,3 +301,60 @@ def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.Monkey
     bench.ask("bf16", OTHER)
     assert paces[0] == pytest.approx(3.0)
     assert paces[1] == pytest.approx(4.0, abs=0.5)  # what the three left is the fourth's
+
+
+@dataclass
+class Timed(Fake):
+    """Each of its turns, a round of 1 s, moves a clock on."""
+
+    clock: list[float] = field(default_factory=list)
+    """The seconds that have passed."""
+
+    def in_turns(self, function: object, workload: Workload, **how: Any) -> Iterator[tuple[Round, ...]]:
+        self.clock.append(1.0)
+        return super().in_turns(function, workload, **how)
+
+
+def timed(limit_s: float, *names: str) -> tuple[Bench, list[float]]:
+    """A run with so much time before its report begins, and the seconds that have passed."""
+    clock: list[float] = []
+    deadline = Deadline((limit_s + 3.0) / 0.98, began_s=0.0, clock=lambda: sum(clock))
+    return make(*(Timed(name, clock=clock) for name in names), deadline=deadline), clock
+
+
+def test_a_case_does_not_begin_that_is_not_expected_to_fit() -> None:
+    """A case of two variants has 4 rounds of 1 s; its least rounds take as long as 4 for each variant, 8 s, as one that
+    is observed counts twice. Of 11 s, 7 are left."""
+    bench, clock = timed(11.0, "fp32", "bf16")
+    bench.ask("fp32", WORKLOAD, "bf16")
+    assert sum(clock) == 4
+    for name in ("fp32", "bf16"):
+        with pytest.raises(NotReached):
+            bench.ask(name, WORKLOAD, "bf16", case="another")
+    assert sum(clock) == 4
+
+
+def test_a_case_begins_that_fits() -> None:
+    bench, _ = timed(12.0, "fp32", "bf16")
+    bench.ask("fp32", WORKLOAD, "bf16")
+    bench.ask("fp32", WORKLOAD, "bf16", case="another")
+    assert bench.ran() == {"fp32": 4, "bf16": 4}
+
+
+def test_a_case_that_is_cut_keeps_what_has_its_least_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rounds of three variants; after 5 s two of them have theirs."""
+    coin = SimpleNamespace(sample=lambda names, count: sorted(names), randrange=lambda most: 0)
+    monkeypatch.setattr("random.Random", lambda: coin)
+    bench, clock = timed(5.0, "fp32", "bf16", "int8")
+    assert len(bench.ask("fp32", WORKLOAD, "bf16", "int8").rounds) == 2
+    assert len(bench.ask("bf16", WORKLOAD, "int8").rounds) == 2
+    with pytest.raises(NotReached):
+        bench.ask("int8")
+    assert sum(clock) == 5
+
+
+def test_what_was_measured_in_time_is_given_after_it() -> None:
+    bench, clock = timed(10.0, "fp32", "bf16")
+    bench.ask("fp32", WORKLOAD, "bf16")
+    clock.append(100.0)
+    assert len(bench.ask("bf16").rounds) == 2

@@ -18,12 +18,15 @@ class Coverage(StrEnum):
     ERRORED = "errored"
     NOT_MEASURED = "not measured"
     NOT_SELECTED = "not selected"
+    NOT_REACHED = "not reached"  # within the time of the run that is judged
+    NEWLY_REACHED = "newly reached"  # which the baseline had no time for
 
 
 _LOST = {
     Status.SKIPPED: Coverage.SKIPPED,
     Status.ERROR: Coverage.ERRORED,
     Status.NOT_MEASURED: Coverage.NOT_MEASURED,
+    Status.NOT_REACHED: Coverage.NOT_REACHED,
 }
 
 
@@ -57,6 +60,8 @@ def _uncovered(
     narrowed: the selection of the run that is judged; None where it is the baseline's.
     """
     was, now = _is_measured(before), _is_measured(after)
+    if now and before is not None and before.status is Status.NOT_REACHED:
+        return Uncovered(test, Coverage.NEWLY_REACHED)
     if now and not was:
         return Uncovered(test, Coverage.NEW, f"the baseline says: {before.reason}" if before else "")
     if was and before is not None and after is None:

@@ -23,6 +23,7 @@ _ALLOWED_BY = {
     Coverage.SKIPPED: Allowance.SKIPPED,
     Coverage.ERRORED: Allowance.ERRORED,
     Coverage.NOT_MEASURED: Allowance.ERRORED,
+    Coverage.NOT_REACHED: Allowance.UNREACHED,
 }
 
 
@@ -47,7 +48,8 @@ def decide_run(
     metrics: those that are known, by name.
     """
     if not head.measured():
-        return nothing_measured("nothing was timed in this run")
+        in_time = " within its --llm-time" if head.not_reached() else ""
+        return nothing_measured(f"nothing was timed in this run{in_time}")
     if baseline.run is None:
         return no_baseline(baseline.reason, allowed)
     return decide(compare_runs(baseline.run, head, rules, metrics), allowed)
@@ -119,7 +121,8 @@ def _uncovered(comparison: Comparison, allowed: frozenset[Allowance]) -> Decisio
     if not wrong:
         return None
     counts = ", ".join(f"{lacking[what]} {what}" for what in wrong)
-    return Decision(ExitStatus.COVERAGE, comparison, f"not the baseline's tests: {counts}", _allow(*wrong))
+    longer = "A longer --llm-time reaches more tests. " if Allowance.UNREACHED in wrong else ""
+    return Decision(ExitStatus.COVERAGE, comparison, f"not the baseline's tests: {counts}", longer + _allow(*wrong))
 
 
 def _allow(*what: Allowance) -> str:

@@ -23,6 +23,8 @@ class Allowance(StrEnum):
     """Tests that are skipped now."""
     ERRORED = "errored"
     """Tests that fail now, or that time nothing now."""
+    UNREACHED = "unreached"
+    """Tests that this run had no time for."""
     FINGERPRINT = "fingerprint"
     """Another machine, model, corpus or set of libraries than the baseline's."""
     CHANGED = "changed"
@@ -36,7 +38,7 @@ class Allowance(StrEnum):
 # Of a run that is compared with a saved one, and of two versions that are compared in turns.
 BY_SAVED_RUN = (
     *(Allowance.BASELINE, Allowance.NEW, Allowance.VANISHED),
-    *(Allowance.SKIPPED, Allowance.ERRORED, Allowance.FINGERPRINT),
+    *(Allowance.SKIPPED, Allowance.ERRORED, Allowance.UNREACHED, Allowance.FINGERPRINT),
 )
 BY_TURNS = (
     *(Allowance.SLIGHT, Allowance.CHANGED, Allowance.SKIPPED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ EnumT = TypeVar("EnumT", bound=StrEnum)
 
 MOST_WINDOW = 2**24  # tokens
 WEEK_S = 7 * 24 * 3600
+TIME = re.compile(r"(?=.)" + "".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in "hms"))
 WORDS = ("tiny", "none")  # what an option takes in place of a model's folder, or of a file
 DEVICES = ("auto", "cpu", "cuda", "mps")
 _OPTIONS = {option.name: option for option in OPTIONS}
@@ -110,6 +112,20 @@ def parse_seconds(text: str) -> float:
         raise InvalidSetting(f"expected seconds, got {text!r}")
     if seconds > WEEK_S:
         raise InvalidSetting(f"expected at most {WEEK_S} seconds, a week, got {text}")
+    return seconds
+
+
+def parse_time_limit(text: str) -> float:
+    """Seconds of a text such as 20m, 90s, 1.5h or 1h30m; infinite for none."""
+    if text == "none":
+        return math.inf
+    found = TIME.fullmatch(text)
+    parts = found.groups() if found else ()
+    seconds = sum(float(part or 0) * unit_s for part, unit_s in zip(parts, (3600, 60, 1), strict=False))
+    if not seconds:
+        raise InvalidSetting(f"expected a time such as 20m, 90s or 1h30m, or none, got {shortened(text)}")
+    if seconds > WEEK_S:
+        raise InvalidSetting(f"expected at most {WEEK_S // 3600}h, a week, or none, got {shortened(text)}")
     return seconds
 
 

@@ -23,6 +23,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_path,
     parse_seconds,
     parse_share,
+    parse_time_limit,
     parse_window,
     positive_integers,
     positive_numbers,
@@ -59,6 +60,7 @@ class Settings:
     chat: bool = parsed_by(parse_bool)
     variants: str = parsed_by(str)
     reference: str = parsed_by(str)
+    time: float = parsed_by(parse_time_limit)
     new_tokens: int = parsed_by(integer_of_at_least(1, MOST_TOKENS))
     rounds: int | None = parsed_by(auto_or(integer_of_at_least(1, MOST_ROUNDS)))
     warmup_rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))

@@ -100,6 +100,14 @@ OPTIONS = (
         "every other engine that is installed. Variants that can't run here are skipped with a reason",
     ),
     Option("reference", "fp32", "ID", "the variant that the others are compared with; it runs first"),
+    Option(
+        "time",
+        "30m",
+        "TIME",
+        "time for the whole run, its report included, such as 20m, 90s or 1h30m; none: no limit. It ends at most 5% "
+        "later; what wasn't reached by then is a row of its own and no error. In the default, the embedded model is "
+        "measured whole, and a large model isn't for hours",
+    ),
     Option("new_tokens", "16", "N", "tokens to generate for each prompt"),
     Option(
         "rounds",
@@ -288,7 +296,8 @@ OPTIONS = (
         "gate_missing",
         "fail",
         "WHAT[,WHAT...]",
-        "what may be missing without failing the gate: baseline, new, vanished, skipped or errored (tests), "
+        "what may be missing without failing the gate: baseline, new, vanished, skipped, errored or unreached "
+        "(tests; the last ones within --llm-time), "
         "fingerprint (another machine, model, corpus or library set). pass: baseline and new. fail: nothing",
     ),
     Option("gate_summary", "", "FILE", "write the gate's verdict as Markdown, for a comment or a step summary"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.errors import named
+from llm_bench_fixtures.errors import NotReached, named
 from llm_bench_fixtures.plugin.finish import claim_report, finish, settle_status, show_summary
 from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
 from llm_bench_fixtures.plugin.harmless import warn
@@ -34,7 +34,7 @@ from llm_bench_fixtures.plugin.items import (
     scenarios_of,
     variant_of,
 )
-from llm_bench_fixtures.plugin.outcomes import as_skips
+from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stages import after_test
 from llm_bench_fixtures.plugin.stash import (
@@ -168,6 +168,8 @@ def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     from llm_bench_fixtures.results.record import Status
 
     status = Status.SKIPPED if report.skipped else Status.ERROR
+    if call.excinfo is not None and is_unreached(call.excinfo.value):
+        status = Status.NOT_REACHED
     record = replace(identify(item), status=status, reason=_reason(call))
     bench_session(item.config).results.add_unmeasured(record)
 
@@ -176,6 +178,8 @@ def _reason(call: pytest.CallInfo[None]) -> str:
     if call.excinfo is None:
         return ""
     error = call.excinfo.value
+    if isinstance(error.__cause__, NotReached):
+        return error.__cause__.why
     if isinstance(error, (pytest.skip.Exception, pytest.fail.Exception)):
         return str(error.msg)
     return named(error)

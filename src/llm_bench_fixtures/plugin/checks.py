@@ -55,10 +55,12 @@ class LlmEquivalence:
         name = self._model.variant.id
         if (prompts, new_tokens) not in self._found:
             with (
+                self._session.deadline.reaching(),
                 self._session.progress.activity(Phase.CHECKING, f"comparing execution modes of {name}"),
                 quiet_libraries(),
                 translate_out_of_memory(name),
             ):
+                self._session.deadline.check()
                 found = self._model.call(check_equivalence, prompts, new_tokens)
             self._found[prompts, new_tokens] = {one.mode: one for one in found}
         return self._found[prompts, new_tokens]
@@ -88,10 +90,12 @@ class LlmOverhead:
         with as_outcomes():
             check_supported(self._model, workload)
             with (
+                self._session.deadline.reaching(),
                 self._session.progress.stepped(Phase.GENERATING, text, at_once=True) as step,
                 quiet_libraries(),
                 translate_out_of_memory(self._model.variant.id),
             ):
+                self._session.deadline.check()
                 step(left=Left(budget_s, is_most=True))
                 ratios = self._model.call(instrumentation_ratios, workload, pairs, budget_s)
         self._session.results.add_instrumentation(self._model.variant.id, ratios)
@@ -121,6 +125,8 @@ class LlmLoad:
         settings = self._session.settings
         tokens = settings.new_tokens if new_tokens is None else new_tokens
         with as_outcomes():
+            if not self._session.deadline.fits(settings.load_time):
+                raise self._session.deadline.too_long(f"{rate_per_s:g} requests/s", settings.load_time)
             planned_s = poisson_times(rate_per_s, settings.load_time, settings.seed)
             requests = self._send(planned_s, prompt_tokens, tokens, f"{rate_per_s:g} requests/s")
         point = LoadPoint(

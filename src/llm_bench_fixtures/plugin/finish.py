@@ -105,6 +105,8 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     from llm_bench_fixtures.results.folder import NOTHING, worth_of
 
     bench = config.stash[SESSION]
+    if bench.deadline.is_over:
+        bench.loader.kill()  # the machine is needed for the report
     run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
     if worth_of(run) == NOTHING and not (run.records and draws):  # it was stopped before anything was measured
         return

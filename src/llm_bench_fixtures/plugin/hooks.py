@@ -8,6 +8,7 @@ data, so that a run that doesn't pays next to nothing.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ OWN_FIXTURES = frozenset(SWEEPS).union(name for name in dir() if name.startswith
 BENCH_HOOKS = "llm_bench_fixtures.plugin.bench_hooks"
 WORKING_STORAGE = "./.benchmarks"  # pytest-benchmark's default
 HAS_BENCHMARKS_KEY = "llm_bench_has_benchmarks"  # of what a worker of pytest-xdist tells its controller
+BEGAN_S: pytest.StashKey[float] = pytest.StashKey()  # when pytest began, on time.monotonic()
 IN_WORKERS: pytest.StashKey[bool] = pytest.StashKey()  # whether any worker had tests of a variant
 
 MARKERS = (
@@ -91,6 +93,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BEGAN_S] = time.monotonic()
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     names = (*(option.ini for option in OPTIONS), *map(ini_of, RENAMED), *map(ini_of, GONE))

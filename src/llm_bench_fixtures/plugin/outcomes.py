@@ -10,17 +10,28 @@ import pytest
 from llm_bench_fixtures.errors import (
     BackendUnavailable,
     LlmBenchError,
+    NotReached,
+    TimeUp,
     WorkloadUnsupported,
     is_process_limit,
     reason_of,
 )
 
+NO_TIME = "not reached within --llm-time"  # what a test does of its own was cut
+
+
+def is_unreached(error: BaseException | None) -> bool:
+    """Whether the run had no time for the test that this skip ended."""
+    return error is not None and isinstance(error.__cause__, (NotReached, TimeUp))
+
 
 @contextmanager
 def as_skips() -> Iterator[None]:
-    """Skip the test where its variant or workload can't run here."""
+    """Skip the test where its variant or workload can't run here, or the run has no time for it."""
     try:
         yield
+    except (NotReached, TimeUp) as error:
+        raise pytest.skip.Exception(str(error) or NO_TIME) from error
     except (BackendUnavailable, WorkloadUnsupported) as error:
         raise pytest.skip.Exception(str(error)) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -133,6 +134,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
     from llm_bench_fixtures.models.variants import select_variants
     from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
     from llm_bench_fixtures.progress import Progress
+    from llm_bench_fixtures.session.deadline import Deadline
     from llm_bench_fixtures.session.session import BenchSession
 
     settings = settings_of(config)
@@ -148,7 +150,13 @@ def _new_session(config: pytest.Config) -> BenchSession:
         score=_scorer(config),
         commit=lambda: measured_commit(config),
         keeps_report=not is_xdist_worker(config) and TURNS not in config.stash,
+        deadline=Deadline(_limit_s(config), config.stash[hooks.BEGAN_S]),
     )
+
+
+def _limit_s(config: pytest.Config) -> float:
+    """No limit where nothing is timed, nor in a worker of a paired run, whose coordinator gives it its time."""
+    return settings_of(config).time if is_timing(config) and TURNS not in config.stash else math.inf
 
 
 def _scorer(config: pytest.Config) -> Scorer:

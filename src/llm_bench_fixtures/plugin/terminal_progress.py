@@ -18,7 +18,7 @@ from llm_bench_fixtures.plugin.internals import (
     terminal_width,
     uncaptured,
 )
-from llm_bench_fixtures.progress import Ongoing, ProgressDisplay
+from llm_bench_fixtures.progress import Ongoing, ProgressDisplay, about
 from llm_bench_fixtures.text import in_encoding, printable, without_commands
 
 if TYPE_CHECKING:
@@ -121,14 +121,6 @@ def _times(status: Ongoing) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """In whole seconds, from 100 of them on with minutes, from 100 minutes on with hours."""
+    """As `about`, but with seconds up to 100 minutes."""
     minutes, left_s = divmod(round(seconds), 60)
     return f"{minutes} min {left_s} s" if 100 <= seconds < 6000 else about(seconds)
-
-
-def about(seconds: float) -> str:
-    """The same without seconds from 100 of them on, as nobody knows them of what is to come."""
-    if round(seconds) < 100:
-        return f"{round(seconds)} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -218,7 +218,9 @@ class Caller:
 
     def _answer(self) -> Any:
         """The next message that neither begins an activity nor tells of one."""
-        while isinstance(answer := self._process.receive(), (ActivityBegan, ActivityShare)):
+        while isinstance(
+            answer := self._process.receive(cut_at=self._progress.cut_at_s), (ActivityBegan, ActivityShare)
+        ):
             if isinstance(answer, ActivityShare):
                 self._progress.tell(answer.share)
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, WorkerDied
+from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TimeUp, WorkerDied
 from llm_bench_fixtures.processes import work_limit
 from llm_bench_fixtures.processes.work_limit import StopWatch, WorkLimit, cpu_s_of, is_stopped
 
@@ -73,12 +74,13 @@ class WorkerProcess(Generic[S, R]):
             self._process.signal(signal.SIGCONT)
             self._is_suspended = False
 
-    def receive(self, until: float | None = None) -> R:
+    def receive(self, until: float | None = None, cut_at: float = math.inf) -> R:
         """The next message. Raises WorkerDied, NoAnswer when it is `until` on time.monotonic, and what reading it
-        raises. Without `until` a process that a signal stops for LONGEST_STOP_S is killed."""
+        raises. Without `until` a process that a signal stops for LONGEST_STOP_S is killed, and TimeUp is raised when it
+        is `cut_at`."""
         with self._alive():
             if until is None:
-                self._wait_unless_stopped()
+                self._wait_unless_stopped(cut_at)
             return self._channel.receive(until)
 
     def limit(self, seconds: float) -> WorkLimit:
@@ -94,14 +96,16 @@ class WorkerProcess(Generic[S, R]):
                 if limit.is_over():
                     raise
 
-    def _wait_unless_stopped(self) -> None:
-        """Return once there is something to receive. Raises WorkerDied."""
+    def _wait_unless_stopped(self, cut_at: float) -> None:
+        """Return once there is something to receive. Raises WorkerDied, TimeUp."""
         stop = StopWatch()
         while True:
             try:
-                self._channel.wait(time.monotonic() + work_limit.LOOK_EVERY_S)
+                self._channel.wait(min(time.monotonic() + work_limit.LOOK_EVERY_S, cut_at))
                 return
             except NoAnswer:
+                if time.monotonic() >= cut_at:
+                    raise TimeUp from None
                 is_over = stop.is_over(is_stopped=self.is_stopped)
             if is_over:
                 self._stopped = f"was stopped by a signal for {work_limit.LONGEST_STOP_S:.0f} s, and then killed"

@@ -13,12 +13,14 @@ from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
+from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_warnings
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.report.words.measured import flags, noise_warning, variant_flags
 from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways
 from llm_bench_fixtures.report.words.workload import added_metrics, instrumentation_sentences
+from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, Status
@@ -130,6 +132,8 @@ def _warnings(run: Run) -> Iterator[str]:
     if run.interrupted:
         which = "One of the runs" if isinstance(run, PooledRun) else "The run"
         yield f"{which} was interrupted; this is what had finished by then."
+    if unreached := run.not_reached():
+        yield _not_reached(run, len(unreached))
     for candidate in run.provenance.passed_over:
         yield f"Not used: {candidate}."
     if run.provenance.random_weights:
@@ -141,11 +145,21 @@ def _warnings(run: Run) -> Iterator[str]:
         yield f"Failed to load: {', '.join(failed)}."
 
 
+def _not_reached(run: Run, unreached: int) -> str:
+    """How much of what was to be measured was; of nothing, what there would have been time for."""
+    measured = len(run.measured())
+    within = f" in {about(run.time_limit_s)}" if run.time_limit_s else ""
+    said = f"Not reached{within}: {measured} of {count(measured + unreached, 'benchmark')} measured"
+    reasons = [variant.reason for variant in run.variants if variant.status is Status.NOT_REACHED]
+    why = f" ({first_line(reasons[0])})" if reasons and not measured else ""
+    return f"{said}{why}. A longer --llm-time reaches the others."
+
+
 def _skipped_or_failed(run: Run) -> Iterator[SkippedOrFailed]:
     counts: Counter[_Reason] = Counter(
         (record.variant, record.status, first_line(record.reason))
         for record in run.records
-        if record.status in (Status.SKIPPED, Status.ERROR)
+        if record.status in (Status.SKIPPED, Status.ERROR, Status.NOT_REACHED)
     )
     for (variant, status, reason), benchmarks in merge_prefixed_reasons(counts).items():
         yield SkippedOrFailed(variant, status, reason, benchmarks)

@@ -130,7 +130,7 @@ def _skipped(findings: Findings) -> Iterator[str]:
     loaded = {variant.id for variant in findings.run.variants if variant.label}
     groups: dict[tuple[str, Status], list[SkippedOrFailed]] = defaultdict(list)
     for one in findings.skipped_or_failed:
-        if one.variant in loaded:
+        if one.variant in loaded and one.status is not Status.NOT_REACHED:  # which a warning counts
             groups[one.variant, one.status].append(one)
     for (variant, status), them in groups.items():
         more = f" and {count(len(them) - 1, 'other reason')}" if len(them) > 1 else ""

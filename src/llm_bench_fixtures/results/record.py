@@ -29,6 +29,7 @@ class Status(StrEnum):
     NOT_MEASURED = "not measured"  # it ran, but nothing was timed, as under --benchmark-disable
     SKIPPED = "skipped"
     ERROR = "error"
+    NOT_REACHED = "not reached"  # within the run's time
 
 
 class RunState(StrEnum):
@@ -252,6 +253,8 @@ class Run(Generic[RecordT]):
     records: Annotated[tuple[RecordT, ...], Meta(max_length=MOST_RECORDS)]
     session_s: Figure = 0.0
     """Seconds of the whole session."""
+    time_limit_s: Figure | None = None
+    """Seconds that the session was allowed to take; None: as many as it needed."""
     phase_s: Mapping[Text, Figure] = field(default_factory=dict)
     """Seconds by what the session spent them on."""
     interrupted: bool = False
@@ -300,3 +303,7 @@ class Run(Generic[RecordT]):
     def measured(self, scenario: str | None = None) -> list[RecordT]:
         """The records that hold timings, of one scenario or of all."""
         return [one for one in self.records if one.status is Status.MEASURED and scenario in (None, one.scenario)]
+
+    def not_reached(self) -> list[RecordT]:
+        """The records that the run had no time for."""
+        return [one for one in self.records if one.status is Status.NOT_REACHED]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from statistics import median
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, named
+from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, NotReached, TimeUp, named
 from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
@@ -25,6 +28,7 @@ from llm_bench_fixtures.processes.launch import start_importing
 from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.workloads import Corpus, Workload
 
 if TYPE_CHECKING:
@@ -40,6 +44,12 @@ MEASURING = (
     "llm_bench_fixtures.measure.quality",
 )
 MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
+
+# Seconds that a load takes, and what an engine makes of the model, before any of this run has been seen: at least, and
+# for each byte of the weights in float32. On two cores of an AMD EPYC a load of 2 GB took 12 s, and its export to ONNX,
+# quantizing and calibrating some 60 s each.
+LOAD_S, LOAD_S_PER_BYTE = 2.0, 5e-9
+MAKING_S, MAKING_S_PER_BYTE = 2.0, 30e-9
 
 Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
 
@@ -72,6 +82,19 @@ def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
     )
 
 
+def _unloaded(variant: Variant) -> VariantResult:
+    """What stands in the results until the load has ended."""
+    return VariantResult(
+        variant.id,
+        variant.description,
+        variant.backend,
+        Status.ERROR,
+        "the load was interrupted",
+        base=variant.base,
+        quantized=variant.quantization is not None,
+    )
+
+
 def _backend_of(variant: Variant) -> Backend | None:
     """None where it isn't there, which is told of when the variant is loaded."""
     with suppress(Exception):
@@ -90,9 +113,17 @@ class VariantLoader:
     in `IsolatedModel`."""
 
     def __init__(
-        self, setup: Setup, results: RunBuilder, score: Scorer, keep_traceback: Callable[[str], str] = lambda _: ""
+        self,
+        setup: Setup,
+        results: RunBuilder,
+        score: Scorer,
+        keep_traceback: Callable[[str], str] = lambda _: "",
+        deadline: Deadline = NO_LIMIT,
     ) -> None:
         self._setup = setup
+        self._deadline = deadline
+        setup.progress.admit = self._admit
+        self._took_s: dict[str, list[float]] = defaultdict(list)  # by backend, of loads, without what was made for them
         self._results = results
         self._score = score
         self._keep_traceback = keep_traceback
@@ -129,14 +160,54 @@ class VariantLoader:
 
     def load(self, variant: Variant) -> ModelHandle:
         """The loaded and scored variant; those that aren't in its group are closed. Raises what its load raised, also
-        when it is asked for again."""
+        when it is asked for again; NotReached where the run has no time for it."""
         if variant.id in self._failed:
             raise self._failed[variant.id]
         if variant.id not in self._loaded:
+            self._check_time(variant)
             self._enter(variant)
+            began_s, making_before_s = self._deadline.clock(), self._making_s
             with self._setup.progress.part(Part.VARIANT):
                 self._loaded[variant.id] = self._load(variant)
+            took_s = self._deadline.clock() - began_s - (self._making_s - making_before_s)
+            self._took_s[variant.backend].append(took_s)
         return self._loaded[variant.id]
+
+    def _check_time(self, variant: Variant) -> None:
+        """Raise NotReached, and note it, where loading the variant isn't expected to fit in the time that is left."""
+        if not self._deadline.is_limited:
+            return
+        expected_s = self._expected_s(variant)
+        if self._deadline.fits(expected_s):
+            return
+        is_plain = self._deadline.is_over and self._took_s
+        step = f"loading {variant.id}"
+        error = self._deadline.not_reached() if is_plain else self._deadline.too_long(step, expected_s)
+        if variant.id not in self._described:
+            self._results.add_variant(replace(_unloaded(variant), status=Status.NOT_REACHED, reason=error.why))
+        self._failed[variant.id] = error
+        raise error
+
+    def _expected_s(self, variant: Variant) -> float:
+        """Seconds that loading it takes: as loads of its engine so far, else as others', else by the weights' size."""
+        seen = self._took_s.get(variant.backend) or list(chain.from_iterable(self._took_s.values()))
+        if seen:
+            return median(seen)
+        return 0.0 if is_served(variant) else LOAD_S + self._float32_bytes * LOAD_S_PER_BYTE
+
+    def _admit(self, phase: Phase) -> None:
+        """Raise TimeUp before an engine's form of the model is made that isn't expected to fit in the time that is
+        left."""
+        if (
+            phase in MAKING
+            and self._deadline.is_limited
+            and not self._deadline.fits(MAKING_S + self._float32_bytes * MAKING_S_PER_BYTE)
+        ):
+            raise TimeUp(f"{phase} needs more time than was left")
+
+    @property
+    def _float32_bytes(self) -> int:
+        return 4 * self._setup.source.weights
 
     def beside(self, variant: Variant) -> ModelHandle | None:
         """The variant, loaded if need be, if it is in the group that is loaded; else None. Raises what `load` does."""
@@ -173,19 +244,17 @@ class VariantLoader:
         """Load and score a variant; one that was before, and then closed, is only loaded. The results get its status,
         also where this raises."""
         if variant.id in self._described:
-            return self._open(variant)
-        result = VariantResult(
-            variant.id,
-            variant.description,
-            variant.backend,
-            Status.ERROR,
-            "the load was interrupted",
-            base=variant.base,
-            quantized=variant.quantization is not None,
-        )
+            with self._deadline.reaching():
+                return self._open(variant)
+        result = _unloaded(variant)
         self._results.add_variant(result)
         try:
-            return self._load_and_describe(variant, result)
+            with self._deadline.reaching():
+                return self._load_and_describe(variant, result)
+        except NotReached as error:
+            self._results.add_variant(replace(result, status=Status.NOT_REACHED, reason=error.why))
+            self._failed[variant.id] = error
+            raise
         except BackendUnavailable as error:
             self._results.add_variant(replace(result, status=Status.SKIPPED, reason=str(error)))
             self._failed[variant.id] = error

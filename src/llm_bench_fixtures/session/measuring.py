@@ -6,14 +6,17 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.allocation import Allocation, weight_of
-from llm_bench_fixtures.errors import LlmBenchError
+from llm_bench_fixtures.errors import LlmBenchError, NotReached, TimeUp
 from llm_bench_fixtures.measure.support import check_supported
-from llm_bench_fixtures.progress import Part, Phase
-from llm_bench_fixtures.session.blocks import measure_side_by_side
+from llm_bench_fixtures.progress import Left, Part, Phase
+from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, measure_side_by_side
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
 
@@ -74,6 +77,7 @@ class SideBySide:
         loader: VariantLoader,
         reference: str,
         kept: Callable[[], frozenset[str]] | None = None,
+        deadline: Deadline = NO_LIMIT,
     ) -> None:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
@@ -82,6 +86,11 @@ class SideBySide:
         self._loader = loader
         self._reference = reference
         self._kept = kept
+        self._deadline = deadline
+        self._not_reached: set[str] = set()  # cases
+        self._least_s: dict[str, list[float]] = defaultdict(
+            list
+        )  # by scenario, of a case's least rounds, for each step of one
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
         self._of_reference: dict[str, Workload] = {}  # by case, what the reference's own test runs
         self._variances: list[VarianceEstimate] = []  # of all comparisons with the reference so far
@@ -101,12 +110,18 @@ class SideBySide:
         """The figures of one variant of a case, which may have been measured already.
 
         case: the same for tests that differ in the variant alone. others: gives the variants of its tests that
-        are still to come; they are measured along, on the same workload. Raises what failed.
+        are still to come; they are measured along, on the same workload. Raises what failed, NotReached where the run
+        has no time for the case.
         """
         key = (case, model.variant.id, workload.digest)
         if not self._waiting[key]:
             beside = () if self._differs(case, model.variant) else others()
-            self._measure_case(case, weight_of(scenario), model, workload, beside)
+            try:
+                with self._deadline.reaching():
+                    self._measure_case(case, scenario, model, workload, beside)
+            except NotReached:
+                if not self._waiting[key]:
+                    raise
         found = self._waiting[key].pop(0)
         if isinstance(found, Exception):
             raise found
@@ -117,15 +132,49 @@ class SideBySide:
         return any(figures and place[:2] == (case, variant.id) for place, figures in self._waiting.items())
 
     def _measure_case(
-        self, case: str, weight: float, model: ModelHandle, workload: Workload, others: Sequence[Variant]
+        self, case: str, scenario: str, model: ModelHandle, workload: Workload, others: Sequence[Variant]
     ) -> None:
+        """Raises TimeUp where the case isn't expected to fit in the time that is left, or was cut."""
+        weight = weight_of(scenario)
+        if case in self._not_reached:
+            raise TimeUp
+        self._deadline.check()
         entries = self._entries(case, model, workload, others)
+        steps = sum(_steps(entry.workload) for entry in entries.values())
+        if not self._deadline.fits(self._expected_s(scenario, steps)):
+            self._not_reached.add(case)  # with fewer variants later on, too
+            raise TimeUp
         asked = sum(entry.is_asked_for for entry in entries.values())
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
-        with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as step:
+        with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as show:
+
+            def step(doing: str, detail: str, left: Left | None) -> None:
+                self._deadline.check()
+                show(doing, detail, left)
+
             keep = functools.partial(self._keep, case, weight, model.variant.id, entries)
-            keep(*measure_side_by_side(entries, self._reference, self._pace(asked, weight), step, on_cut=keep))
+            found, spent = measure_side_by_side(entries, self._reference, self._pace(asked, weight), step, on_cut=keep)
+            keep(found, spent)
+        self._note_least(scenario, entries, found)
+
+    def _note_least(
+        self, scenario: str, entries: Mapping[str, Entry], found: Mapping[str, Measured | Exception]
+    ) -> None:
+        """Note how long the least rounds of a case's variants take, for each decode step of one round."""
+        settings = self._setup.settings
+        rounds = (settings.rounds or FEWEST_PAIRS) + OBSERVED_LONGER * settings.warmup_rounds
+        known = {name: fmean(one.rounds_s) for name, one in found.items() if isinstance(one, Measured) and one.rounds}
+        steps = sum(_steps(entries[name].workload) for name in known)
+        if steps:
+            self._least_s[scenario].append(rounds * sum(known.values()) / steps)
+
+    def _expected_s(self, scenario: str, steps: int) -> float:
+        """Seconds that the least rounds of so many decode steps take: as the slowest of the scenario's cases so far,
+        else as the middle one of all; 0 before any."""
+        seen = self._least_s.get(scenario)
+        others = list(chain.from_iterable(self._least_s.values()))
+        return steps * (max(seen) if seen else median(others or [0.0]))
 
     def _keep(
         self,
@@ -189,6 +238,11 @@ class SideBySide:
         with suppress(Exception):
             return self._loader.beside(variant)
         return None
+
+
+def _steps(workload: Workload) -> int:
+    """Tokens that a round generates one after the other."""
+    return len(workload.groups) * workload.new_tokens
 
 
 def _same_tokens(one: ModelHandle, other: ModelHandle) -> bool:

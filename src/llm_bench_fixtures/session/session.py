@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import Scorer, VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.provenance import Commit, provenance_of
@@ -46,16 +48,19 @@ class BenchSession:
         commit: Callable[[], Commit],
         *,
         keeps_report: bool = True,
+        deadline: Deadline = NO_LIMIT,
     ) -> None:
         set_environment()
         self.settings = settings
         self.progress = progress
+        self.deadline = deadline
+        progress.cut_at_s = deadline.at_s
         self.setup = Setup(settings, progress)
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)
         tracebacks = Tracebacks(settings.report if keeps_report else None)
-        self.loader = VariantLoader(self.setup, self.results, score, tracebacks.keep)
-        self.measuring = SideBySide(self.setup, self.loader, reference, self._kept)
+        self.loader = VariantLoader(self.setup, self.results, score, tracebacks.keep, deadline)
+        self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
         self._ask_commit = commit
         self._started = datetime.now(UTC)
@@ -68,7 +73,8 @@ class BenchSession:
     def run(self, *, interrupted: bool = False) -> Run:
         """The results so far."""
         provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
-        return self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)
+        run = self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)
+        return replace(run, time_limit_s=self.deadline.limit_s) if self.deadline.is_limited else run
 
     def _kept(self) -> frozenset[str]:
         """The variants that keep the limits of a winner, as far as they are scored."""

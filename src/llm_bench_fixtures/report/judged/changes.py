@@ -107,7 +107,7 @@ class Changes:
         incomparable = sum(not row.is_advisory and row.verdict is Verdict.NOT_MEASURED for row in self.rows)
         if incomparable:
             yield f"{count(incomparable, 'value is', 'values are')} not comparable."
-        lost = sum(one.coverage is not Coverage.NEW for one in self.tests)
+        lost = sum(one.coverage not in (Coverage.NEW, Coverage.NEWLY_REACHED) for one in self.tests)
         if lost:
             yield f"{count(lost, 'of its tests was', 'of its tests were')} not measured now."
 

@@ -1,0 +1,128 @@
+"""Runs that have less time than their tests need: what is reported, and that nothing of it is an error."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pytester_bench import Bench
+
+from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.session import deadline
+from llm_bench_fixtures.session.session import BenchSession
+
+SUITE = """
+import pytest
+
+@pytest.mark.parametrize("words", [1, 2, 3])
+def test_mine(llm_benchmark, words):
+    llm_benchmark("Hello " * words)
+
+def test_equivalence(llm_equivalence, llm_prompts):
+    llm_equivalence([llm_prompts.plain(4), llm_prompts.plain(6)], "left padding")
+"""
+
+
+def statuses(bench: Bench) -> list[str]:
+    return [record["status"] for record in bench.records()]
+
+
+def over_before(monkeypatch: pytest.MonkeyPatch, phase: Phase, number: int) -> None:
+    """Let the run's time be over when the activity of that number of a phase begins."""
+    seen = []
+    original = deadline.Deadline.left_s
+
+    def ended(self: deadline.Deadline) -> float:
+        return 0.0 if len(seen) >= number else original.__get__(self)
+
+    def admit(began: Phase) -> None:
+        seen.extend([began] if began is phase else [])
+
+    make = BenchSession.__init__
+
+    def init(self: BenchSession, *args: object, **named: object) -> None:
+        make(self, *args, **named)  # type: ignore[arg-type]
+        self.progress.admit = admit
+
+    monkeypatch.setattr(deadline.Deadline, "left_s", property(ended))
+    monkeypatch.setattr(BenchSession, "__init__", init)
+
+
+def test_a_time_too_short_for_any_variant_says_what_would_fit(own_suite: Bench) -> None:
+    result = own_suite.run("--llm-time=1s", "-rs")
+    assert result.ret == 0
+    result.assert_outcomes(skipped=1)
+    result.stdout.re_match_lines(
+        [
+            r"Not reached in 1 s: 0 of 1 benchmark measured \(loading fp32 takes about 2 s;",
+            r"SKIPPED .* not reached in 1 s: loading fp32 takes about 2 s; --llm-time \d+[sm] has room for it",
+        ]
+    )
+    assert statuses(own_suite) == ["not reached"]
+    assert own_suite.variants()["fp32"]["status"] == "not reached"
+    assert own_suite.results()["time_limit_s"] == 1
+    assert "Not reached in 1 s: 0 of 1 benchmark measured" in own_suite.page()
+    assert "Not reached in 1 s: 0 of 1 benchmark measured" in own_suite.markdown()
+
+
+def test_what_is_measured_in_time_stays_and_the_rest_is_not_reached(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is over when the second test's operations are counted, after it was measured."""
+    bench.write(test_own=SUITE)
+    over_before(monkeypatch, Phase.COUNTING, 2)
+    result = bench.run("--llm-time=20m")
+    assert result.ret == 0
+    result.assert_outcomes(passed=2, skipped=2)
+    assert statuses(bench) == ["measured"] * 2 + ["not reached"] * 2
+    result.stdout.fnmatch_lines(["Not reached in 20 min: 2 of 4 benchmarks measured. A longer --llm-time reaches*"])
+
+
+def test_a_later_variant_that_is_not_loaded_in_time_is_a_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.write(test_own=SUITE)
+    over_before(monkeypatch, Phase.COUNTING, 3)
+    result = bench.run("--llm-time=20m", "--llm-variants=fp32,bf16")
+    assert result.ret == 0
+    assert bench.variants()["fp32"]["status"] == "measured"
+    assert (bench.variants()["bf16"]["status"], bench.variants()["bf16"]["reason"]) == (
+        "not reached",
+        "20 min were over",
+    )
+    assert statuses(bench).count("not reached") == 5
+
+
+def test_without_a_limit_nothing_is_said_of_time(own_suite: Bench) -> None:
+    result = own_suite.run("--llm-time=none")
+    result.assert_outcomes(passed=1)
+    assert own_suite.results()["time_limit_s"] is None
+    result.stdout.no_fnmatch_line("*reached*")
+
+
+def test_a_load_under_way_is_stopped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process would sleep for a minute."""
+    bench.write(
+        conftest="""
+        import pytest
+        from llm_bench_fixtures import Variant
+
+        def pytest_llm_bench_variants(config):
+            return [Variant("slow", "sleeping", "sleeps for a minute when it is loaded")]
+        """,
+        sleeping="""
+        import time
+        from llm_bench_fixtures.models.backend import Backend
+
+        def load(request):
+            time.sleep(60)
+
+        BACKEND = Backend(load)
+        """,
+        test_own=SUITE,
+    )
+    monkeypatch.syspath_prepend(str(bench.pytester.path))
+    monkeypatch.setattr(deadline, "RESERVE_S", 0.0)
+    began_s = time.monotonic()
+    result = bench.run_in_turns("--llm-time=15s", "--llm-variants=slow", "-k", "mine")
+    assert result.ret == 0
+    assert time.monotonic() - began_s < 50
+    assert statuses(bench) == ["not reached"] * 3
