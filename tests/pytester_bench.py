@@ -119,8 +119,8 @@ class Bench:
         return self.pytester.runpytest_inprocess(*args, **how)
 
     def run_apart(self, *args: str) -> pytest.RunResult:
-        """A short run in a process of its own. No round of it waits for a core while other tests run."""
-        return self.pytester.runpytest_subprocess(*self.few, "--llm-max-time=0.001", *args)
+        """A short run in a process of its own."""
+        return self.pytester.runpytest_subprocess(*self.few, *args)
 
     def run_forked(self, *args: str) -> pytest.RunResult:
         """The same, in a process that finds the libraries imported."""

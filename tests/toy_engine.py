@@ -39,6 +39,10 @@ CONFTEST = """
 import pytest
 from llm_bench_fixtures import Variant
 
+def pytest_collection_finish():
+    from llm_bench_fixtures.session import measuring
+    measuring.BENCHMARK_S = 0.001  # no long wait for other tests to end
+
 def pytest_llm_bench_variants():
     return [
         Variant("toy", "engine", "the reference"),

@@ -29,7 +29,7 @@ OPTIONS: Mapping[str, tuple[str, str, str]] = {
     "tokens without end": ("new_tokens", "9999999999", "--llm-new-tokens: expected at most 16777216, got 9999999999"),
     "a number of 5000 digits": ("rounds", "9" * 5000, f"--llm-rounds: expected a whole number, got '{'9' * 40}…'"),
     "a seed that torch can't take": ("seed", str(2**64), f"--llm-seed: expected at most {2**63 - 1}, got {2**64}"),
-    "time without end": ("max_time", "1e300", "--llm-max-time: expected at most 604800 seconds, a week, got 1e300"),
+    "time without end": ("time", "9999h", "--llm-time: expected at most 168h, a week, or none, got '9999h'"),
     "limits without end": ("limits_time", "1e9", "--llm-limits-time: expected at most 604800 seconds, a week, got"),
     "more memory than there is": ("memory_share", "500%", "--llm-memory-share: expected at most 100%, got 500%"),
     "a window beyond all contexts": ("window", str(2**40), "--llm-window: expected at most 16777216, got"),

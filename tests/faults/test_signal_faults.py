@@ -36,6 +36,10 @@ CONFTEST = """
 import time
 from llm_bench_fixtures import Variant
 
+def pytest_collection_finish():
+    from llm_bench_fixtures.session import measuring
+    measuring.BENCHMARK_S = 0.001  # no long wait for other tests to end
+
 def pytest_llm_bench_variants():
     return [
         Variant("toy", "engine", "the reference"),
@@ -63,7 +67,6 @@ class Suite:
         """Of a run that stays where it loads or scores the variant, once all of toy's tests are done."""
         options = (
             *("-p", "no:cacheprovider", "--benchmark-autosave", "--llm-rounds=2", "--llm-max-noise=0"),
-            "--llm-max-time=0.001",  # no long wait for other tests to end
             *("--llm-new-tokens=2", "--llm-limits-time=0", "--llm-memory-share=0", "--llm-reference=toy"),
             f"--llm-corpus={self.corpus}",
             f"--llm-variants=toy,{variant}",

@@ -34,7 +34,6 @@ def test_nothing_given_means_every_default() -> None:
         warmup_rounds=1,
         time=1800.0,
         max_noise=0.03,
-        max_time=0.5,
         probe=False,
         in_process=False,
         memory_share=0.6,
@@ -81,7 +80,6 @@ def test_none_is_as_good_as_absent() -> None:
         ("cache_dir", "~/cache", Path.home() / "cache"),
         ("max_noise", "2%", 0.02),
         ("max_noise", "0.05", 0.05),
-        ("max_time", "1.5", 1.5),
         ("time", "20m", 1200.0),
         ("time", "90s", 90.0),
         ("time", "1h30m", 5400.0),
@@ -111,7 +109,6 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
     [
         ("max_noise", "a%", "--llm-max-noise: expected a share such as 5% or 0.05, got 'a%'"),
         ("memory_share", "half", "--llm-memory-share: expected a share such as 5% or 0.05, got 'half'"),
-        ("max_time", "-1", "--llm-max-time: expected seconds, got '-1'"),
         *(
             ("time", text, f"--llm-time: expected a time such as 20m, 90s or 1h30m, or none, got {text!r}")
             for text in ("0", "0m", "-5", "10 minutes", "20", "1m1h", "", "1e3s")

@@ -28,7 +28,6 @@ ROUNDS = 3
 SHORT = (
     f"--llm-rounds={ROUNDS}",
     "--llm-max-noise=0",
-    "--llm-max-time=0.001",  # as many rounds all the same, but no long wait for other tests to end
     "--llm-new-tokens=2",
     "--llm-reference=toy",
 )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from llm_bench_fixtures.session import measuring
+
 if TYPE_CHECKING:
     from conftest import Bench
 
@@ -56,8 +58,9 @@ def test_a_killed_process_is_an_error_row_and_the_next_variant_runs(bench: Bench
     assert other["status"] == "measured"
 
 
-def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench) -> None:
+def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of six the interval is narrower than 100 times the latency; fewer are not believed, unless they took 0.6 s."""
+    monkeypatch.setattr(measuring, "BENCHMARK_S", 60.0)
     bench.write(
         test_own="""
         def test_mine(llm_benchmark):
@@ -65,17 +68,18 @@ def test_rounds_are_added_until_the_interval_is_narrow_enough(bench: Bench) -> N
             assert len(rounds_s) == 6 or sum(rounds_s) > 0.6
         """
     )
-    assert bench.run("--llm-max-noise=10000%", "--llm-max-time=60").ret == 0
+    assert bench.run("--llm-max-noise=10000%").ret == 0
 
 
-def test_no_round_is_added_once_the_time_is_spent(bench: Bench) -> None:
+def test_no_round_is_added_once_the_time_is_spent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "BENCHMARK_S", 1e-9)
     bench.write(
         test_own="""
         def test_mine(llm_benchmark):
             assert len(llm_benchmark("Hello").rounds_s) == 2
         """
     )
-    assert bench.run("--llm-max-noise=0.0001%", "--llm-max-time=0.000001").ret == 0
+    assert bench.run("--llm-max-noise=0.0001%").ret == 0
 
 
 def test_the_machines_limits_reach_every_record_and_the_report(own_suite: Bench) -> None:
@@ -122,11 +126,13 @@ def test_no_probe_is_run_unless_asked_for(bench: Bench) -> None:
     assert bench.run("--llm-probe", "--benchmark-disable").ret == 0
 
 
-def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(own_suite: Bench) -> None:
+def test_rounds_that_are_added_have_their_probe_and_profiled_ones_leave_none(
+    own_suite: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two rounds are too few, so that four are added unless they took long; profiled ones run twice and have none."""
+    monkeypatch.setattr(measuring, "BENCHMARK_S", 60.0)
     options = (
         "--llm-max-noise=10000%",
-        "--llm-max-time=60",
         "--benchmark-cprofile=tottime",
         "--benchmark-cprofile-loops=2",
     )

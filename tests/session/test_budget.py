@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.session.measuring import TimeBudget
+from llm_bench_fixtures.session.measuring import TimeBudget, benchmark_s
 
 
 def budget(benchmarks: int, each_s: float = 2.0) -> TimeBudget:
@@ -90,3 +90,22 @@ def test_patience_in_vain_halves_what_is_left_of_it() -> None:
     dealt.wait(dealt.patience_s(10), found_calm=False)
     dealt.spend(10, 10.0)
     assert dealt.patience_s(10) == pytest.approx(80 / 9)
+
+
+@pytest.mark.parametrize(("max_noise", "seconds"), [(0.03, 0.5), (0.01, 4.5), (0.001, 50.0), (0.1, 0.5), (0.0, 0.5)])
+def test_a_narrower_interval_gets_the_square_of_the_time(max_noise: float, seconds: float) -> None:
+    """±1 % is three times as narrow as the default. No narrower one gets over a hundred times as much."""
+    assert benchmark_s(max_noise) == pytest.approx(seconds)
+
+
+def test_where_the_runs_time_is_short_all_share_half_of_what_is_left() -> None:
+    """Ten benchmarks of 2 s, and 10 s left: 5 s for their rounds, 0.5 s each; with none left, only the least rounds."""
+    left_s = [10.0]
+    dealt = TimeBudget(2.0, lambda: left_s[0])
+    dealt.expect([1.0] * 10)
+    assert dealt.share_s(3) == pytest.approx(1.5)
+    assert dealt.patience_s(3) == pytest.approx(1.5)
+    dealt.spend(5, 5.0)
+    assert dealt.share_s(5) == pytest.approx(5.0)
+    left_s[0] = 0.0
+    assert dealt.share_s(5) == dealt.patience_s(5) == 0

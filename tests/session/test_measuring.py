@@ -112,8 +112,8 @@ class Bench:
         return {name: len(model.ran) for name, model in self.loader.models.items()}
 
 
-def make(*models: Fake, busy_cores: int = 1, max_time: float = 1.0, deadline: Deadline = NO_LIMIT) -> Bench:
-    settings = SimpleNamespace(max_time=max_time, max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
+def make(*models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT) -> Bench:
+    settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
     setup = SimpleNamespace(settings=settings, progress=progress, busy_cores=busy_cores)
     loader = FakeLoader(*models)
@@ -123,6 +123,8 @@ def make(*models: Fake, busy_cores: int = 1, max_time: float = 1.0, deadline: De
 
 @pytest.fixture(autouse=True)
 def free_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On which a benchmark gets 1 s."""
+    monkeypatch.setattr(measuring, "BENCHMARK_S", 1.0)
     monkeypatch.setattr(blocks, "free_cores", lambda: 64)
 
 
@@ -251,7 +253,8 @@ def test_other_work_that_never_ends_is_waited_for_less_and_less(monkeypatch: pyt
     """No core is ever free. Of 1 s for a hundred benchmarks a case of one loses a twentieth and half of the rest."""
     monkeypatch.setattr(blocks, "free_cores", lambda: 0)
     monkeypatch.setattr(measuring, "MOST_PATIENCE", 5.0)
-    bench = make(Fake("fp32"), max_time=0.01)
+    monkeypatch.setattr(measuring, "BENCHMARK_S", 0.01)
+    bench = make(Fake("fp32"))
     bench.side_by_side.expect(["precision"] * 100)
     before_s = bench.side_by_side.budget.patience_s(100)
     bench.ask("fp32")

@@ -65,7 +65,6 @@ class Settings:
     rounds: int | None = parsed_by(auto_or(integer_of_at_least(1, MOST_ROUNDS)))
     warmup_rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))
     max_noise: float = parsed_by(parse_share)
-    max_time: float = parsed_by(parse_seconds)
     probe: bool = parsed_by(parse_bool)
     in_process: bool = parsed_by(parse_bool)
     memory_share: float = parsed_by(parse_part)

@@ -56,6 +56,7 @@ class Option:
 
 GONE = {  # options that are refused, with what to do instead
     "isolate": "each variant has its own process now; --llm-in-process runs all in this one",
+    "max_time": "--llm-time limits the whole run; --llm-max-noise 1% takes more rounds for narrower intervals",
 }
 RENAMED = {"precision": "max_noise"}  # what an option was called before, which is refused with its new name
 
@@ -126,14 +127,9 @@ OPTIONS = (
         "max_noise",
         "3%",
         "SHARE",
-        "add timed rounds until the 95% interval of the speed-up over the reference is within ±SHARE, such as 2%, or "
-        "--llm-max-time is spent; without a reference, the latency's interval. 0: only --llm-rounds",
-    ),
-    Option(
-        "max_time",
-        "0.5",
-        "SECONDS",
-        "average time per benchmark; unused time carries over",
+        "add timed rounds until the 95% interval of the speed-up over the reference is within ±SHARE, such as 1%; "
+        "without a reference, the latency's interval. A benchmark gets 0.5 seconds for it on average, at 1% nine times "
+        "as much, as intervals narrow with the root of the time. 0: only --llm-rounds",
     ),
     Option(
         "probe",

@@ -74,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(flag_of(old), dest=ini_of(old), default=None, help=argparse.SUPPRESS)
         parser.addini(ini_of(old), f"is called {ini_of(new)}", default=None)
     for old in GONE:
-        group.addoption(flag_of(old), dest=ini_of(old), action="store_const", const="true", help=argparse.SUPPRESS)
+        group.addoption(flag_of(old), dest=ini_of(old), nargs="?", const="true", help=argparse.SUPPRESS)
         parser.addini(ini_of(old), "is gone", default=None)
     parser.addoption(PAIR_SOCKET, dest="llm_pair_socket", type=int, help=argparse.SUPPRESS)
 

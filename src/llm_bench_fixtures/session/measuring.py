@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,17 +28,31 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
     from llm_bench_fixtures.workloads import Workload
 
+BENCHMARK_S = 0.5  # that a benchmark gets for its rounds on average, at the usual --llm-max-noise
+USUAL_NOISE = 0.03
+MOST_FINER = 100.0  # times as long for narrower intervals, which need the square of what they are narrower by
+ROUNDS_PART = 0.5  # of the run's time that is left, for rounds; the rest is for loads, quality and the least rounds
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a number
 KEPT_IN_VAIN = 0.5  # of the patience that is left, where a case found no calm at all: other work may never end
 
 
-class TimeBudget:
-    """The time of all benchmarks together, by their weights. What one leaves goes to all that come after it."""
+def benchmark_s(max_noise: float) -> float:
+    """Seconds that a benchmark gets for its rounds on average, for intervals of half that width."""
+    finer = (USUAL_NOISE / max_noise) ** 2 if max_noise else 1.0
+    return BENCHMARK_S * min(max(finer, 1.0), MOST_FINER)
 
-    def __init__(self, per_benchmark_s: float) -> None:
+
+class TimeBudget:
+    """The time of all benchmarks together, by their weights. What one leaves goes to all that come after it.
+
+    run_left_s: tells how much is left of the run's time, of which all get less where it is short.
+    """
+
+    def __init__(self, per_benchmark_s: float, run_left_s: Callable[[], float] = lambda: math.inf) -> None:
         self._per_benchmark_s = per_benchmark_s
+        self._run_left_s = run_left_s
         self._left_s = 0.0
         self._left = 0.0  # weights
         self._patience_s = 0.0
@@ -49,14 +64,20 @@ class TimeBudget:
         self._patience_s += len(weights) * self._per_benchmark_s * PATIENCE
 
     def share_s(self, benchmarks: int, weight: float = 1.0) -> float:
-        """Seconds for so many of one weight, measured together now; never less than half of what all get on average."""
+        """Seconds for so many of one weight, measured together now; never less than half of what all get on average,
+        but for what the run has time for."""
         each_s = weight * self._left_s / self._left if self._left else self._per_benchmark_s
-        return benchmarks * max(each_s, self._per_benchmark_s / 2)
+        return min(benchmarks * max(each_s, self._per_benchmark_s / 2), self._run_share_s(benchmarks, weight))
 
     def patience_s(self, benchmarks: int, weight: float = 1.0) -> float:
         """Seconds that so many of one weight, measured together now, may lose to other work besides their share."""
         share = MOST_PATIENCE * benchmarks * weight / self._left if self._left else 1.0
-        return self._patience_s * min(share, 1.0)
+        return min(self._patience_s * min(share, 1.0), self._run_share_s(benchmarks, weight))
+
+    def _run_share_s(self, benchmarks: int, weight: float) -> float:
+        """Their share of what is left of the run's time, as far as it goes to rounds beyond the least."""
+        share = benchmarks * weight / self._left if self._left else 1.0
+        return ROUNDS_PART * self._run_left_s() * min(share, 1.0)
 
     def wait(self, seconds: float, *, found_calm: bool) -> None:
         """Note that a case has lost so much, and whether other work left any of its turns alone."""
@@ -81,7 +102,7 @@ class SideBySide:
     ) -> None:
         """reference: the id of the variant that the others are compared with. kept: tells which variants keep the
         limits of a winner, as far as that is known; None: all."""
-        self.budget = TimeBudget(setup.settings.max_time)
+        self.budget = TimeBudget(benchmark_s(setup.settings.max_noise), lambda: deadline.left_s)
         self._setup = setup
         self._loader = loader
         self._reference = reference

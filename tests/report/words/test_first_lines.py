@@ -113,7 +113,7 @@ def test_a_noisy_machine_is_said_first_with_what_is_safe_and_what_to_do() -> Non
     assert found.noisy == (
         "Noisy machine: identical work came out 1.00 to 1.17 times as fast. Safe to conclude nevertheless: int4 is "
         "faster than fp32; nf4 is slower than fp32. Memory and quality are not affected. Measure for longer "
-        "(--llm-max-time), stop what else runs, or take another machine."
+        "(--llm-max-noise 1%), stop what else runs, or take another machine."
     )
     assert found.answer.lines[0].startswith("Use int4 for the lowest latency: 2.00× ")
 

@@ -32,7 +32,7 @@ def noise_warning(seen: Evidence) -> str:
         seen_of_it.append(f"in {noise.disturbed} of {count(noise.pairs, 'pair')} of rounds, threads waited for a core")
         todo = "More rounds won't help: stop what else runs, or measure on another machine"
     else:
-        todo = "Measure for longer (--llm-max-time), stop what else runs, or take another machine"
+        todo = "Measure for longer (--llm-max-noise 1%), stop what else runs, or take another machine"
     gains = {one.variant: seen.gain(one, reference) for one in seen.others} if reference else {}
     groups = {
         "faster": [name for name, found in gains.items() if found.is_faster],
