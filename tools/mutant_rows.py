@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "random-weights-are-scored",
-        "session/loader.py",
+        "session/scoring.py",
         "if self._setup.source.random_weights:",
         "if False:",
         OPTIONS,

@@ -37,7 +37,7 @@ class Phase(StrEnum):
 class Part(StrEnum):
     """What a run consists of, as far as its length can be told from it."""
 
-    VARIANT = "variant"  # loaded and scored
+    VARIANT = "variant"  # loaded
     CASE = "case"  # measured
 
 

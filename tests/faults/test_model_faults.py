@@ -679,7 +679,7 @@ def test_a_model_that_looks_ahead_is_loaded_once_and_refused_in_every_variant(
     bert(folder)
     options = {"model": str(folder), "device": "cpu", "in_process": "yes", "limits_time": "0"}
     results = RunBuilder("fp32")
-    loader = VariantLoader(Setup(parse_settings(options), Progress()), results, lambda *_: ())
+    loader = VariantLoader(Setup(parse_settings(options), Progress()), results)
     loads = []
     monkeypatch.setattr(
         "llm_bench_fixtures.session.loader.load_variant", lambda one: loads.append(one.variant.id) or load_variant(one)

@@ -433,7 +433,7 @@ def test_benchmarks_only(toys: Bench) -> None:
     assert len(measured(toys)) == 6
 
 
-def test_a_score_that_fails_for_the_reference_costs_only_the_references_tests(toys: Bench) -> None:
+def test_a_score_that_fails_for_the_reference_costs_its_quality_and_fails_the_run(toys: Bench) -> None:
     """The error came up in the tests of all variants that were to take turns with the reference."""
     hook = (
         "\nimport pytest\n"
@@ -443,5 +443,9 @@ def test_a_score_that_fails_for_the_reference_costs_only_the_references_tests(to
         "    return (yield)\n"
     )
     toys.write(**{**FILES, "conftest": FILES["conftest"] + hook})
-    run(toys, variants="toy,half").assert_outcomes(passed=2, errors=2)
-    assert [record["status"] for record in toys.records() if record["variant"] == "half"] == ["measured"] * 2
+    result = run(toys, variants="toy,half")
+    result.assert_outcomes(passed=4)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert [record["status"] for record in toys.records()] == ["measured"] * 4
+    assert toys.variants()["toy"]["quality_note"].startswith("AssertionError: no score")
+    assert "perplexity" in toys.variants()["half"]["quality"]

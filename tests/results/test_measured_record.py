@@ -60,7 +60,7 @@ ABSENT: dict[str, tuple[str, Any, Any, str]] = {
     "no counter": ("tokens_per_joule", make_record(), VARIANT, "no counter of joules could be read"),
     "no limits": ("mfu", make_record(), VARIANT, "the machine's limits for this variant were not measured"),
     "random weights": ("perplexity", make_record(), make_variant(quality={}, quality_note="random weights"), "random"),
-    "the reference's own divergence": ("kld_max", make_record(), VARIANT, "quality is measured when a variant is "),
+    "the reference's own divergence": ("kld_max", make_record(), VARIANT, "quality is compared with the reference"),
     "nothing timed": ("latency_s", NOT_TIMED, VARIANT, "nothing is timed under --benchmark-disable, nor in pytest-"),
 }
 
@@ -71,3 +71,57 @@ def test_what_it_has_not_is_said_with_the_reason(name: str, record: Any, variant
         getattr(measured(record, variant), name)
     assert str(caught.value).startswith(f"this record has no {name}: {reason}")
     assert "It has " in str(caught.value)
+
+
+class Unscored:
+    """A variant whose quality is known once `record` asks for it."""
+
+    def __init__(self, *metrics: Metric) -> None:
+        self.asked = 0
+        blank = make_variant(quality={}, quality_note="not scored yet")
+        self.record = with_metrics(make_record(median_s=0.5), blank, registry([MINE, *metrics]), self.score)
+
+    def score(self) -> Any:
+        self.asked += 1
+        return VARIANT
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda record: record.perplexity,
+        lambda record: record.metrics["perplexity"],
+        lambda record: dict(record.metrics)["perplexity"],
+        lambda record: pickle.loads(pickle.dumps(record)).perplexity,
+    ],
+)
+def test_a_quality_that_is_read_has_the_variant_scored(read: Any) -> None:
+    unscored = Unscored()
+    assert read(unscored.record) == QUALITY["perplexity"]
+    assert unscored.asked == 1
+    assert unscored.record.metrics == measured(make_record(median_s=0.5)).metrics
+
+
+def test_what_needs_no_quality_scores_nothing() -> None:
+    unscored = Unscored()
+    record = unscored.record
+    assert (record.latency_s, record.metrics["latency_s"]) == (0.5, 0.5)
+    with pytest.raises(AttributeError, match="the model doesn't run on CUDA"):
+        _ = record.cuda_max_allocated_bytes
+    assert "latency_s" in dir(record)
+    assert "Record" in repr(record)
+    assert unscored.asked == 0
+
+
+def test_what_scoring_did_not_give_is_said_with_the_reason() -> None:
+    with pytest.raises(AttributeError, match="no kld_max: quality is compared with the reference"):
+        _ = Unscored().record.kld_max
+
+
+def test_a_formula_of_ones_own_that_reads_the_quality_has_the_variant_scored() -> None:
+    def value(_: object, variant: Any) -> float:
+        return float(variant.quality["perplexity"]) * 2
+
+    unscored = Unscored(replace(MINE, name="twice", value=value))
+    assert unscored.record.known_metrics["twice"] == QUALITY["perplexity"] * 2
+    assert unscored.asked == 1

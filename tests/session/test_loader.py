@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import re
-from math import inf, nan
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled, compiled_model
 from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
 from llm_bench_fixtures.models.loading import LoadRequest
@@ -18,12 +16,8 @@ from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import loader
-from llm_bench_fixtures.session.loader import Quality, VariantLoader, gather, is_served
+from llm_bench_fixtures.session.loader import VariantLoader, is_served
 from llm_bench_fixtures.session.setup import Setup
-
-
-def test_the_scores_of_several_hooks_are_one() -> None:
-    assert gather([CorpusScore({"loss": 2.0}, (1.0, 3.0)), {"own": 0.5}]) == Quality({"loss": 2.0, "own": 0.5}, (1, 3))
 
 
 @pytest.mark.parametrize(
@@ -33,24 +27,6 @@ def test_the_scores_of_several_hooks_are_one() -> None:
 def test_a_model_is_in_a_server_where_its_backend_says_so(backend: str, served: bool) -> None:
     """A backend that isn't there is told of when its variant is loaded, not when the groups are planned."""
     assert is_served(Variant("own", backend, "does nothing")) is served
-
-
-def test_nobody_scored() -> None:
-    assert gather([]) == Quality()
-
-
-def test_what_is_not_finite_is_left_out_and_named() -> None:
-    assert gather([{"loss": inf, "own": 1.0, "another": nan}]) == Quality({"own": 1.0}, (), "not finite: another, loss")
-
-
-def test_what_a_hook_notes_is_kept() -> None:
-    scores = [CorpusScore({}, (), ("first",)), {"own": 1.0}, CorpusScore({}, (), ("second",))]
-    assert gather(scores).notes == ("first", "second")
-
-
-def test_blocks_are_kept_only_where_every_one_is_finite() -> None:
-    """Two runs are paired by their blocks, one by one."""
-    assert gather([CorpusScore({"loss": 2.0}, (1.0, inf))]) == Quality({"loss": 2.0})
 
 
 def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(
@@ -79,7 +55,7 @@ def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(
         setup = Setup(settings, Progress())
         setup.source = tiny_source
         variant = next(one for one in CATALOGUE if one.id == "compile-fp32")
-        VariantLoader(setup, RunBuilder("fp32"), lambda *_: ()).load(variant)
+        VariantLoader(setup, RunBuilder("fp32")).load(variant)
         return [process.is_open for process in processes], re.split("[,:]", processes[-1].facts.notes[0])[0]
 
     monkeypatch.setattr(compiled_model, "settle", lambda _: missing.pop(0))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llm_bench_fixtures.errors import NotReached, named
-from llm_bench_fixtures.plugin.finish import claim_report, finish, settle_status, show_summary
+from llm_bench_fixtures.plugin.finish import claim_report, finish, score_the_rest, settle_status, show_summary
 from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY
@@ -113,7 +113,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Claim the report's folder; decide which variants are loaded together, and say so, before the first test."""
+    """Claim the report's folder; decide which variants are loaded together, and say so, before the first test. After
+    the last, score what has yet to be."""
     config = session.config
     runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
     if runs_tests and any(map(variant_of, session.items)):
@@ -121,7 +122,13 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         claim_report(session.config)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
         plan_and_arrange(session)
-    return (yield)
+    try:
+        result = yield
+    except (session.Failed, session.Interrupted):  # by -x, --maxfail or a plugin, not by Ctrl-C
+        score_the_rest(session)
+        raise
+    score_the_rest(session)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

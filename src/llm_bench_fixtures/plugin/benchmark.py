@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.results.measured_record import MeasuredRecord
-    from llm_bench_fixtures.results.record import Record
+    from llm_bench_fixtures.results.record import Record, VariantResult
     from llm_bench_fixtures.session.case import Measured
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
@@ -159,7 +159,7 @@ class LlmBenchmark:
         for text in missing:
             warn(text)
         measured = self._with_metrics(record)
-        computed = computed_values(measured.metrics, metrics_of(self._item.config))
+        computed = computed_values(measured.known_metrics, metrics_of(self._item.config))
         self._session.results.add_record(replace(record, extra={**record.extra, **computed}))
         self._session.save_at_times()
         return measured
@@ -167,5 +167,12 @@ class LlmBenchmark:
     def _with_metrics(self, record: Record) -> MeasuredRecord:
         from llm_bench_fixtures.results.measured_record import with_metrics
 
-        variant = self._session.results.variant(record.variant)
-        return with_metrics(record, variant, metrics_of(self._item.config))
+        session = self._session
+        variant = session.results.variant(record.variant)
+
+        def score() -> VariantResult:
+            session.scoring.score(self._model)
+            return session.results.variant(record.variant)
+
+        is_due = session.scoring.is_due(record.variant)
+        return with_metrics(record, variant, metrics_of(self._item.config), score if is_due else None)

@@ -79,6 +79,16 @@ def claim_report(config: pytest.Config) -> None:
     or_usage_error(partial(set_aside, settings.report), "--llm-report")
 
 
+def score_the_rest(session: pytest.Session) -> None:
+    """Score the variants that are loaded and have yet to be scored. One that can't be fails the run."""
+    if SESSION not in session.config.stash:
+        return
+    scoring = session.config.stash[SESSION].scoring
+    scoring.score_loaded()
+    if scoring.failures:
+        session.testsfailed = max(session.testsfailed, 1)
+
+
 def finish(session: pytest.Session, exitstatus: int) -> None:
     """Report and judge what was measured, however the session ended."""
     was_stopped = bool(session.shouldstop or session.shouldfail)  # by -x, --maxfail or a plugin
@@ -192,7 +202,9 @@ def trouble_lines(config: pytest.Config) -> Iterator[str]:
     """What of the report was not written, where an earlier one is, and what failed at the end of the run."""
     published = config.stash.get(PUBLISHED, None)
     problems = (*published.notes, *published.problems) if published is not None else _unpublished_lines(config)
-    problems = (*problems, *config.stash.get(NOT_SAVED, ()))
+    failures = config.stash[SESSION].scoring.failures if SESSION in config.stash else {}
+    unscored = (f"{variant} could not be scored: {reason_of(error)}" for variant, error in failures.items())
+    problems = (*unscored, *problems, *config.stash.get(NOT_SAVED, ()))
     hook = config.stash.get(FAILED_HOOK, None)
     return harmless(f"llm-bench: {problem}" for problem in (*problems, *([hook] if hook else [])))
 

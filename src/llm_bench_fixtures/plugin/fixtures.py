@@ -80,7 +80,7 @@ def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Mode
     from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
     with as_outcomes():
-        return llm_session.loader.load(request.param)
+        return llm_session.load(request.param)
 
 
 @pytest.fixture(scope="session")

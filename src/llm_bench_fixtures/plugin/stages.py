@@ -14,7 +14,7 @@ from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmar
 from llm_bench_fixtures.plugin.stash import SESSION, runs_in_turns
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
-from llm_bench_fixtures.session.plan import Place
+from llm_bench_fixtures.session.plan import Place, Stage
 
 REST_S = 60.0  # between two reports of one stage, at least
 REST_SHARE = 50.0  # times as long as writing the last one took: at most 2 % of the run go into them
@@ -40,17 +40,34 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     config = item.config
     if SESSION not in config.stash or PLAN not in config.stash or not runs_in_turns(config):
         return
-    place = _place(item)
-    ends_stage = place is not None and place != (_place(following) if following else None)
+    session, place, after = config.stash[SESSION], _place(item), _place(following) if following else None
+    ends_stage = place is not None and place != after
     if ends_stage:
-        config.stash[SESSION].end_stage()
-    if following is None or place is None:  # the whole report is next, or nothing was measured
+        session.scoring.to_come = _variants_from(following)
+        session.end_stage()
+    if following is None or place is None or after is None:  # the whole report is next, or nothing was measured
         return
     growth = config.stash.setdefault(GROWTH, Growth())
     if ends_stage or (not growth.has_answer and _compares(item, following)):
         _grow(item.session, growth, shows=True)
     elif growth.has_answer and time.monotonic() >= growth.rests_until_s:
         _grow(item.session, growth, shows=False)
+    if ends_stage and _is_time_for_quality(place, after) and session.scoring.due:
+        session.scoring.score_loaded()
+        session.end_stage()
+        _grow(item.session, growth, shows=True)
+
+
+def _variants_from(following: pytest.Item | None) -> frozenset[str]:
+    """The ids of the variants that have tests from this one on."""
+    items = following.session.items[following.session.items.index(following) :] if following else []
+    return frozenset(variant.id for item in items if (variant := variant_of(item)))
+
+
+def _is_time_for_quality(place: Place, after: Place) -> bool:
+    """Whether the stage before that of all other cases is over, for the variants that are loaded."""
+    loaded = place.group if after.is_rest == place.is_rest else 0  # by which number the rest has their group
+    return after.group == loaded and after.stage is Stage.OTHER
 
 
 def _place(item: pytest.Item) -> Place | None:

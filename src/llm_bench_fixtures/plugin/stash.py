@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.plugin.pair_worker import Turns
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run, Scenario
-    from llm_bench_fixtures.session.loader import Scorer
+    from llm_bench_fixtures.session.scoring import Scorer
     from llm_bench_fixtures.session.session import BenchSession
 
 T = TypeVar("T")
@@ -151,6 +151,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
         commit=lambda: measured_commit(config),
         keeps_report=not is_xdist_worker(config) and TURNS not in config.stash,
         deadline=Deadline(_limit_s(config), config.stash[hooks.BEGAN_S]),
+        scores_late=is_timing(config) and TURNS not in config.stash,
     )
 
 

@@ -39,6 +39,11 @@ class RunBuilder:
         """Whether the run loaded a model, or tried to."""
         return bool(self._variants)
 
+    @property
+    def variants(self) -> tuple[VariantResult, ...]:
+        """Those that began to load."""
+        return tuple(self._variants.values())
+
     def variant(self, identifier: str) -> VariantResult:
         """What is known of the variant. Raises KeyError for one that never began to load."""
         return self._variants[identifier]

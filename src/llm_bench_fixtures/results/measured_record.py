@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Generic, TypeVar
 
-from llm_bench_fixtures.results.metrics import Kind, Metric
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Kind, Metric
 from llm_bench_fixtures.results.record import Record, VariantResult
 from llm_bench_fixtures.results.table import metric_values
 
 NOT_TIMED = "nothing is timed under --benchmark-disable, nor in pytest-xdist's workers"
 ONE_TOKEN = "it generated one token for each prompt, so that there is no decode"
 NOT_SCORED = (
-    "quality is measured when a variant is loaded, before its benchmarks, and compared with the reference's: those of "
-    "the reference itself, and what none was measured of, are not there"
+    "quality is compared with the reference's: those of the reference itself, and what none was measured of, are not "
+    "there"
 )
+
+V = TypeVar("V")
+
+
+class UntilScored(Mapping[str, V], Generic[V]):
+    """Values by name, some of which are known once the variant is scored: who reads one of these has it scored."""
+
+    def __init__(self, known: Mapping[str, V], score: Callable[[], Mapping[str, V]]) -> None:
+        """score: scores the variant, and gives all values."""
+        self.known = known
+        self._score = score
+
+    def __getitem__(self, name: str) -> V:
+        metric = METRIC_BY_NAME.get(name)
+        may_come = metric is None or metric.value is None
+        return self._score()[name] if name not in self.known and may_come else self.known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._score())
+
+    def __len__(self) -> int:
+        return len(self._score())
+
+    def __reduce__(self) -> tuple[type[dict[str, V]], tuple[dict[str, V]]]:
+        return dict, (dict(self._score()),)
 
 
 @dataclass(frozen=True)
@@ -29,21 +56,57 @@ class MeasuredRecord(Record):
 
     def __getattr__(self, name: str) -> float:
         """The metric's value. Raises AttributeError, with the reason and with what there is, where it has none."""
+        if name.startswith("__"):  # which others look for
+            raise AttributeError(name=name, obj=self)
         values = vars(self).get("metrics", {})  # an object that is being copied has no fields yet
         if name in values:
             return float(values[name])
         reason = vars(self).get("absent", {}).get(name, "there is no such metric")
-        message = f"this record has no {name}: {reason}. It has {', '.join(values)}"
+        message = f"this record has no {name}: {reason}. It has {', '.join(self.known_metrics)}"
         raise AttributeError(message, name=name, obj=self)
 
     def __dir__(self) -> Iterable[str]:
-        return [*super().__dir__(), *self.metrics]
+        return [*super().__dir__(), *self.known_metrics]
+
+    @property
+    def known_metrics(self) -> Mapping[str, float]:
+        """Those that are known before the variant is scored."""
+        return self.metrics.known if isinstance(self.metrics, UntilScored) else self.metrics
 
 
-def with_metrics(record: Record, variant: VariantResult, metrics: Mapping[str, Metric]) -> MeasuredRecord:
-    """The record with its metrics. metrics: the registry, by name."""
-    values = metric_values(record, variant, metrics.values())
-    absent = {name: why_absent(metric, record, variant) for name, metric in metrics.items() if name not in values}
+def with_metrics(
+    record: Record,
+    variant: VariantResult,
+    metrics: Mapping[str, Metric],
+    score: Callable[[], VariantResult] | None = None,
+) -> MeasuredRecord:
+    """The record with its metrics. metrics: the registry, by name.
+
+    score: scores the variant, where that has yet to be done. It is called where the quality is read: by the test, or by
+    a formula of the project's own.
+    """
+    values: Mapping[str, float]
+    absent: Mapping[str, str]
+    if score is None:
+        values = metric_values(record, variant, metrics.values())
+        absent = {name: why_absent(metric, record, variant) for name, metric in metrics.items() if name not in values}
+    else:
+        scored = cache(lambda: with_metrics(record, score(), metrics))
+        asking = replace(variant, quality=UntilScored({}, lambda: score().quality))
+        own = [metric for name, metric in metrics.items() if metric.value is not None and name not in METRIC_BY_NAME]
+        known = metric_values(record, variant, METRIC_BY_NAME.values())
+        if known:
+            found = {metric.name: metric.of(record, asking) for metric in own}
+            known |= {name: value for name, value in found.items() if value is not None}
+        values = UntilScored(known, lambda: scored().metrics)
+        absent = UntilScored(
+            {
+                name: why_absent(metric, record, variant)
+                for name, metric in metrics.items()
+                if name not in known and metric.value is not None
+            },
+            lambda: scored().absent,
+        )
     return MeasuredRecord(**{**vars(record), "metrics": values}, absent=absent)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, NotReached, TimeUp, named
-from llm_bench_fixtures.measure.quality import CorpusScore
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
@@ -29,7 +27,7 @@ from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.workloads import Corpus, Workload
+from llm_bench_fixtures.workloads import Workload
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backend import Backend
@@ -43,6 +41,7 @@ MEASURING = (
     "llm_bench_fixtures.measure.choices",
     "llm_bench_fixtures.measure.quality",
 )
+NOT_YET = "not scored yet"  # of a variant's quality
 MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
 
 # Seconds that a load takes, and what an engine makes of the model, before any of this run has been seen: at least, and
@@ -50,36 +49,6 @@ MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
 # quantizing and calibrating some 60 s each.
 LOAD_S, LOAD_S_PER_BYTE = 2.0, 5e-9
 MAKING_S, MAKING_S_PER_BYTE = 2.0, 30e-9
-
-Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
-
-
-@dataclass(frozen=True)
-class Quality:
-    """What is known of a variant's quality."""
-
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    loss_blocks: tuple[float, ...] = ()
-    missing: str = ""
-    """Why some or all metrics are missing."""
-
-    notes: tuple[str, ...] = ()
-    """What else the report says of the variant."""
-
-
-def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
-    """Merge the scores of several hooks; values that are not finite are left out and named."""
-    parts = [score if isinstance(score, CorpusScore) else CorpusScore(score, ()) for score in scores]
-    values = {name: value for part in parts for name, value in part.metrics.items()}
-    finite = {name: value for name, value in values.items() if math.isfinite(value)}
-    lost = sorted(values.keys() - finite.keys())
-    blocks = next((part.loss_blocks for part in parts if part.loss_blocks), ())
-    return Quality(
-        finite,
-        blocks if all(map(math.isfinite, blocks)) else (),
-        f"not finite: {', '.join(lost)}" if lost else "",
-        tuple(note for part in parts for note in part.notes),
-    )
 
 
 def _unloaded(variant: Variant) -> VariantResult:
@@ -109,14 +78,12 @@ def is_served(variant: Variant) -> bool:
 
 
 class VariantLoader:
-    """score: gives the quality of a loaded model over a corpus, from as many sources as there are. keep_traceback: as
-    in `IsolatedModel`."""
+    """keep_traceback: as in `IsolatedModel`."""
 
     def __init__(
         self,
         setup: Setup,
         results: RunBuilder,
-        score: Scorer,
         keep_traceback: Callable[[str], str] = lambda _: "",
         deadline: Deadline = NO_LIMIT,
     ) -> None:
@@ -125,15 +92,16 @@ class VariantLoader:
         setup.progress.admit = self._admit
         self._took_s: dict[str, list[float]] = defaultdict(list)  # by backend, of loads, without what was made for them
         self._results = results
-        self._score = score
         self._keep_traceback = keep_traceback
+        self.before_closing: Callable[[Collection[str]], None] = lambda _: None
+        """Called with the ids of variants that leave for those of another group."""
         self.lineup: Lineup | None = None
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
         self._described: set[str] = set()
         self._refused: NotCausal | None = None  # what is wrong with the model of --llm-model, in whatever variant
-        self.windows: WindowPlan | None = None  # in which the last variant was scored
+        self.windows: WindowPlan | None = None  # in which variants are scored
 
     def plan(self, variants: Sequence[Variant]) -> Lineup:
         """Decide which of them are loaded together. The reference is the first, if it is among them."""
@@ -159,8 +127,8 @@ class VariantLoader:
         return tuple(dict.fromkeys(filter(None, named)))
 
     def load(self, variant: Variant) -> ModelHandle:
-        """The loaded and scored variant; those that aren't in its group are closed. Raises what its load raised, also
-        when it is asked for again; NotReached where the run has no time for it."""
+        """The loaded variant; those that aren't in its group are closed. Raises what its load raised, also when it is
+        asked for again; NotReached where the run has no time for it."""
         if variant.id in self._failed:
             raise self._failed[variant.id]
         if variant.id not in self._loaded:
@@ -220,6 +188,11 @@ class VariantLoader:
             return self.load(known[0]) if known else None
         return None
 
+    @property
+    def loaded(self) -> tuple[ModelHandle, ...]:
+        """Those that are loaded, the reference first."""
+        return tuple(sorted(self._loaded.values(), key=lambda model: model.variant.id != self._results.reference))
+
     def close(self) -> None:
         """Close all that are loaded."""
         for model in self._loaded.values():
@@ -237,12 +210,15 @@ class VariantLoader:
         if variant not in self._group:
             self._group = next((group for group in groups if variant in group), (variant,))
         staying = {member.id for member in self._group}
-        for name in [name for name in self._loaded if name not in staying]:
+        leaving = [name for name in self._loaded if name not in staying]
+        if leaving:
+            self.before_closing(leaving)
+        for name in leaving:
             self._loaded.pop(name).close()
 
     def _load(self, variant: Variant) -> ModelHandle:
-        """Load and score a variant; one that was before, and then closed, is only loaded. The results get its status,
-        also where this raises."""
+        """Load a variant; one that was loaded before, and then closed, is described already. The results get its
+        status, also where this raises."""
         if variant.id in self._described:
             with self._deadline.reaching():
                 return self._open(variant)
@@ -270,7 +246,7 @@ class VariantLoader:
             raise self._refused
         model = self._open(variant)
         try:
-            with translate_out_of_memory(f"scoring {variant.id}"):
+            with translate_out_of_memory(variant.id):
                 self._results.add_variant(self._describe(result, model))
         except BaseException as error:
             model.close()
@@ -307,7 +283,6 @@ class VariantLoader:
         first_generate_s = self._first_generate_s(model) if has_first else None
         with quiet_libraries():
             model.call(check_causal)
-        quality = self._quality(model)
         self.windows = plan_windows(setup.settings).resolved(facts.context_length)
         described = replace(
             result,
@@ -317,10 +292,8 @@ class VariantLoader:
             configuration=facts.configuration,
             weight_bytes=facts.weight_bytes,
             quantized_share=facts.quantized_share,
-            quality=quality.metrics,
-            quality_note=quality.missing,
-            loss_blocks=quality.loss_blocks,
-            notes=tuple(filter(None, (setup.threads_warning, *setup.source.notes, *facts.notes, *quality.notes))),
+            quality_note="random weights" if setup.source.random_weights else NOT_YET,
+            notes=tuple(filter(None, (setup.threads_warning, *setup.source.notes, *facts.notes))),
         )
         if facts.is_remote:
             return described
@@ -344,9 +317,3 @@ class VariantLoader:
         workload = Workload((self._setup.prompts_of(model).plain(tokens),), new_tokens, batch_size=1)
         with self._setup.progress.counted(Phase.GENERATING):
             return model.call(run_round, workload).latency_s
-
-    def _quality(self, model: ModelHandle) -> Quality:
-        if self._setup.source.random_weights:
-            return Quality(missing="random weights")
-        with self._setup.progress.activity(Phase.SCORING, f"scoring {model.variant.id}"), quiet_libraries():
-            return gather(self._score(model, self._setup.corpus))

@@ -2,20 +2,155 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import NoRoom, OtherTokens, WorkloadUnsupported
+from llm_bench_fixtures.errors import NoRoom, NotReached, OtherTokens, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import accuracy_metrics, choose
 from llm_bench_fixtures.measure.quality import CorpusScore, score_corpus
 from llm_bench_fixtures.measure.windows import plan_windows
+from llm_bench_fixtures.models.handle import ModelHandle
+from llm_bench_fixtures.models.loading import translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.workloads import Corpus
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceSet
-    from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.results.builder import RunBuilder
+    from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.session import BenchSession
-    from llm_bench_fixtures.workloads import Corpus
+    from llm_bench_fixtures.session.setup import Setup
+
+Scorer = Callable[[ModelHandle, Corpus], Sequence[CorpusScore | Mapping[str, float]]]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What is known of a variant's quality."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    loss_blocks: tuple[float, ...] = ()
+    missing: str = ""
+    """Why some or all metrics are missing."""
+
+    notes: tuple[str, ...] = ()
+    """What else the report says of the variant."""
+
+
+def gather(scores: Sequence[CorpusScore | Mapping[str, float]]) -> Quality:
+    """Merge the scores of several hooks; values that are not finite are left out and named."""
+    parts = [score if isinstance(score, CorpusScore) else CorpusScore(score, ()) for score in scores]
+    values = {name: value for part in parts for name, value in part.metrics.items()}
+    finite = {name: value for name, value in values.items() if math.isfinite(value)}
+    lost = sorted(values.keys() - finite.keys())
+    blocks = next((part.loss_blocks for part in parts if part.loss_blocks), ())
+    return Quality(
+        finite,
+        blocks if all(map(math.isfinite, blocks)) else (),
+        f"not finite: {', '.join(lost)}" if lost else "",
+        tuple(note for part in parts for note in part.notes),
+    )
+
+
+class Scoring:
+    """Scores the variants that are loaded, each once and the reference first, and tells the results."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        results: RunBuilder,
+        loader: VariantLoader,
+        score: Scorer,
+        deadline: Deadline = NO_LIMIT,
+    ) -> None:
+        """score: gives the quality of a loaded model over a corpus, from as many sources as there are."""
+        self._setup = setup
+        self._results = results
+        self._loader = loader
+        self._score = score
+        self._deadline = deadline
+        self._scored: set[str] = set()
+        self._errors: dict[str, Exception] = {}  # by variant, what scoring it raised
+        self.to_come: frozenset[str] = frozenset()
+        """The variants that have further tests, which load them again where they are closed before."""
+
+    def is_due(self, variant: str) -> bool:
+        """Whether the variant is measured and has yet to be scored."""
+        if self._setup.source.random_weights:
+            return False
+        return variant not in self._scored and self._results.variant(variant).status is Status.MEASURED
+
+    @property
+    def due(self) -> frozenset[str]:
+        """The variants that are measured, have yet to be scored, and may be."""
+        measured = (variant.id for variant in self._results.variants)
+        return frozenset(name for name in measured if self.is_due(name) and name not in self._errors)
+
+    @property
+    def failures(self) -> Mapping[str, Exception]:
+        """By variant, why it can't be scored; without those that there was no time for."""
+        return {name: error for name, error in self._errors.items() if not isinstance(error, NotReached)}
+
+    def score_loaded(self) -> None:
+        """Score all that are loaded. What one fails at is its reason to have no quality, and costs nothing else."""
+        for model in self._loader.loaded:
+            self._try_to_score(model)
+
+    def score_leaving(self, variants: Collection[str]) -> None:
+        """Score those that are about to be closed and don't come again, and the reference, which the others need."""
+        due = (set(variants) - self.to_come) | (set(variants) & {self._results.reference})
+        for model in self._loader.loaded:
+            if model.variant.id in due:
+                self._try_to_score(model)
+
+    def _try_to_score(self, model: ModelHandle) -> None:
+        with suppress(Exception):  # kept in `_errors`
+            self.score(model)
+
+    def score(self, model: ModelHandle) -> None:
+        """Score a variant, unless it is scored, and before it the reference.
+
+        Raises what that raises, or raised, and NotReached where the run has no time for it.
+        """
+        identifier = model.variant.id
+        if identifier in self._errors:
+            raise self._errors[identifier]
+        if not self.is_due(identifier):
+            return
+        if identifier != self._results.reference:
+            for reference in (one for one in self._loader.loaded if one.variant.id == self._results.reference):
+                self._try_to_score(reference)
+        try:
+            with (
+                self._deadline.reaching(),
+                translate_out_of_memory(f"scoring {identifier}"),
+                self._setup.progress.activity(Phase.SCORING, f"scoring {identifier}"),
+                quiet_libraries(),
+            ):
+                self._deadline.check()
+                quality = gather(self._score(model, self._setup.corpus))
+        except Exception as error:
+            self._errors[identifier] = error
+            why = str(error) if isinstance(error, NotReached) else first_line(named(error))
+            self._results.add_variant(replace(self._results.variant(identifier), quality_note=why))
+            raise
+        self._scored.add(identifier)
+        known = self._results.variant(identifier)
+        self._results.add_variant(
+            replace(
+                known,
+                quality=quality.metrics,
+                quality_note=quality.missing,
+                loss_blocks=quality.loss_blocks,
+                notes=(*known.notes, *quality.notes),
+            )
+        )
 
 
 def score_variant(session: BenchSession, model: ModelHandle, corpus: Corpus) -> CorpusScore:

@@ -19,13 +19,16 @@ from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.session.loader import Scorer, VariantLoader
+from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.provenance import Commit, provenance_of
 from llm_bench_fixtures.session.reference import KeptReference
+from llm_bench_fixtures.session.scoring import Scorer, Scoring
 from llm_bench_fixtures.session.setup import Setup
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.results.record import Run
 
@@ -37,6 +40,7 @@ class BenchSession:
     """What a run's tests share.
 
     commit: tells the commit that is measured, once it is asked. keeps_report: whether this process writes the report.
+    scores_late: whether a variant is scored after its headline is measured, in place of when it is loaded.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class BenchSession:
         *,
         keeps_report: bool = True,
         deadline: Deadline = NO_LIMIT,
+        scores_late: bool = True,
     ) -> None:
         set_environment()
         self.settings = settings
@@ -59,9 +64,12 @@ class BenchSession:
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)
         tracebacks = Tracebacks(settings.report if keeps_report else None)
-        self.loader = VariantLoader(self.setup, self.results, score, tracebacks.keep, deadline)
+        self.loader = VariantLoader(self.setup, self.results, tracebacks.keep, deadline)
+        self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
+        self.loader.before_closing = self.scoring.score_leaving
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
+        self._scores_late = scores_late
         self._ask_commit = commit
         self._started = datetime.now(UTC)
         self._saved_at = -math.inf
@@ -70,6 +78,13 @@ class BenchSession:
     def _commit(self) -> Commit:
         return self._ask_commit()
 
+    def load(self, variant: Variant) -> ModelHandle:
+        """The loaded variant. Raises what its load raised, also when it is asked for again."""
+        model = self.loader.load(variant)
+        if not self._scores_late:
+            self.scoring.score(model)
+        return model
+
     def run(self, *, interrupted: bool = False) -> Run:
         """The results so far."""
         provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
@@ -77,8 +92,8 @@ class BenchSession:
         return replace(run, time_limit_s=self.deadline.limit_s) if self.deadline.is_limited else run
 
     def _kept(self) -> frozenset[str]:
-        """The variants that keep the limits of a winner, as far as they are scored."""
-        return Need(self.settings.quality_limit).kept_by(self.run())
+        """The variants that keep the limits of a winner, and those that may because they have yet to be scored."""
+        return Need(self.settings.quality_limit).kept_by(self.run()) | self.scoring.due
 
     def save(self) -> None:
         """Write the results so far, so that they outlast a process that is killed. Raises UnwritableFile."""

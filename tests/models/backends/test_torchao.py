@@ -145,7 +145,7 @@ def test_a_model_that_cannot_run_has_a_row_with_the_reason(tmp_path: Any) -> Non
     setup, results = Setup(parse_settings(options), Progress()), RunBuilder("fp32")
     setup.source = source
     with pytest.raises(BackendUnavailable):
-        VariantLoader(setup, results, lambda *_: ()).load(variant_of("ao-int8-weight"))
+        VariantLoader(setup, results).load(variant_of("ao-int8-weight"))
     row = results.variant("ao-int8-weight")
     assert row.status is Status.SKIPPED
     assert row.reason == "torchao doesn't run falcon models: its tensors have no aten.numpy_T"
