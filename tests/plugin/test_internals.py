@@ -6,14 +6,17 @@ A test that fails under another version names the function of `plugin/internals.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from pytest_benchmark.logger import Logger
 from pytest_benchmark.storage.file import FileStorage
-from pytest_benchmark.utils import get_commit_info
+from pytest_benchmark.utils import get_commit_info, get_machine_id
 from run_factory import make_record, make_run
 
 from llm_bench_fixtures.history.saved import read_saved_run, to_stored
@@ -144,6 +147,34 @@ def test_another_run_can_be_compared_with_until_it_configures(pytester: pytest.P
 def test_no_other_run_is_compared_with_unasked(pytester: pytest.Pytester) -> None:
     result = run_inside(pytester, "def test(): pass", "-s", conftest=ANOTHER)
     assert "compares with another" not in result.stdout.str()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such pipes")
+@pytest.mark.parametrize(
+    ("compared", "is_refused"),
+    [
+        ("--benchmark-compare", True),
+        ("--benchmark-compare=0002", True),
+        ("--benchmark-compare=0001", False),
+        ("", False),
+    ],
+)
+def test_a_saved_run_that_cannot_be_read_is_not_waited_for(
+    pytester: pytest.Pytester, compared: str, is_refused: bool
+) -> None:
+    """Seen in pytest-benchmark 5.3.1: FileStorage's `query` names the files that it reads while it configures.
+
+    Bug: a pipe, or a link to one of the kernel's files, in the storage kept pytest for ever.
+    """
+    folder = pytester.path / ".benchmarks" / get_machine_id()
+    folder.mkdir(parents=True)
+    (folder / "0001_run.json").write_text('{"benchmarks": [], "machine_info": {}}', encoding="utf-8")
+    os.mkfifo(folder / "0002_pipe.json")
+    pytester.makepyfile("def test(): pass")
+    result = pytester.runpytest_subprocess(*filter(None, [compared]), timeout=60)
+    told = "*--benchmark-compare: *0002_pipe.json is a pipe, a device or a socket"
+    assert result.ret == (pytest.ExitCode.USAGE_ERROR if is_refused else pytest.ExitCode.OK)
+    assert any(fnmatch(line, told) for line in result.errlines) is is_refused
 
 
 def test_a_worker_neither_saves_nor_compares(pytester: pytest.Pytester) -> None:

@@ -102,6 +102,10 @@ def pytest_configure(config: pytest.Config) -> None:
     storage = str(config.getoption("benchmark_storage", "")).removeprefix("file://")
     if storage not in ("", WORKING_STORAGE) and "://" not in storage:  # which is a server
         refuse_unreadable_storage(storage)
+    if config.getoption("benchmark_compare", None) and "://" not in storage:
+        from llm_bench_fixtures.plugin.internals import refuse_unreadable_runs
+
+        refuse_unreadable_runs(config, Path(storage))
 
 
 def refuse_unreadable_storage(folder: str) -> None:

@@ -37,6 +37,7 @@ NEEDS_PYTEST_BENCHMARK = (
 DETACHED = "(detached head)"  # what pytest-benchmark calls the branch of a commit that was checked out by its id
 # What it calls a commit and a branch that it doesn't know: outside a repository, or where git fails.
 UNKNOWN = (None, "unknown", "(unknown)", "unversioned")
+NUMBERED = "[0-9][0-9][0-9][0-9]_"  # the runs that --benchmark-compare reads where it names none
 
 
 def paths_known_early(config: pytest.Config) -> list[str]:
@@ -170,6 +171,19 @@ def compare_with(config: pytest.Config, name: str) -> None:
         config.option.benchmark_compare = name
 
 
+def refuse_unreadable_runs(config: pytest.Config, folder: Path) -> None:
+    """Raise UsageError where pytest-benchmark would wait without an end for a run that --benchmark-compare reads."""
+    from pytest_benchmark.storage.file import FileStorage
+    from pytest_benchmark.utils import get_machine_id
+
+    from llm_bench_fixtures.reading import refusals
+
+    if is_compared(config) and folder.is_dir():
+        storage = FileStorage(folder, None, get_machine_id())
+        for path, why in refusals(storage.query(compared_run(config) or NUMBERED)):
+            raise pytest.UsageError(f"--benchmark-compare: {path} {why}")
+
+
 def name_in_storage(path: Path, storage: Path | None) -> str:
     """A saved run's name for compare_with: machine and file name, or the path of a file outside the storage."""
     if storage is None or path.parent.parent.resolve() != storage.resolve():
@@ -198,6 +212,7 @@ def keep_in(config: pytest.Config, folder: Path, in_project: Callable[[], Abstra
         with in_project():
             session.autosave = get_tag()
     if session.compare:
+        refuse_unreadable_runs(config, folder)
         session.handle_loading()
 
 
