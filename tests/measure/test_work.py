@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,9 +22,21 @@ from transformers import (
     T5Config,
 )
 
+from llm_bench_fixtures.measure import memory
 from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
 from llm_bench_fixtures.measure.passes import CacheBytes, watch_forward_passes
-from llm_bench_fixtures.measure.work import Observed, Passes, Work, count_work, observe_round, roofline_s
+from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.measure.work import (
+    Observed,
+    Passes,
+    Work,
+    begin_observing,
+    count_work,
+    end_observing,
+    observe,
+    observe_round,
+    roofline_s,
+)
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -387,3 +400,37 @@ def test_a_prompt_that_fills_the_context_is_counted_too(config: PretrainedConfig
     assert counts is not None
     assert counts.prefill > 0
     assert counts.decode > 0
+
+
+@pytest.mark.parametrize(("batch_size", "cache"), [(1, CacheKind.DYNAMIC), (2, CacheKind.DYNAMIC), (2, CacheKind.OFF)])
+def test_a_round_that_is_timed_shows_what_one_of_its_own_does(
+    batch_size: int, cache: CacheKind, tiny_fp32: TransformersModel, prompts: Prompts
+) -> None:
+    workload = Workload(prompts.varied(4), new_tokens=5, batch_size=batch_size, cache=cache)
+    apart = observe(tiny_fp32, workload)
+    if not begin_observing(tiny_fp32, workload):
+        pytest.skip("this kernel has no high-water mark")
+    assert tiny_fp32.module._forward_hooks
+    seen = end_observing(tiny_fp32, workload, run_round(tiny_fp32, workload).continuations)
+    assert not tiny_fp32.module._forward_hooks
+    assert seen.observed == apart.observed
+    assert seen.peak.method == apart.peak.method
+    assert seen.peak.resident_bytes == pytest.approx(apart.peak.resident_bytes, rel=0.1)
+
+
+def test_a_watch_that_a_failure_left_ends_with_the_next(tiny_fp32: TransformersModel, prompts: Prompts) -> None:
+    workload = Workload(prompts.varied(2), new_tokens=5, batch_size=2)
+    if not (begin_observing(tiny_fp32, workload) and begin_observing(tiny_fp32, workload)):
+        pytest.skip("this kernel has no high-water mark")
+    assert len(tiny_fp32.module._forward_hooks) == 1
+    seen = end_observing(tiny_fp32, workload, run_round(tiny_fp32, workload).continuations)
+    assert seen.observed.passes is not None
+    assert seen.observed.passes.count == 5
+
+
+def test_where_memory_is_sampled_no_timed_round_is_watched(
+    tiny_fp32: TransformersModel, prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "CLEAR_REFS", Path("/no/such/file"))
+    assert not begin_observing(tiny_fp32, Workload(prompts.varied(2), new_tokens=5, batch_size=2))
+    assert not tiny_fp32.module._forward_hooks

@@ -17,7 +17,7 @@ from llm_bench_fixtures.errors import WorkerDied
 from llm_bench_fixtures.measure.binding import settle_binding
 from llm_bench_fixtures.measure.timing import BatchTimes, Round
 from llm_bench_fixtures.measure.turns import take_turns
-from llm_bench_fixtures.measure.work import observe
+from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S
 from llm_bench_fixtures.progress import Left
@@ -31,7 +31,7 @@ from llm_bench_fixtures.session.blocks import (
 )
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.statistics.shrinkage import NO_PRIOR, VarianceEstimate
-from llm_bench_fixtures.workloads import Workload
+from llm_bench_fixtures.workloads import CacheKind, Workload
 
 if TYPE_CHECKING:
     from conftest import FakeClock
@@ -98,6 +98,9 @@ class FakeModel:
     """The number of the slice in which the round of that number fails; before the round, if none."""
     step_s: float = 0.004
     """A decode step of a round in the figures; the round's time needn't fit."""
+    compile_s: float | None = None
+    can_be_watched: bool = True
+    """While its rounds are timed."""
     rounds: int = 0
     probes: list[bool] = field(default_factory=list)
     draws: list[int | None] = field(default_factory=list)
@@ -105,16 +108,22 @@ class FakeModel:
 
     @property
     def facts(self) -> SimpleNamespace:
-        return SimpleNamespace(is_beside=self.is_beside, is_remote=self.is_beside)
+        return SimpleNamespace(is_beside=self.is_beside, is_remote=self.is_beside, compile_s=self.compile_s)
 
     @property
     def can_pause(self) -> bool:
         return not self.is_beside
 
-    def call(self, function: object, workload: Workload) -> object:
+    def call(self, function: object, workload: Workload, *more: object) -> object:
         if function is settle_binding:
-            self.table.log.append(f"bind {self.name}")
+            self.table.log.append(f"bind {self.name}" + " briefly" * (more == (BRIEF_TOKENS,)))
             return None
+        if function is begin_observing:
+            self.table.log.append(f"begin {self.name}")
+            return self.can_be_watched
+        if function is end_observing:
+            self.table.log.append(f"end {self.name}")
+            return f"observation of round {self.rounds} of {self.name}"
         assert function is observe
         self.table.log.append(f"observe {self.name}")
         return f"observation of {self.name}"
@@ -556,6 +565,56 @@ def test_what_other_cases_lead_to_expect_makes_an_interval_narrow_sooner(table: 
         table.add("bf16", 1.0, math.exp(0.05))
         table.run(replace(FAST, max_noise=0.034, share_s=1000.0, expected_variance=prior))
         assert counts(table)["bf16"] == rounds
+
+
+def test_no_long_round_is_spent_to_warm_up_and_the_first_timed_one_is_observed(table: Table) -> None:
+    """A round is one step, which took 3 s in an earlier case."""
+    table.add("fp32", 3.0, asked=False)
+    table.add("bf16", 3.0)
+    for entry in table.entries.values():
+        entry.step_s = 3.0
+    outcome = table.run()
+    assert table.log[:2] == ["bind fp32 briefly", "begin bf16"]
+    assert table.log[table.log.index("bf16") + 1] == "end bf16"
+    assert table.log.count("end bf16") == 1
+    assert counts(table) == {"fp32": 3, "bf16": 3}
+    assert len(table.turns) == 6
+    assert outcome["bf16"].observation == "observation of round 1 of bf16"
+
+
+def test_further_warmup_rounds_are_run_where_they_are_asked_for(table: Table) -> None:
+    table.add("fp32", 3.0)
+    table.entries["fp32"].step_s = 3.0
+    table.run(replace(FAST, warmup_rounds=2))
+    assert table.log[:3] == ["fp32", "begin fp32", "fp32"]
+
+
+@pytest.mark.parametrize(
+    ("step_s", "more", "changed"),
+    [
+        pytest.param(1.9, {}, {}, id="short rounds"),
+        pytest.param(3.0, {"compile_s": 9.0}, {}, id="it is compiled"),
+        pytest.param(3.0, {"is_beside": True}, {}, id="a server"),
+        pytest.param(3.0, {}, {"cache": CacheKind.STATIC}, id="a static cache"),
+        pytest.param(0.019, {}, {"new_tokens": 1000}, id="many short steps"),
+    ],
+)
+def test_else_a_round_of_its_own_warms_up_and_is_observed(
+    step_s: float, more: dict[str, Any], changed: dict[str, Any], table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.add("bf16", 3.0, **more)
+    monkeypatch.setattr(f"{__name__}.WORKLOAD", replace(WORKLOAD, **changed))
+    table.entries["bf16"].workload = WORKLOAD
+    table.entries["bf16"].step_s = step_s
+    assert table.run()["bf16"].observation == "observation of bf16"
+    assert table.log[:2] == ["observe bf16", "bf16"]
+
+
+def test_where_watching_would_take_time_a_round_of_its_own_is_observed(table: Table) -> None:
+    table.add("bf16", 3.0, can_be_watched=False)
+    table.entries["bf16"].step_s = 3.0
+    assert table.run()["bf16"].observation == "observation of bf16"
+    assert table.log[:3] == ["begin bf16", "observe bf16", "bf16"]
 
 
 EXPECTED = VarianceEstimate(0.01**2, 1000.0)

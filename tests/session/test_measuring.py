@@ -60,7 +60,7 @@ class Fake:
 
     can_pause = True
 
-    def call(self, function: object, workload: Workload) -> object:
+    def call(self, function: object, workload: Workload, *more: object) -> object:
         if self.dies:
             raise WorkerDied(f"{self.id} died")
         return "observation"
@@ -286,6 +286,23 @@ def test_how_far_pairs_scatter_is_expected_from_the_cases_before(monkeypatch: py
     bench.ask("fp32", OTHER, "a", "b", "c", case="another")
     assert [pace.expected_variance for pace in paces] == [NO_PRIOR, estimate_prior([VarianceEstimate(1.0, 2)] * 3)]
     assert paces[1].expected_variance.freedom == 6
+
+
+def test_a_case_knows_how_long_a_step_took_in_earlier_ones_with_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round of one token, here of 1 s, is a step."""
+    bench = make(Fake("fp32"), Fake("bf16"))
+    known: list[dict[str, float]] = []
+    whole = blocks.measure_side_by_side
+
+    def noting(entries: Any, *args: Any, **named: Any) -> Any:
+        known.append({name: entry.step_s for name, entry in entries.items()})
+        return whole(entries, *args, **named)
+
+    monkeypatch.setattr("llm_bench_fixtures.session.measuring.measure_side_by_side", noting)
+    bench.ask("fp32", WORKLOAD, "bf16")
+    bench.ask("fp32", OTHER, "bf16", case="another")
+    bench.ask("fp32", replace(OTHER, cache=CacheKind.OFF), "bf16", case="a third")
+    assert known == [{"fp32": 0.0, "bf16": 0.0}, {"fp32": 1.0, "bf16": 1.0}, {"fp32": 0.0, "bf16": 0.0}]
 
 
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:

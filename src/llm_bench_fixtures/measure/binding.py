@@ -65,18 +65,20 @@ def binding_of(model: Model) -> Binding:
     return _BINDINGS.get(model) or Binding()
 
 
-def settle_binding(model: Model, workload: Workload) -> Binding:
+def settle_binding(model: Model, workload: Workload, tokens: int = TRIAL_TOKENS) -> Binding:
     """Find the threads that compute the workload, and whether they may be bound; kept for `binding_of`.
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
     free: TRIALS of both in turn are compared, once for each number of threads, unless one takes over LONGEST_TRIAL_S.
+    tokens: of the first generation, which also warms up.
     """
     before_s = thread_seconds()
-    took_s = _short_s(model, workload)
+    took_s = _short_s(model, workload, tokens)
     threads = computing(before_s, thread_seconds(), took_s)
     bound = Binding(threads, cores_to_bind(threads))
     agreeing = _AGREEING.get_or_make(model, dict)
-    if bound.cores and took_s <= LONGEST_TRIAL_S and len(threads) not in agreeing:
+    is_short = took_s * TRIAL_TOKENS / tokens <= LONGEST_TRIAL_S
+    if bound.cores and is_short and len(threads) not in agreeing:
         agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound))
     binding = bound if agreeing.get(len(threads)) else Binding(threads)
     _BINDINGS.put(model, binding)
@@ -106,9 +108,9 @@ def _agrees(ratios: Sequence[float]) -> bool:
     return abs(median(ratios)) <= AGREES + SURE * stdev(ratios) / math.sqrt(len(ratios))
 
 
-def _short_s(model: Model, workload: Workload) -> float:
+def _short_s(model: Model, workload: Workload, tokens: int = TRIAL_TOKENS) -> float:
     began_s = time.perf_counter()
-    generate_some(model, workload, TRIAL_TOKENS)
+    generate_some(model, workload, tokens)
     return time.perf_counter() - began_s
 
 

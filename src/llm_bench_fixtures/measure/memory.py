@@ -73,6 +73,11 @@ class PeakMemory:
         self._watch: _Watch = _HighWaterMark() if _reset_high_water_mark() else _Sampler()
         return self
 
+    @property
+    def takes_time(self) -> bool:
+        """Whether watching slows what runs in the block; the kernel keeps its mark in any case."""
+        return self._watch.method is MemoryMethod.SAMPLED
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

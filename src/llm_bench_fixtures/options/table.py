@@ -121,7 +121,8 @@ OPTIONS = (
         "warmup_rounds",
         "1",
         "N",
-        "untimed rounds before the timed ones; memory and work are measured in the first of them",
+        "untimed rounds before the timed ones; memory and work are measured in the first of them. Where rounds are "
+        "known to take over 2 seconds, some tokens stand for the first, and the first timed round is measured so",
     ),
     Option(
         "max_noise",

@@ -19,15 +19,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from llm_bench_fixtures.measure.binding import settle_binding
 from llm_bench_fixtures.measure.timing import COLD_S
 from llm_bench_fixtures.measure.turns import take_turns
-from llm_bench_fixtures.measure.work import observe
+from llm_bench_fixtures.measure.work import BRIEF_TOKENS, begin_observing, end_observing, observe
 from llm_bench_fixtures.processes.calm import LONGEST_SERVER_FALL_S, free_cores
 from llm_bench_fixtures.progress import Left
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio, log_ratio
 from llm_bench_fixtures.statistics.spread import interval
+from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
+    from llm_bench_fixtures.workloads import Workload
 
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
 # Shorter ones are run several in a row, so that what warms the first warms all.
@@ -45,6 +47,7 @@ ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
 # Longer rounds are as many as the interval needs, and none is spent to warm up.
 LONG_ROUND_S = 2.0
+WATCHED_STEP_S = 0.02  # a step that is watched while it is timed: noting its pass takes 0.1 to 0.2 ms
 # A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
@@ -115,21 +118,46 @@ class _Blocks:
 
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, run the rest that aren't timed, and find how threads are
-        bound in those that are."""
+        bound in those that are. Where rounds are long, some tokens stand for the first, and the first timed one is
+        observed."""
         for name, entry in self.entries.items():
             self.doing = "warming up"
             self._await_calm()
             self.step(self.doing, name, None)
             with self._resting(entry), self._failing(entry):
-                if entry.is_asked_for:
-                    began_s = self.clock()
-                    entry.observation = entry.model.call(observe, entry.workload)
-                    entry.last_s = (self.clock() - began_s) / OBSERVED_LONGER
-                    entry.step_s = entry.last_s / (len(entry.workload.groups) * entry.workload.new_tokens)
-                for _ in range(self.pace.warmup_rounds - entry.is_asked_for):
+                is_long = self._is_surely_long(entry)
+                if entry.is_asked_for and not is_long:
+                    self._observe(entry)
+                for _ in range(self.pace.warmup_rounds - (entry.is_asked_for or is_long)):
                     list(self._turns(entry, slice_tokens=0, is_bound=False))
-                if self._binds(entry):
+                if is_long:
+                    self._warm_up_briefly(entry)
+                elif self._binds(entry):
                     entry.model.call(settle_binding, entry.workload)
+
+    def _observe(self, entry: Entry) -> None:
+        """In a round of its own."""
+        began_s = self.clock()
+        entry.observation = entry.model.call(observe, entry.workload)
+        entry.last_s = (self.clock() - began_s) / OBSERVED_LONGER
+        entry.step_s = entry.last_s / _steps(entry.workload)
+
+    def _is_surely_long(self, entry: Entry) -> bool:
+        """Whether its decode steps alone take more than LONG_ROUND_S, as earlier cases show. False for what is compiled
+        or has a static cache, which fewer tokens would leave too small."""
+        is_long = entry.step_s >= WATCHED_STEP_S and entry.step_s * _steps(entry.workload) > LONG_ROUND_S
+        if not is_long or not entry.model.can_pause:
+            return False
+        return entry.workload.cache is not CacheKind.STATIC and entry.model.facts.compile_s is None
+
+    def _warm_up_briefly(self, entry: Entry) -> None:
+        entry.last_s = entry.step_s * _steps(entry.workload)
+        if not entry.is_asked_for:
+            entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
+            return
+        entry.is_watched = entry.model.call(begin_observing, entry.workload)
+        if not entry.is_watched:
+            self._observe(entry)
 
     def run(self) -> None:
         self.in_a_row = self._rounds_in_a_row()
@@ -159,6 +187,9 @@ class _Blocks:
                     if done is None:
                         continue
                     entry.rounds.update(enumerate(done, first))
+                    if entry.is_watched:
+                        entry.is_watched = False
+                        entry.observation = entry.model.call(end_observing, entry.workload, done[0].continuations)
                 self.turns_left -= 1
         self.crowded.append(1 - fmean(looks) if looks else 0.0)
 
@@ -405,6 +436,11 @@ class _Blocks:
         """Whether further turns would be beside no reference, where there are enough that were."""
         is_dead = self.reference in self.entries and self.entries[self.reference].failure is not None
         return is_dead and self._base_of(entry) is not None
+
+
+def _steps(workload: Workload) -> int:
+    """Of a round: one for each new token of each batch."""
+    return len(workload.groups) * workload.new_tokens
 
 
 def _are_free(cores: int) -> bool:

@@ -54,7 +54,9 @@ class Entry:
     last_s: float = 0.0
     """How long its last round took."""
     step_s: float = 0.0
-    """How long a decode step of it took; 0 before the first."""
+    """How long a decode step of it took, in an earlier case of the same cache too; 0 before the first."""
+    is_watched: bool = False
+    """Whether memory and work are observed in its next round."""
     failure: Exception | None = None
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.setup import Setup
-    from llm_bench_fixtures.workloads import Workload
+    from llm_bench_fixtures.workloads import CacheKind, Workload
 
 BENCHMARK_S = 0.5  # that a benchmark gets for its rounds on average, at the usual --llm-max-noise
 USUAL_NOISE = 0.03
@@ -114,6 +114,7 @@ class SideBySide:
         )  # by scenario, of a case's least rounds, for each step of one
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
         self._of_reference: dict[str, Workload] = {}  # by case, what the reference's own test runs
+        self._steps_s: dict[tuple[str, CacheKind], float] = {}  # the shortest decode step of each variant's cases
         self._variances: list[VarianceEstimate] = []  # of all comparisons with the reference so far
 
     def expect(self, scenarios: Sequence[str]) -> None:
@@ -165,6 +166,8 @@ class SideBySide:
         if not self._deadline.fits(self._expected_s(scenario, steps)):
             self._not_reached.add(case)  # with fewer variants later on, too
             raise TimeUp
+        for name, entry in entries.items():
+            entry.step_s = self._steps_s.get((name, entry.workload.cache), 0.0)
         asked = sum(entry.is_asked_for for entry in entries.values())
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
@@ -213,6 +216,10 @@ class SideBySide:
         """
         self.budget.spend(len({asking, *found}), spent.rounds_s, weight)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
+        for name, entry in entries.items():
+            if entry.rounds:
+                place = name, entry.workload.cache
+                self._steps_s[place] = min(entry.step_s, self._steps_s.get(place, entry.step_s))
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
