@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.model import ScoresTokens as ScoresTokens
     from llm_bench_fixtures.models.model import ShowsLogits as ShowsLogits
     from llm_bench_fixtures.models.model import TakesRequests as TakesRequests
+    from llm_bench_fixtures.models.needs import Storage as Storage
     from llm_bench_fixtures.models.source import ModelSource as ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel as TransformersModel
     from llm_bench_fixtures.models.variants import Precision as Precision
@@ -95,6 +96,7 @@ _HOMES = {
     "models.handle": ("ModelHandle",),
     "models.loading": ("LoadRequest",),
     "models.model": ("Model", "ModelFacts", "Reply", "ScoresTokens", "ShowsLogits", "TakesRequests"),
+    "models.needs": ("Storage",),
     "models.source": ("ModelSource",),
     "models.transformers": ("TransformersModel",),
     "models.variants": ("Precision", "Variant"),

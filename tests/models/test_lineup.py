@@ -1,11 +1,11 @@
-"""Which variants are loaded together, by figures that can be divided by hand."""
+"""Which variants are loaded together, by figures that can be added by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.lineup import Lineup, apart, needed_bytes, plan_lineup
+from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
+from llm_bench_fixtures.models.needs import NOTHING, Need
 from llm_bench_fixtures.models.variants import Variant
 
 GB = 1_000_000_000
@@ -13,142 +13,172 @@ FP32, FP16, BF16, INT8, NF4 = VARIANTS = tuple(
     Variant(name, "torch", "does nothing") for name in ("fp32", "fp16", "bf16", "int8", "nf4")
 )
 SERVER_A, SERVER_B = (Variant(name, "endpoint", "a server") for name in "ab")
+EQUAL = {variant.id: Need(2 * GB) for variant in VARIANTS}
+OWN = {"fp32": Need(4 * GB), "fp16": Need(4 * GB), "bf16": Need(2 * GB), "int8": Need(GB), "nf4": Need(GB)}
+MAKING = {
+    "fp32": Need(4 * GB),
+    "fp16": Need(3 * GB),
+    "bf16": Need(2 * GB),
+    "int8": Need(GB, making=6 * GB),
+    "nf4": Need(GB, burst=GB),
+}
 
 
-def groups(needed: int, budget: int, variants: tuple[Variant, ...] = VARIANTS, reference: str = "fp32") -> list[str]:
-    """The groups of a plan, each as a text of its ids."""
-    plan = plan_lineup(variants, reference, needed, budget)
-    return [" ".join(variant.id for variant in group) for group in plan.groups]
+def plan(
+    budget: int, variants: tuple[Variant, ...] = VARIANTS, reference: str = "fp32", needs: dict[str, Need] = EQUAL
+) -> Lineup:
+    return plan_lineup(variants, reference, needs, budget)
 
 
-def test_all_that_fit_are_loaded_together() -> None:
-    assert groups(2 * GB, 10 * GB) == ["fp32 fp16 bf16 int8 nf4"]
+def groups(lineup: Lineup) -> list[str]:
+    """Each as a text of its ids."""
+    return [" ".join(variant.id for variant in group) for group in lineup.groups]
 
 
-def test_more_memory_than_needed_changes_nothing() -> None:
-    assert groups(2 * GB, 1000 * GB) == ["fp32 fp16 bf16 int8 nf4"]
+@pytest.mark.parametrize("budget", [10 * GB, 1000 * GB])
+def test_all_that_fit_are_loaded_together(budget: int) -> None:
+    assert groups(plan(budget)) == ["fp32 fp16 bf16 int8 nf4"]
 
 
 def test_where_three_fit_each_group_holds_the_reference_and_two_others() -> None:
-    assert groups(2 * GB, 7 * GB) == ["fp32 fp16 bf16", "fp32 int8 nf4"]
+    assert groups(plan(7 * GB)) == ["fp32 fp16 bf16", "fp32 int8 nf4"]
 
 
 def test_where_two_fit_each_other_variant_stands_beside_the_reference() -> None:
-    assert groups(2 * GB, 4 * GB) == ["fp32 fp16", "fp32 bf16", "fp32 int8", "fp32 nf4"]
+    assert groups(plan(4 * GB)) == ["fp32 fp16", "fp32 bf16", "fp32 int8", "fp32 nf4"]
 
 
 def test_the_last_group_may_be_smaller() -> None:
-    assert groups(2 * GB, 8 * GB) == ["fp32 fp16 bf16 int8", "fp32 nf4"]
+    assert groups(plan(8 * GB)) == ["fp32 fp16 bf16 int8", "fp32 nf4"]
 
 
 @pytest.mark.parametrize("budget", [0, GB, 2 * GB, 4 * GB - 1], ids=["none", "half of one", "one", "almost two"])
 def test_where_no_two_fit_each_is_loaded_alone(budget: int) -> None:
-    assert groups(2 * GB, budget) == ["fp32", "fp16", "bf16", "int8", "nf4"]
+    assert groups(plan(budget)) == ["fp32", "fp16", "bf16", "int8", "nf4"]
+
+
+def test_each_counts_what_it_needs_itself() -> None:
+    """The four smaller ones fit beside the reference, or two of them; a smaller one fills the room that is left."""
+    assert groups(plan(12 * GB, needs=OWN)) == ["fp32 fp16 bf16 int8 nf4"]
+    assert groups(plan(9 * GB, needs=OWN)) == ["fp32 fp16 int8", "fp32 bf16 nf4"]
+    assert groups(plan(6 * GB, needs=OWN)) == ["fp32 bf16", "fp16", "fp32 int8 nf4"]
+
+
+def test_what_one_takes_for_a_moment_is_left_free_once() -> None:
+    """3 × 2 GB, and 1 GB while one of them is scored."""
+    needs = {variant.id: Need(2 * GB, burst=GB) for variant in VARIANTS[:3]}
+    assert groups(plan(7 * GB, VARIANTS[:3], needs=needs)) == ["fp32 fp16 bf16"]
+    assert groups(plan(7 * GB - 1, VARIANTS[:3], needs=needs)) == ["fp32 fp16", "fp32 bf16"]
 
 
 def test_without_the_reference_the_groups_are_of_the_others() -> None:
-    assert groups(2 * GB, 4 * GB, VARIANTS[1:]) == ["fp16 bf16", "int8 nf4"]
+    assert groups(plan(4 * GB, VARIANTS[1:])) == ["fp16 bf16", "int8 nf4"]
 
 
 def test_the_reference_stands_first_wherever_it_was() -> None:
-    assert groups(GB, 3 * GB, (FP16, BF16, FP32)) == ["fp32 fp16 bf16"]
+    assert groups(plan(6 * GB, (FP16, BF16, FP32))) == ["fp32 fp16 bf16"]
 
 
 @pytest.mark.parametrize(
     ("budget", "together"),
     [
-        (10 * GB, ["fp32 fp16 bf16 a b"]),
-        (4 * GB, ["fp32 fp16 a b", "fp32 bf16"]),
+        (10 * GB, ["fp32 a fp16 bf16 b"]),
+        (4 * GB, ["fp32 a fp16 b", "fp32 bf16"]),
         (2 * GB, ["fp32 a b", "fp16", "bf16"]),
         (0, ["fp32 a b", "fp16", "bf16"]),
     ],
     ids=["all", "two", "one", "none"],
 )
 def test_what_a_server_has_loaded_takes_no_room(budget: int, together: list[str]) -> None:
-    """Each counted as a model in this machine's memory, so that fewer fit beside the reference."""
-    plan = plan_lineup((SERVER_A, *VARIANTS[:3], SERVER_B), "fp32", 2 * GB, budget, {"a", "b"})
-    assert [" ".join(variant.id for variant in group) for group in plan.groups] == together
+    needs = {**EQUAL, "a": NOTHING, "b": NOTHING}
+    assert groups(plan(budget, (SERVER_A, *VARIANTS[:3], SERVER_B), needs=needs)) == together
 
 
 def test_a_server_that_is_the_reference_leaves_its_room_to_another() -> None:
-    plan = plan_lineup((SERVER_A, FP16, BF16), "a", 2 * GB, 4 * GB, {"a"})
-    assert [[variant.id for variant in group] for group in plan.groups] == [["a", "fp16", "bf16"]]
-    assert plan_lineup((SERVER_A,), "a", 2 * GB, 0, {"a"}).groups == ((SERVER_A,),)
+    needs = {**EQUAL, "a": NOTHING}
+    assert groups(plan(4 * GB, (SERVER_A, FP16, BF16), "a", needs)) == ["a fp16 bf16"]
+    assert groups(plan(0, (SERVER_A,), "a", needs)) == ["a"]
 
 
 def test_a_variant_is_placed_in_the_first_of_its_groups() -> None:
-    plan = plan_lineup(VARIANTS, "fp32", 2 * GB, 7 * GB)
-    assert [plan.place(variant) for variant in VARIANTS] == [0, 0, 0, 1, 1]
-
-
-def test_what_one_variant_needs_is_by_its_weights_and_its_process() -> None:
-    """A load in float32 takes four bytes a weight, and half as much again while it goes on."""
-    cpu, cuda = Device(DeviceKind.CPU, "cpu", ""), Device(DeviceKind.CUDA, "cuda", "")
-    assert needed_bytes(0, cpu) == 300_000_000
-    assert needed_bytes(100_000_000, cpu) == 300_000_000 + 600_000_000
-    assert needed_bytes(100_000_000, cuda) == 600_000_000 + 600_000_000
+    assert [plan(7 * GB).place(variant) for variant in VARIANTS] == [0, 0, 0, 1, 1]
 
 
 def test_whether_figures_are_measured_at_different_times() -> None:
     assert apart(VARIANTS).is_apart
-    assert plan_lineup(VARIANTS, "fp32", 2 * GB, GB).is_apart
-    assert not plan_lineup(VARIANTS, "fp32", 2 * GB, 4 * GB).is_apart
+    assert plan(GB).is_apart
+    assert not plan(4 * GB).is_apart
+
+
+def test_what_is_made_is_made_before_others_are_loaded_where_it_would_not_fit_beside_them() -> None:
+    """int8 is made in 6 GB, beside the 4 + 3 + 2 GB of those before it, or beside the reference's 4 alone."""
+    roomy, tight = plan(15 * GB, needs=MAKING), plan(12 * GB, needs=MAKING)
+    assert groups(roomy) == groups(tight) == ["fp32 fp16 bf16 int8 nf4"]
+    assert roomy.made_first(roomy.groups[0]) == ()
+    assert [variant.id for variant in tight.made_first(tight.groups[0])] == ["fp32", "int8"]
+    assert (roomy.making_bytes, tight.making_bytes) == (15 * GB, 10 * GB)
+
+
+SIZES = "the most at a time: about 4.0 GB of 4.0"
 
 
 @pytest.mark.parametrize(
     ("lineup", "sentence"),
     [
+        (plan(10 * GB), "5 variants are measured side by side (together about 10.0 GB of 10.0)"),
+        (plan(14 * GB, needs=OWN), "5 variants are measured side by side (together about 12.0 GB of 14.0)"),
         (
-            plan_lineup(VARIANTS, "fp32", 2 * GB, 10 * GB),
-            "5 variants are measured side by side (each needs up to 2.0 GB of 10.0 GB)",
-        ),
-        (
-            plan_lineup(VARIANTS, "fp32", 2 * GB, 8 * GB),
-            "5 variants in groups of 4 + 2, each with fp32 (each needs up to 2.0 GB of 8.0 GB)",
-        ),
-        (
-            plan_lineup(VARIANTS, "fp32", 2 * GB, 3 * GB),
+            plan(15 * GB, needs=MAKING),
             (
-                "one variant at a time: no two fit in memory together (each needs up to 2.0 GB of 3.0 GB), so their "
-                "figures are measured at different times"
+                "5 variants are measured side by side (together about 12.0 GB of 15.0, and up to 15.0 GB while a model "
+                "is exported, which is done once)"
             ),
         ),
         (
-            plan_lineup((FP32, FP16, SERVER_A), "fp32", 2 * GB, 2 * GB, {"a"}),
+            plan(8 * GB),
+            "5 variants in groups of 4 + 2, each with fp32 (the most at a time: about 8.0 GB of 8.0)",
+        ),
+        (
+            plan(3 * GB),
             (
-                "a is measured next to fp32; no two others fit in memory together (each needs up to 2.0 GB of 2.0 GB), "
-                "so the figures of fp16 are measured at different times"
+                "one variant at a time: no two fit in memory together (the most at a time: about 2.0 GB of 3.0), so "
+                "their figures are measured at different times"
+            ),
+        ),
+        (apart(VARIANTS), "one variant at a time, so their figures are measured at different times"),
+        (
+            plan(2 * GB, (FP32, FP16, SERVER_A)),
+            "a is measured next to fp32; alone, at other times, fp16 (the most at a time: about 2.0 GB of 2.0)",
+        ),
+        (
+            plan(2 * GB, (FP32, FP16, BF16, SERVER_A, SERVER_B)),
+            (
+                "a, b are measured next to fp32; alone, at other times, fp16, bf16 (the most at a time: about "
+                "2.0 GB of 2.0)"
             ),
         ),
         (
-            plan_lineup((FP32, FP16, BF16, SERVER_A, SERVER_B), "fp32", 2 * GB, 2 * GB, {"a", "b"}),
+            plan(2 * GB, (FP32, FP16, BF16, SERVER_A), "a"),
+            "4 variants in groups of 2 + 2 + 2, each with a (the most at a time: about 2.0 GB of 2.0)",
+        ),
+        (plan(4 * GB, VARIANTS[1:]), f"4 variants in groups of 2 + 2, those of a group side by side ({SIZES})"),
+        (plan(4 * GB, (FP16, BF16, INT8)), f"bf16 is measured next to fp16; alone, at other times, int8 ({SIZES})"),
+        (plan(10 * GB, (FP32,)), "fp32 is measured alone (about 2.0 GB of 10.0)"),
+        (
+            plan(5 * GB, (BF16, FP16, INT8), "bf16", {**OWN, "fp16": Need(8 * GB)}),
             (
-                "a, b are measured next to fp32; no two others fit in memory together (each needs up to 2.0 GB of "
-                "2.0 GB), so the figures of fp16, bf16 are measured at different times"
+                "int8 is measured next to bf16; alone, at other times, fp16 (the most at a time: about 8.0 GB "
+                "of 5.0); fp16 may be killed for lack of memory"
             ),
-        ),
-        (
-            plan_lineup((FP32, FP16, BF16, SERVER_A), "a", 2 * GB, 2 * GB, {"a"}),
-            "4 variants in groups of 2 + 2 + 2, each with a (each needs up to 2.0 GB of 2.0 GB)",
-        ),
-        (
-            plan_lineup(VARIANTS[1:], "fp32", 2 * GB, 4 * GB),
-            "4 variants in groups of 2 + 2, those of a group side by side (each needs up to 2.0 GB of 4.0 GB)",
-        ),
-        (
-            plan_lineup((FP16, BF16, INT8), "fp32", 2 * GB, 4 * GB),
-            "3 variants in groups of 2 + 1, those of a group side by side (each needs up to 2.0 GB of 4.0 GB)",
-        ),
-        (plan_lineup((FP32,), "fp32", 2 * GB, 10 * GB), "fp32 is measured alone"),
-        (
-            plan_lineup((FP32, FP16), "fp32", 2 * GB, GB),
-            ("one variant at a time, and even one may be killed for lack of memory: each needs up to 2.0 GB of 1.0 GB"),
         ),
     ],
     ids=[
         "together",
+        "together, of different sizes",
+        "with an export",
         "groups",
         "one at a time",
+        "one at a time, as asked",
         "a server beside one",
         "servers beside one",
         "a server in each group",

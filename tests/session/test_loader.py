@@ -8,8 +8,10 @@ import pytest
 
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled, compiled_model
 from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
+from llm_bench_fixtures.models.lineup import plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.model import ModelFacts
+from llm_bench_fixtures.models.needs import Need
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
@@ -65,3 +67,28 @@ def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(
     assert are_open(2, 0) == ([False, True], "compiled in this run")
     assert are_open(0) == ([True], "its code is from the cache")
     assert are_open(1, 0) == ([False, True], "compiled in this run")  # torch's own cache has lost a graph
+
+
+def test_what_is_made_in_much_memory_is_made_before_others_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The export takes 8 of 10 bytes, which it has beside the reference alone. One that fails is its own test's."""
+    loaded: list[str] = []
+
+    def load(_: VariantLoader, variant: Variant) -> str:
+        loaded.append(variant.id)
+        if variant.id == "broken":
+            raise ValueError(variant.id)
+        return variant.id
+
+    monkeypatch.setattr(VariantLoader, "_load", load)
+    reference, half, _, exported = variants = tuple(
+        Variant(name, "torch", "does nothing") for name in ("reference", "half", "broken", "exported")
+    )
+    needs = {"reference": Need(2), "half": Need(1), "broken": Need(1, making=3), "exported": Need(2, making=8)}
+    one = VariantLoader(Setup(parse_settings({"device": "cpu"}), Progress()), RunBuilder("reference"), lambda *_: ())
+    one.lineup = plan_lineup(variants, "reference", needs, 10)
+    assert one.load(half) == "half"
+    assert loaded == ["reference", "broken", "exported", "half"]
+    assert (one.load(reference), one.load(exported)) == ("reference", "exported")
+    assert loaded[4:] == []

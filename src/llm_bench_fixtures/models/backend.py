@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
+from llm_bench_fixtures.models.needs import UNKNOWN, Storage
 
 if TYPE_CHECKING:
     import re
@@ -61,6 +62,10 @@ def first_missing(modules: Iterable[str]) -> str | None:
 def _do_nothing(*_: object) -> None: ...
 
 
+def _unknown_storage(_: Variant, __: Device) -> Storage:
+    return UNKNOWN
+
+
 def _no_variants(_: Settings) -> tuple[Variant, ...]:
     return ()
 
@@ -79,6 +84,10 @@ class Backend:
 
     prepare: Callable[[LoadRequest], None] = _do_nothing
     """Imports what loading and running need, so that neither the load's time nor its memory holds that."""
+
+    storage: Callable[[Variant, Device], Storage] = _unknown_storage
+    """How it holds a variant's weights, by which it is planned how many variants fit in memory together. May raise
+    BackendUnavailable as `check` does. Default: six bytes for each weight."""
 
     devices: tuple[str, ...] = ()
     """Kinds of device that it runs on: "cpu", "cuda", "mps". Empty: every kind."""

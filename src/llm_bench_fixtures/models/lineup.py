@@ -3,17 +3,14 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.needs import NOTHING, Need
 
-PROCESS_BYTES = 300_000_000  # of its own, beside the libraries that forked processes share
-ACCELERATOR_PROCESS_BYTES = 600_000_000  # what a driver takes of its device for each process
-LOADED_BYTES_PER_WEIGHT = 6.0  # float32, with half as much again for what a load, a cache and a round take
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -23,11 +20,11 @@ class Lineup:
     groups: tuple[tuple[Variant, ...], ...]
     """Each holds the reference first, unless there is none or there is no room for another beside it."""
 
-    needed_bytes: int
-    """That one loaded variant is expected to take at most."""
+    needs: Mapping[str, Need] = field(default_factory=dict)
+    """What each variant takes, by its id."""
 
-    budget_bytes: int
-    """What all of them may take together."""
+    budget_bytes: int = 0
+    """What all of a group may take together."""
 
     @property
     def is_apart(self) -> bool:
@@ -38,71 +35,110 @@ class Lineup:
         """The first group that the variant is in."""
         return next(number for number, group in enumerate(self.groups) if variant in group)
 
-    def describe(self) -> str:
-        """The decision in a sentence."""
-        variants = list(dict.fromkeys(variant.id for group in self.groups for variant in group))
-        facts = f"each needs up to {_gigabytes(self.needed_bytes)} of {_gigabytes(self.budget_bytes)}"
-        if self.needed_bytes > self.budget_bytes:
-            return f"one variant at a time, and even one may be killed for lack of memory: {facts}"
-        if len(variants) == 1:
-            return f"{variants[0]} is measured alone"
-        if self.is_apart:
-            return (
-                f"one variant at a time: no two fit in memory together ({facts}), so their figures are measured at "
-                "different times"
-            )
-        if len(self.groups) == 1:
-            return f"{len(variants)} variants are measured side by side ({facts})"
-        if all(len(group) == 1 for group in self.groups[1:]) and self.budget_bytes < 2 * self.needed_bytes:
-            return self._describe_servers(facts)
-        sizes = " + ".join(str(len(group)) for group in self.groups)
-        if all(group[0].id == variants[0] for group in self.groups):
-            return f"{len(variants)} variants in groups of {sizes}, each with {variants[0]} ({facts})"
-        return f"{len(variants)} variants in groups of {sizes}, those of a group side by side ({facts})"
+    @property
+    def most_bytes(self) -> int:
+        """What a group takes at most, once everything is made."""
+        return max(together(self._needs_of(group)) for group in self.groups)
 
-    def _describe_servers(self, facts: str) -> str:
-        """Where no two variants fit in memory, and the first has servers next to it, which take no room."""
-        first, *servers = (variant.id for variant in self.groups[0])
-        left = ", ".join(variant.id for group in self.groups[1:] for variant in group)
-        are = "is" if len(servers) == 1 else "are"
-        return (
-            f"{', '.join(servers)} {are} measured next to {first}; no two others fit in memory together ({facts}), so "
-            f"the figures of {left} are measured at different times"
+    @property
+    def making_bytes(self) -> int:
+        """What a group takes at most while something is made next to those that are loaded before."""
+        return max(
+            (size for group in self.groups for size in self._while_making(self.made_first(group) or group)), default=0
         )
 
+    def made_first(self, group: Sequence[Variant]) -> tuple[Variant, ...]:
+        """The reference and those of the group for which something is made, if making it takes more memory than the
+        others leave of the budget; else none."""
+        if all(size <= self.budget_bytes for size in self._while_making(group)):
+            return ()
+        return (*group[:1], *(variant for variant in group[1:] if self.need(variant).making))
 
-def needed_bytes(weights: int, device: Device) -> int:
-    """An upper bound of what one variant takes, whatever its precision: many are loaded in float32 first."""
-    from llm_bench_fixtures.models.device import DeviceKind
+    def need(self, variant: Variant) -> Need:
+        return self.needs.get(variant.id, NOTHING)
 
-    process = PROCESS_BYTES if device.kind is DeviceKind.CPU else ACCELERATOR_PROCESS_BYTES
-    return process + int(weights * LOADED_BYTES_PER_WEIGHT)
+    def _needs_of(self, group: Sequence[Variant]) -> list[Need]:
+        return [self.need(variant) for variant in group]
+
+    def _while_making(self, order: Sequence[Variant]) -> Iterator[int]:
+        loaded = 0
+        for need in self._needs_of(order):
+            if need.making:
+                yield loaded + need.making
+            loaded += need.held
+
+    def describe(self) -> str:
+        """The decision in a sentence, with the most memory that is planned to be taken."""
+        if not self.budget_bytes:
+            return "one variant at a time, so their figures are measured at different times"
+        most, making = self.most_bytes, self.making_bytes
+        facts = f"about {_gigabytes(most)} of {self.budget_bytes / 1e9:.1f}"
+        if making > most:
+            facts += f", and up to {_gigabytes(making)} while a model is exported, which is done once"
+        variants = dict.fromkeys(variant.id for group in self.groups for variant in group)
+        too_large = [name for name in variants if self.needs.get(name, NOTHING).peak > self.budget_bytes]
+        killed = f"; {', '.join(too_large)} may be killed for lack of memory" if too_large else ""
+        return f"{self._decision(tuple(variants), facts)}{killed}"
+
+    def _decision(self, variants: Sequence[str], facts: str) -> str:
+        (first, *others), *groups = self.groups
+        most = f"the most at a time: {facts}"
+        if len(variants) == 1:
+            return f"{first.id} is measured alone ({facts})"
+        if not groups:
+            return f"{len(variants)} variants are measured side by side (together {facts})"
+        if self.is_apart:
+            return (
+                f"one variant at a time: no two fit in memory together ({most}), so their figures are measured at "
+                "different times"
+            )
+        if all(len(group) == 1 for group in groups):
+            beside = ", ".join(variant.id for variant in others)
+            alone = ", ".join(variant.id for (variant,) in groups)
+            are = "are" if len(others) > 1 else "is"
+            return f"{beside} {are} measured next to {first.id}; alone, at other times, {alone} ({most})"
+        sizes = " + ".join(str(len(group)) for group in self.groups)
+        how = f"each with {first.id}" if all(first in group for group in groups) else "those of a group side by side"
+        return f"{len(variants)} variants in groups of {sizes}, {how} ({most})"
+
+
+def together(needs: Sequence[Need]) -> int:
+    """Bytes of variants that are loaded at the same time: what each holds, and what one of them takes for a moment."""
+    return sum(need.held for need in needs) + max((need.burst for need in needs), default=0)
 
 
 def apart(variants: Sequence[Variant]) -> Lineup:
     """Each variant alone."""
-    return Lineup(tuple((variant,) for variant in variants), 0, 0)
+    return Lineup(tuple((variant,) for variant in variants))
 
 
-def plan_lineup(
-    variants: Sequence[Variant], reference: str, needed: int, budget: int, served: Container[str] = ()
-) -> Lineup:
-    """Groups in the variants' order, with as many of them as the budget holds. variants: at least one.
+def plan_lineup(variants: Sequence[Variant], reference: str, needs: Mapping[str, Need], budget: int) -> Lineup:
+    """Groups that take no more than the budget: each variant, in their order, is in the first that has room.
+    variants: at least one.
 
-    reference: its id; it is in every group. needed, budget: bytes of one variant, and of all together. served: ids of
-    those that another program has loaded. They take none of it, and are in the first group.
+    reference: its id; it is in every group, unless it leaves no room for the variant, which then is alone. needs: by
+    id; of those that are loaded elsewhere NOTHING. budget: bytes of a group.
     """
     first = [variant for variant in variants if variant.id == reference]
-    rest = [variant for variant in variants if variant.id != reference]
-    free = [variant for variant in rest if variant.id in served]
-    others = [variant for variant in rest if variant.id not in served]
-    room = max(budget // max(needed, 1), 1) - sum(variant.id not in served for variant in first)
-    if room < 1:  # beside the reference
-        groups = [[*first, *free], *([variant] for variant in others)]
-    else:
-        groups = [[*first, *others[start : start + room]] for start in range(0, max(len(others), 1), room)]
-        groups[0] += free
-    return Lineup(tuple(map(tuple, groups)), needed, budget)
+    groups = [[*first]] if first else []
+    for variant in variants:
+        if variant.id == reference:
+            continue
+        fitting = (group for group in groups if _fits([*group, variant], first, needs, budget))
+        found = next(fitting, None)
+        if found is not None:
+            found.append(variant)
+        else:
+            groups.append([*first, variant] if _fits([*first, variant], first, needs, budget) else [variant])
+    return Lineup(tuple(map(tuple, groups)), needs, budget)
+
+
+def _fits(group: Sequence[Variant], first: Sequence[Variant], needs: Mapping[str, Need], budget: int) -> bool:
+    """Whether the last of the group has room beside the others, the reference among them where there is one."""
+    if first and group[0] is not first[0]:
+        return False
+    members = [needs.get(variant.id, NOTHING) for variant in group]
+    return members[-1] == NOTHING or together(members) <= budget
 
 
 def _gigabytes(count: int) -> str:

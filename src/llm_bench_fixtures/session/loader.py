@@ -5,29 +5,33 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, NotReached, TimeUp, named
+from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
-from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
+from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_windows
+from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import BACKENDS, find_backend
 from llm_bench_fixtures.models.checks import check_causal
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.folders import modeling_module
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
-from llm_bench_fixtures.models.lineup import Lineup, apart, needed_bytes, plan_lineup
+from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
+from llm_bench_fixtures.models.needs import NOTHING, ModelShape, Need, Round, predict
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.processes.launch import start_importing
 from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
-from llm_bench_fixtures.workloads import Workload
+from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backend import Backend
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
 
 FIRST_PROMPT_TOKENS = 64  # of the first generate of a process
+USUAL_CORPUS = 8192  # tokens; the built-in corpus has no more in any tokenizer of text
 MEASURING = (
     "llm_bench_fixtures.models.isolated",
     "llm_bench_fixtures.measure.turns",
@@ -112,11 +117,38 @@ class VariantLoader:
         if not setup.settings.memory_share:
             self.lineup = apart(variants)
         else:
-            needed = needed_bytes(setup.source.weights, setup.device) + setup.source.buffer_bytes
             budget = int(setup.device.free_bytes * setup.settings.memory_share)
-            served = {variant.id for variant in variants if is_served(variant)}
-            self.lineup = plan_lineup(variants, self._results.reference, needed, budget, served)
+            needs = {variant.id: self._need(variant) for variant in variants}
+            self.lineup = plan_lineup(variants, self._results.reference, needs, budget)
         return self.lineup
+
+    def _need(self, variant: Variant) -> Need:
+        """What it takes of this machine's memory: nothing where it can't run here."""
+        setup, backend = self._setup, _backend_of(variant)
+        if backend is None or backend.is_served or first_missing(backend.modules):
+            return NOTHING
+        if setup.source.quantized is not None and not backend.takes_quantized:
+            return NOTHING
+        try:
+            storage = backend.storage(variant, setup.device)
+        except BackendUnavailable:
+            return NOTHING
+        return predict(self._shape, storage, self._largest_rounds(), on_cpu=setup.device.kind is DeviceKind.CPU)
+
+    @cached_property
+    def _shape(self) -> ModelShape:
+        source = self._setup.source
+        return ModelShape.of(source.load_config(), source.weights, source.buffer_bytes)
+
+    def _largest_rounds(self) -> list[Round]:
+        """Of the default suite: the largest batch, the longest prompt, and what is scored at a time."""
+        settings, vocabulary = self._setup.settings, max(self._shape.vocabulary, 1)
+        batch = Round(max(settings.batch_sizes), max(VARIED_LENGTHS), settings.new_tokens)
+        longest = Round(1, max(FIRST_PROMPT_TOKENS, *settings.prompt_lengths), settings.new_tokens)
+        if self._setup.source.random_weights:
+            return [batch, longest]
+        window = plan_windows(settings).window or USUAL_WINDOW
+        return [batch, longest, Round(1, max(window, min(BATCH_ELEMENTS // vocabulary, USUAL_CORPUS)))]
 
     def _imports(self, variants: Sequence[Variant]) -> tuple[str, ...]:
         """Modules that the variants' processes need: their engines', the candidates' code, and what measures."""
@@ -129,11 +161,12 @@ class VariantLoader:
     def load(self, variant: Variant) -> ModelHandle:
         """The loaded variant; those that aren't in its group are closed. Raises what its load raised, also when it is
         asked for again; NotReached where the run has no time for it."""
+        if variant.id not in self._loaded and variant.id not in self._failed:
+            self._enter(variant)
         if variant.id in self._failed:
             raise self._failed[variant.id]
         if variant.id not in self._loaded:
             self._check_time(variant)
-            self._enter(variant)
             began_s, making_before_s = self._deadline.clock(), self._making_s
             with self._setup.progress.part(Part.VARIANT):
                 self._loaded[variant.id] = self._load(variant)
@@ -205,16 +238,20 @@ class VariantLoader:
             model.kill()
 
     def _enter(self, variant: Variant) -> None:
-        """Make the variant's group the one that is loaded."""
+        """Make the variant's group the one that is loaded, beginning with what has to be made before others are."""
+        if variant in self._group:
+            return
         groups = self.lineup.groups if self.lineup else ()
-        if variant not in self._group:
-            self._group = next((group for group in groups if variant in group), (variant,))
+        self._group = next((group for group in groups if variant in group), (variant,))
         staying = {member.id for member in self._group}
         leaving = [name for name in self._loaded if name not in staying]
         if leaving:
             self.before_closing(leaving)
         for name in leaving:
             self._loaded.pop(name).close()
+        for member in self.lineup.made_first(self._group) if self.lineup else ():
+            with suppress(Exception):  # its own test says so
+                self.load(member)
 
     def _load(self, variant: Variant) -> ModelHandle:
         """Load a variant; one that was loaded before, and then closed, is described already. The results get its

@@ -22,17 +22,19 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
     scales_of,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.options.parsers import Setting, parse_bool
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import ResolvedPrecision
+    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
     from llm_bench_fixtures.models.transformers import TransformersModel
 
 
 INT8 = "int8"
+FOUR_BITS = 0.5 + 4 / 64  # bytes of a weight, with a scale in float32 for each 64
 VARIANTS = (
     Variant("bnb-int8", "bitsandbytes", "LLM.int8() weights", quantization=INT8, base="fp32"),
     Variant("bnb-nf4", "bitsandbytes", "4-bit NormalFloat weights", quantization="nf4", base="fp32"),
@@ -46,6 +48,12 @@ def parse_optional_precision(text: str) -> Precision | None:
 
 COMPUTE_DTYPE = Setting("bnb_compute_dtype", parse_optional_precision)
 DOUBLE_QUANT = Setting("bnb_double_quant", parse_bool)
+
+
+def storage(variant: Variant, device: Device) -> Storage:
+    """The embedding and the output layer aren't quantized."""
+    size = 4 if device.kind == "cpu" else 2
+    return Storage(1.0 if variant.quantization == INT8 else FOUR_BITS, size, numbers=size)
 
 
 def prepare(request: LoadRequest) -> None:
@@ -143,6 +151,7 @@ BACKEND = Backend(
     modules=("bitsandbytes", "accelerate"),
     extra="bitsandbytes",
     imports=("bitsandbytes", "transformers.integrations.bitsandbytes"),
+    storage=storage,
     variants=VARIANTS,
     libraries=("bitsandbytes",),
     loggers=("bitsandbytes",),

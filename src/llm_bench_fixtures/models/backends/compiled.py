@@ -169,6 +169,7 @@ BACKEND = Backend(
     prepare,
     devices=("cpu", "cuda"),
     imports=("torch._inductor.compile_fx",),
+    storage=torch_backend.storage,
     variants=VARIANTS,
     chosen=Chosen.NAMED,
     loggers=("torch._dynamo", "torch._inductor"),

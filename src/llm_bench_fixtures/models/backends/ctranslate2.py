@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ def load(request: LoadRequest) -> Ct2Model:
     return engine.Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
 
 
+STORED = {None: Storage(4.0, 4.0, loading=4.0, making=12.0), "int8": Storage(1.0, 1.0, loading=1.0, making=12.0)}
+
+
 BACKEND = Backend(
     load,
     check,
@@ -78,6 +82,7 @@ BACKEND = Backend(
     chosen=Chosen.INSTALLED,
     modules=("ctranslate2",),
     extra="ctranslate2",
+    storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("ctranslate2",),
     takes_attention=False,

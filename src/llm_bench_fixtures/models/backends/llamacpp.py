@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 
@@ -87,12 +88,20 @@ def label(variant: Variant, other_blocks: Mapping[str, float], instructions: str
     return f"llama.cpp {weights}, computes in int8, cache in float16 ({instructions})"
 
 
+STORED = {
+    None: Storage(4.0, 4.0, making=12.0),
+    "q8_0": Storage(1.0625, 1.0625, making=12.0),
+    "q4_k_m": Storage(0.6, 0.8, making=12.0),
+}
+
+
 BACKEND = Backend(
     load,
     prepare=prepare,
     devices=("cpu",),
     modules=("cyllama", "gguf"),
     extra="llamacpp",
+    storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
     takes_attention=False,

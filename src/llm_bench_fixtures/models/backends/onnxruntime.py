@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ def load(request: LoadRequest) -> OnnxModel:
     return OnnxModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 
+STORED = {
+    None: Storage(4.0, 4.0, output_copy=4.0, has_all_logits=True, loading=4.0, making=14.0),
+    DYNAMIC: Storage(1.0, 1.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=14.0),
+    STATIC: Storage(1.0, 4.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=14.0),
+}
+
+
 BACKEND = Backend(
     load,
     check,
@@ -111,6 +119,7 @@ BACKEND = Backend(
     extra="onnxruntime",
     imports=("optimum.onnxruntime",),
     environment=NO_TELEMETRY,
+    storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
     takes_attention=False,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
@@ -87,12 +88,19 @@ def label(variant: Variant, accuracy_levels: list[int]) -> str:
     return f"onnxruntime-genai {variant.quantization}, computes in {types or 'float32'}"
 
 
+STORED = {
+    None: Storage(4.0, 4.0, output_copy=4.0, loading=4.0, making=12.0),
+    "int4": Storage(0.65, 4.0, output_copy=0.65, loading=1.0, making=12.0),
+}
+
+
 BACKEND = Backend(
     load,
     prepare=prepare,
     devices=("cpu",),
     modules=("onnxruntime", "onnxruntime_genai", "onnx", "onnx_ir"),
     extra="onnxruntime-genai",
+    storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
     takes_attention=False,

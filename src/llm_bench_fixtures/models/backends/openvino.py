@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ def load(request: LoadRequest) -> OpenVinoModel:
     return graphs.OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
 
 
+STORED = {
+    None: Storage(4.0, 4.0, has_all_logits=True, loading=4.0, making=12.0),
+    "int8": Storage(1.0, 1.0, has_all_logits=True, loading=1.0, making=12.0),
+    "int4": Storage(0.6, 1.0, has_all_logits=True, loading=1.0, making=12.0),
+}
+
+
 BACKEND = Backend(
     load,
     prepare=prepare,
@@ -76,6 +84,7 @@ BACKEND = Backend(
     chosen=Chosen.INSTALLED,
     modules=("optimum", "optimum.intel", "openvino", "nncf"),
     extra="openvino",
+    storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("openvino", "optimum-intel", "nncf"),
     takes_attention=False,

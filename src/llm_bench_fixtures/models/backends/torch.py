@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
 from llm_bench_fixtures.models.backend import Backend
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 
@@ -28,6 +29,15 @@ VARIANTS = (
 def check(variant: Variant, device: Device) -> None:
     if variant.autocast is Precision.FLOAT16 and device.kind == "cpu":
         raise BackendUnavailable("float16 autocast needs an accelerator; on CPU use autocast-bf16")
+
+
+def storage(variant: Variant, device: Device) -> Storage:
+    """Raises BackendUnavailable as `check` does."""
+    from llm_bench_fixtures.models.device import resolve_precision
+
+    check(variant, device)
+    size = resolve_precision(variant.precision, device).torch_dtype.itemsize
+    return Storage(size, size, numbers=size)
 
 
 def prepare(request: LoadRequest) -> None:
@@ -97,6 +107,7 @@ BACKEND = Backend(
     load_source_model,
     check,
     prepare,
+    storage,
     imports=("transformers.modeling_utils", "transformers.generation", "transformers.models.auto.modeling_auto"),
     variants=VARIANTS,
     libraries=("torch", "transformers"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Precision, Variant
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ BACKEND = Backend(
     modules=("torchao",),
     extra="torchao",
     imports=("torchao.quantization",),
+    storage=lambda *_: Storage(1.0, 4.0, loading=4.0),  # it is loaded in float32
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
     libraries=("torchao",),
