@@ -18,6 +18,7 @@ from llm_bench_fixtures.models.needs import (
     Need,
     Round,
     Storage,
+    estimated_weights,
     predict,
 )
 from llm_bench_fixtures.models.source import TINY_FOLDER
@@ -54,6 +55,15 @@ def test_the_embedded_models_config_has_other_names() -> None:
 
 def test_a_config_without_those_numbers_counts_its_weights_alone() -> None:
     assert ModelShape.of(PretrainedConfig(tie_word_embeddings=False), 10) == ModelShape(10)
+
+
+def test_the_weights_of_a_config_without_files() -> None:
+    """But for norms and biases, which are a ten thousandth."""
+    numbers = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
+    qwen = {**numbers, "intermediate_size": 4864, "vocab_size": 151_936, "tie_word_embeddings": True}
+    assert estimated_weights(qwen) == pytest.approx(494_032_768, rel=2e-4)
+    assert estimated_weights({**qwen, "tie_word_embeddings": False}) - estimated_weights(qwen) == 896 * 151_936
+    assert estimated_weights({}) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from llm_bench_fixtures.plugin.hooks import pytest_collection
-from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, shortest, without_loads
+from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, reference_line, shortest, without_loads
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.session.setup import Setup
 
 NOT_FOUND = "not found: /a/test_load.py::{}\n(no match in any of [<Module test_load.py>])"
 
@@ -61,3 +64,20 @@ def test_another_test_that_is_not_found_keeps_its_error(name: str, config: pytes
     found: Any = raised(config, error)
     assert found is error
     assert found.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("given", "reference", "line"),
+    [
+        ({}, "bf16", "bf16 is the reference, because the model takes 28.0 GB in float32, and 23.0 GB are free"),
+        ({"reference": "bf16"}, "bf16", ""),
+        ({}, "fp32", ""),
+    ],
+)
+def test_a_reference_that_was_chosen_for_lack_of_memory_is_told(
+    given: dict[str, str], reference: str, line: str
+) -> None:
+    settings = SimpleNamespace(given=given, reference=reference)
+    source, device = SimpleNamespace(weights=7 * 10**9), SimpleNamespace(free_bytes=23 * 10**9)
+    setup = SimpleNamespace(settings=settings, source=source, device=device)
+    assert reference_line(cast("Setup", setup)) == line

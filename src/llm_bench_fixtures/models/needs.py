@@ -3,9 +3,9 @@ largest workload."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -64,6 +64,16 @@ class ModelShape:
             widest=max(number("intermediate_size", "ffn_dim", "n_inner") or 4 * hidden, hidden),
             buffer_bytes=buffer_bytes,
         )
+
+
+def estimated_weights(config: Mapping[str, Any]) -> int:
+    """Of a dense decoder with gated layers, by the names that most configs have in common: where it has no files."""
+    names = ("hidden_size", "vocab_size", "num_hidden_layers", "intermediate_size")
+    hidden, vocabulary, layers, inner = (int(config.get(name) or 0) for name in names)
+    heads = config.get("num_attention_heads") or 1
+    shared = (config.get("num_key_value_heads") or heads) / heads
+    tables = 1 if config.get("tie_word_embeddings") else 2
+    return int(tables * vocabulary * hidden + layers * hidden * (2 * hidden * (1 + shared) + 3 * inner))
 
 
 @dataclass(frozen=True)

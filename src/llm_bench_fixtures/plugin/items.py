@@ -22,6 +22,7 @@ from llm_bench_fixtures.text import harmless
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.results.record import Record, Scenario
+    from llm_bench_fixtures.session.setup import Setup
 
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
@@ -233,8 +234,18 @@ def plan_and_arrange(session: pytest.Session) -> None:
     bench.progress.expect(Part.CASE, len({(case, lineup.place(variant)) for case, variant in placed if variant}))
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
-        lines = filter(None, (lineup.describe(), bench.setup.threads_warning, ORDERED_LINE * config.stash[ORDERED]))
+        setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]
+        lines = filter(None, (reference_line(setup), lineup.describe(), setup.threads_warning, order))
         tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
+
+
+def reference_line(setup: Setup) -> str:
+    """Why it isn't fp32, where that was chosen for lack of memory; else empty."""
+    settings = setup.settings
+    if "reference" in settings.given or settings.reference != "bf16":
+        return ""
+    size, free = setup.source.weights * 4e-9, setup.device.free_bytes / 1e9
+    return f"bf16 is the reference, because the model takes {size:.1f} GB in float32, and {free:.1f} GB are free"
 
 
 def identify(item: pytest.Item) -> Record:

@@ -49,8 +49,11 @@ def settings_of(config: pytest.Config) -> Settings:
     """The options and ini values, parsed when they are first asked for. UsageError for what can't be used."""
     if SETTINGS not in config.stash:
         from llm_bench_fixtures.models.backends.checkpoint import with_reference
+        from llm_bench_fixtures.models.backends.torch import with_fitting_reference
 
-        config.stash[SETTINGS] = settings = or_usage_error(lambda: with_reference(parse_settings(_given(config))))
+        config.stash[SETTINGS] = settings = or_usage_error(
+            lambda: with_fitting_reference(with_reference(parse_settings(_given(config))))
+        )
         for setting in (*backends.SETTINGS, *gate_options.SETTINGS):
             or_usage_error(partial(settings.of, setting))
     return config.stash[SETTINGS]

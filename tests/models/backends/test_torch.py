@@ -13,14 +13,15 @@ import pytest
 import torch
 from transformers import CompileConfig, GenerationConfig, GPT2Config, GPT2LMHeadModel
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backends.torch import with_autocast
+from llm_bench_fixtures.models.backends.torch import with_autocast, with_fitting_reference
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.source import TINY_FOLDER, ModelSource
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.workloads import CacheKind, Prompts
 
 MakeRequest = Callable[..., LoadRequest]
@@ -223,3 +224,58 @@ def test_under_float16_autocast_the_tolerance_is_float16s(tiny_fp32: Transformer
     """Which runs on accelerators only."""
     facts = with_autocast(tiny_fp32, Precision.FLOAT16).facts
     assert (facts.compute, facts.tolerance) == (Precision.FLOAT16, TOLERANCES[Arithmetic.FLOAT16])
+
+
+GB = 10**9
+QWEN_7B = {  # 7.6 billion weights: 30.5 GB in float32, 15.2 in bfloat16
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18_944,
+    "vocab_size": 152_064,
+}
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "given", "reference"),
+    [
+        (23 * GB, {}, "bf16"),
+        (64 * GB, {}, "fp32"),
+        (8 * GB, {}, "fp32"),
+        (23 * GB, {"reference": "fp32"}, "fp32"),
+        (23 * GB, {"reference": "bnb-int8"}, "bnb-int8"),
+        (23 * GB, {"model": "tiny"}, "fp32"),
+        (23 * GB, {"model": "no/such/model"}, "fp32"),
+        (23 * GB, {"load_format": "auto"}, "fp32"),
+        (None, {}, "fp32"),
+    ],
+    ids=[
+        "only bfloat16 fits",
+        "both fit",
+        "neither fits",
+        "fp32 is asked for",
+        "another is asked for",
+        "a small model",
+        "no folder",
+        "no weights in the folder",
+        "no such device",
+    ],
+)
+def test_a_model_whose_float32_does_not_fit_has_bf16_as_its_reference(
+    free_bytes: int | None,
+    given: dict[str, str],
+    reference: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def device(_: str) -> SimpleNamespace:
+        if free_bytes is None:
+            raise InvalidSetting("it isn't here")
+        return SimpleNamespace(free_bytes=free_bytes)
+
+    monkeypatch.setattr("llm_bench_fixtures.models.device.resolve_device", device)
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_7B))
+    settings = parse_settings({"model": str(tmp_path), "load_format": "dummy", **given})
+    assert with_fitting_reference(settings).reference == reference

@@ -5,22 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, OutOfMemory
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, OutOfMemory
 from llm_bench_fixtures.models.backend import Backend
-from llm_bench_fixtures.models.needs import Storage
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage
 from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.options.parsers import LoadFormat
 from llm_bench_fixtures.processes.memory import free_memory_bytes
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.transformers import TransformersModel
+    from llm_bench_fixtures.options.settings import Settings
 
 HALF_BYTES = 2  # of a weight in 16 bits
-VARIANTS = (
+LARGE_BYTES = 4 * 10**9  # of a model in float32; how much memory is free is not asked for smaller ones
+LEFT_FOR_WEIGHTS = 0.9  # of the free memory; the rest is for a cache, activations and the process
+FLOAT32, BFLOAT16 = (
     Variant("fp32", "torch", "float32 weights"),
-    Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
     Variant("bf16", "torch", "bfloat16 weights", Precision.BFLOAT16),
+)
+VARIANTS = (
+    FLOAT32,
+    Variant("fp16", "torch", "float16 weights; float32 where float16 has no fast path", Precision.FLOAT16),
+    BFLOAT16,
     Variant("autocast-bf16", "torch", "float32 weights, bfloat16 autocast", autocast=Precision.BFLOAT16),
     Variant("autocast-fp16", "torch", "float32 weights, float16 autocast", autocast=Precision.FLOAT16),
 )
@@ -101,6 +109,41 @@ def check_memory(request: LoadRequest, bytes_per_weight: int) -> None:
     if variant.id == request.settings.reference and variant.precision is Precision.FLOAT32 and halved <= free:
         text += ". It is the reference, which all others are compared with: try --llm-reference bf16"
     raise OutOfMemory(text)
+
+
+def with_fitting_reference(settings: Settings) -> Settings:
+    """The settings, with bf16 for the reference where the folder of --llm-model takes more memory in float32 than is
+    free, less in bfloat16, and no other reference is named."""
+    from llm_bench_fixtures.models.device import resolve_device
+
+    is_free = "reference" not in settings.given and settings.reference == FLOAT32.id
+    size = _folder_weights(settings) if is_free else 0
+    if size * FLOAT32_BYTES < LARGE_BYTES:
+        return settings
+    try:
+        free = resolve_device(settings.device).free_bytes * LEFT_FOR_WEIGHTS
+    except InvalidSetting:  # which finding the device says
+        return settings
+    return replace(settings, reference=BFLOAT16.id) if size * HALF_BYTES <= free < size * FLOAT32_BYTES else settings
+
+
+def _folder_weights(settings: Settings) -> int:
+    """How many the model of the first folder has; 0 where it is none, or can't be told."""
+    from llm_bench_fixtures.models.folders import local_folder
+    from llm_bench_fixtures.models.needs import estimated_weights
+    from llm_bench_fixtures.models.source import count_weights
+    from llm_bench_fixtures.models.trust import read_config
+
+    try:
+        folder = local_folder(settings.model[0])
+        if folder is None:
+            return 0
+        if settings.load_format is not LoadFormat.DUMMY:
+            return count_weights(folder)
+        config = read_config(folder)
+        return estimated_weights(config) if isinstance(config, dict) else 0
+    except Exception:  # a folder from elsewhere can make any library fail in any way, which finding the model says
+        return 0
 
 
 BACKEND = Backend(
