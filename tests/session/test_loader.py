@@ -86,9 +86,44 @@ def test_what_is_made_in_much_memory_is_made_before_others_are_loaded(
         Variant(name, "torch", "does nothing") for name in ("reference", "half", "broken", "exported")
     )
     needs = {"reference": Need(2), "half": Need(1), "broken": Need(1, making=3), "exported": Need(2, making=8)}
-    one = VariantLoader(Setup(parse_settings({"device": "cpu"}), Progress()), RunBuilder("reference"), lambda *_: ())
+    one = VariantLoader(Setup(parse_settings({"device": "cpu"}), Progress()), RunBuilder("reference"))
     one.lineup = plan_lineup(variants, "reference", needs, 10)
     assert one.load(half) == "half"
     assert loaded == ["reference", "broken", "exported", "half"]
     assert (one.load(reference), one.load(exported)) == ("reference", "exported")
     assert loaded[4:] == []
+
+
+def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was planned to hold 2 of 10 bytes, and holds 4: a third is not loaded beside two, and its own test has the
+    last one closed for it, not the reference."""
+
+    class Machine:
+        kind, loaded = "cpu", 0
+
+        @property
+        def free_bytes(self) -> int:
+            return 10 - 4 * self.loaded
+
+    class Held:
+        def __init__(self) -> None:
+            machine.loaded += 1
+
+        def close(self) -> None:
+            machine.loaded -= 1
+
+    machine = Machine()
+    monkeypatch.setattr(VariantLoader, "_load", lambda *_: Held())
+    setup = Setup(parse_settings({}), Progress())
+    setup.device = machine  # type: ignore[assignment]
+    reference, half, third = variants = tuple(Variant(name, "torch", "") for name in ("reference", "half", "third"))
+    one = VariantLoader(setup, RunBuilder("reference"))
+    one.lineup = plan_lineup(variants, "reference", dict.fromkeys(("reference", "half", "third"), Need(3)), 10)
+    assert one.lineup.groups == (variants,)
+    first = one.load(reference)
+    assert one.beside(half) is not None
+    assert one.beside(third) is None
+    assert machine.loaded == 2
+    one.load(third)
+    assert (machine.loaded, one.beside(reference)) == (2, first)
+    assert one._tight["third"].startswith("half had to make room for it in memory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from statistics import median
@@ -104,6 +104,7 @@ class VariantLoader:
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
         self._failed: dict[str, Exception] = {}
+        self._tight: dict[str, str] = {}  # by variant, which others were closed for it
         self._described: set[str] = set()
         self._refused: NotCausal | None = None  # what is wrong with the model of --llm-model, in whatever variant
         self.windows: WindowPlan | None = None  # in which variants are scored
@@ -162,11 +163,12 @@ class VariantLoader:
         """The loaded variant; those that aren't in its group are closed. Raises what its load raised, also when it is
         asked for again; NotReached where the run has no time for it."""
         if variant.id not in self._loaded and variant.id not in self._failed:
+            self._check_time(variant)
             self._enter(variant)
         if variant.id in self._failed:
             raise self._failed[variant.id]
         if variant.id not in self._loaded:
-            self._check_time(variant)
+            self._make_room(variant)
             began_s, making_before_s = self._deadline.clock(), self._making_s
             with self._setup.progress.part(Part.VARIANT):
                 self._loaded[variant.id] = self._load(variant)
@@ -211,8 +213,9 @@ class VariantLoader:
         return 4 * self._setup.source.weights
 
     def beside(self, variant: Variant) -> ModelHandle | None:
-        """The variant, loaded if need be, if it is in the group that is loaded; else None. Raises what `load` does."""
-        return self.load(variant) if variant in self._group else None
+        """The variant, loaded if need be, if it is in the group that is loaded and there is room; else None. Raises
+        what `load` does."""
+        return self.load(variant) if variant in self._group and self._has_room(variant) else None
 
     def reference(self) -> ModelHandle | None:
         """The reference, if it is in the group that is loaded and can run."""
@@ -252,6 +255,25 @@ class VariantLoader:
         for member in self.lineup.made_first(self._group) if self.lineup else ():
             with suppress(Exception):  # its own test says so
                 self.load(member)
+
+    def _has_room(self, variant: Variant) -> bool:
+        """Whether it is loaded, or the free memory holds it: those that are loaded may take more than was predicted."""
+        if variant.id in self._loaded or self.lineup is None:
+            return True
+        return self.lineup.need(variant).peak <= self._setup.device.free_bytes
+
+    def _make_room(self, variant: Variant) -> None:
+        """Close others of its group, the reference last, until the free memory holds the variant."""
+        closed: list[str] = []
+        while self._loaded and not self._has_room(variant):
+            name = next((one for one in reversed(self._loaded) if one != self._results.reference), None)
+            closed.append(name or self._results.reference)
+            self._loaded.pop(closed[-1]).close()
+        if closed:
+            self._tight[variant.id] = (
+                f"{', '.join(closed)} had to make room for it in memory: they take more than was planned, or other "
+                "programs do; give fewer variants, or less of the memory with --llm-memory-share"
+            )
 
     def _load(self, variant: Variant) -> ModelHandle:
         """Load a variant; one that was loaded before, and then closed, is described already. The results get its
@@ -320,6 +342,7 @@ class VariantLoader:
         first_generate_s = self._first_generate_s(model) if has_first else None
         with quiet_libraries():
             model.call(check_causal)
+        tight = self._tight.get(model.variant.id, "")
         self.windows = plan_windows(setup.settings).resolved(facts.context_length)
         described = replace(
             result,
@@ -330,7 +353,7 @@ class VariantLoader:
             weight_bytes=facts.weight_bytes,
             quantized_share=facts.quantized_share,
             quality_note="random weights" if setup.source.random_weights else NOT_YET,
-            notes=tuple(filter(None, (setup.threads_warning, *setup.source.notes, *facts.notes))),
+            notes=tuple(filter(None, (tight, setup.threads_warning, *setup.source.notes, *facts.notes))),
         )
         if facts.is_remote:
             return described

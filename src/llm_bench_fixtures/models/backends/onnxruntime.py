@@ -104,9 +104,9 @@ def load(request: LoadRequest) -> OnnxModel:
 
 
 STORED = {
-    None: Storage(4.0, 4.0, output_copy=4.0, has_all_logits=True, loading=4.0, making=14.0),
-    DYNAMIC: Storage(1.0, 1.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=14.0),
-    STATIC: Storage(1.0, 4.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=14.0),
+    None: Storage(4.0, 4.0, output_copy=4.0, has_all_logits=True, loading=4.0, making=16.0),
+    DYNAMIC: Storage(1.0, 1.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=16.0),
+    STATIC: Storage(1.0, 4.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=16.0),
 }
 
 
