@@ -216,29 +216,21 @@ def test_steps_of_what_is_known_to_take_long_are_shown_at_once(clock: Clock) -> 
     assert display.calls == [("running", "long"), ("finished", "long")]
 
 
-def test_the_rest_of_a_run_takes_what_its_parts_took(progress: Progress, clock: Clock) -> None:
-    """Two variants took 10 and 20 s, so that two more take 30; one case took 4 s, so that two more take 8, of which
-    one has passed."""
-    progress.expect(Part.VARIANT, 4)
+def test_what_is_shown_says_how_long_the_run_still_takes(clock: Clock) -> None:
+    display = RecordingDisplay()
+    progress = Progress(display, clock=clock)
+    progress.run_left_s = lambda: 38.0
     progress.expect(Part.CASE, 3)
-    for seconds in (10, 20):
-        with progress.part(Part.VARIANT):
-            clock.advance(seconds)
-    assert progress.run_left_s is None  # no case is done
-    with progress.part(Part.CASE):
-        assert progress.place == "case 1/3"
-        clock.advance(4)
-    assert progress.run_left_s == 30 + 8
-    with progress.part(Part.CASE):
-        clock.advance(1)
-        assert progress.place == "case 2/3"
-        assert progress.run_left_s == 30 + 7
+    with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, "batch[8]", at_once=True) as step:
+        step("round 1")
+    assert (display.statuses[0].place, display.statuses[0].run_left_s) == ("case 1/3", 38.0)
+    assert progress.counts(Part.CASE) == (1, 3)
 
 
 def test_nothing_is_said_of_parts_that_nobody_counted(progress: Progress, clock: Clock) -> None:
     with progress.part(Part.CASE):
         clock.advance(1)
-        assert (progress.place, progress.run_left_s) == ("", None)
+        assert (progress.place, progress.run_left_s()) == ("", None)
 
 
 def test_more_parts_than_were_expected_are_not_numbered(progress: Progress) -> None:
@@ -246,7 +238,6 @@ def test_more_parts_than_were_expected_are_not_numbered(progress: Progress) -> N
     for place in ("case 1/1", ""):
         with progress.part(Part.CASE):
             assert progress.place == place
-    assert progress.run_left_s is None
 
 
 def test_a_part_that_fails_is_done(progress: Progress) -> None:

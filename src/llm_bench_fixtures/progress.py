@@ -65,7 +65,7 @@ class Ongoing:
     left: Left | None = None
     """Until the activity ends; None where there is nothing to tell it by."""
     run_left_s: float | None = None
-    """Until all parts of the run are done, by what those took that are; None where one of a kind has yet to be done."""
+    """Until the run is done, as it is expected; None where nobody knows."""
 
 
 class ProgressDisplay:
@@ -80,28 +80,17 @@ class ProgressDisplay:
 
 @dataclass
 class Planned:
-    """The parts of one kind, and how long those took that are done."""
+    """The parts of one kind, and how many are done."""
 
     total: int = 0
     """0 where nobody has said."""
     done: int = 0
-    spent_s: float = 0.0
     began_s: float | None = None
     """When the one that goes on began, by the clock."""
 
     def place(self, part: Part) -> str:
         is_known = self.began_s is not None and self.done < self.total
         return f"{part} {self.done + 1}/{self.total}" if is_known else ""
-
-    def left_s(self, now_s: float) -> float | None:
-        """Seconds that the rest takes if each takes what the others took. None before the first is done."""
-        left = max(self.total - self.done, 0)
-        if not left:
-            return 0.0
-        if not self.done:
-            return None
-        going_s = 0.0 if self.began_s is None else now_s - self.began_s
-        return max(left * self.spent_s / self.done - going_s, 0.0)
 
 
 class Progress:
@@ -124,6 +113,8 @@ class Progress:
         self._lock = threading.Lock()
         self._planned = {part: Planned() for part in Part}
         self.phase_s: dict[Phase, float] = defaultdict(float)
+        self.run_left_s: Callable[[], float | None] = lambda: None
+        """Tells how many seconds the run still takes; None where nobody knows."""
         self.cut_at_s = math.inf
         """When, on time.monotonic(), work in other processes is stopped in the middle, as Ctrl-C stops it."""
         self.admit: Callable[[Phase], None] = lambda _: None
@@ -175,7 +166,6 @@ class Progress:
         try:
             yield
         finally:
-            planned.spent_s += self._clock() - planned.began_s
             planned.done += 1
             planned.began_s = None
 
@@ -203,13 +193,6 @@ class Progress:
     def place(self) -> str:
         """Which part of how many goes on; empty where that isn't known."""
         return next(filter(None, (planned.place(part) for part, planned in self._planned.items())), "")
-
-    @property
-    def run_left_s(self) -> float | None:
-        """Seconds until all parts of the run are done; None where that can't be told yet, or nothing is left."""
-        parts = [planned.left_s(self._clock()) for planned in self._planned.values()]
-        known = [seconds for seconds in parts if seconds is not None]
-        return sum(known) or None if len(known) == len(parts) else None
 
     @contextmanager
     def _shown(self, text: str) -> Iterator[None]:
@@ -242,7 +225,7 @@ class Progress:
                 elapsed_s = time.perf_counter() - innermost.started
                 if elapsed_s >= self._show_after_s:
                     innermost.is_shown = True
-                    self._display.running(innermost.status(elapsed_s, self.place, self.run_left_s))
+                    self._display.running(innermost.status(elapsed_s, self.place, self.run_left_s()))
 
 
 _TOLD: ContextVar[Progress | None] = ContextVar("llm_bench_progress", default=None)
@@ -278,7 +261,7 @@ class Step:
         elapsed_s = self.elapsed_s
         if elapsed_s >= self._next_s:
             self._is_shown = True
-            place, run_left_s = self._progress.place, self._progress.run_left_s
+            place, run_left_s = self._progress.place, self._progress.run_left_s()
             self._display.running(Ongoing(self._text, elapsed_s, place, step, detail, left, run_left_s))
             self._next_s = elapsed_s + TICK_S
 

@@ -29,6 +29,7 @@ from llm_bench_fixtures.models.artifacts import (
     kept_in,
     lock_of,
     made_s_of,
+    makings_in,
 )
 
 KEY: Key = {"model": "abc", "opset": 17}
@@ -94,6 +95,22 @@ def test_the_seconds_of_making_it_are_kept_with_it(
     assert made_s_of(export, export) == 20
     assert made_s_of(store.get("export", KEY, taking(1)), store.get("quantized", KEY, taking(1))) == 27
     assert made_s_of(export, replace(quantized, made_s=None)) is None
+
+
+def test_what_made_it_for_whom_is_kept_with_it(
+    store: ArtifactStore, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "installed_versions", lambda names: {"torch": "2.0"} if "torch" in names else {})
+    store.get("unknown", KEY, builder)
+    maker: Key = {"variant": "ort", "model": "c0ffee", "weights": 7}
+    known = ArtifactStore(store.root, maker=maker)
+    for version in ("1.0", "2.0"):
+        known.get("export", {**KEY, "torch": version}, builder)
+    found = sorted(makings_in(store.root), key=lambda one: one.is_current)
+    assert [(one.kind, one.variant, one.model, one.weights, one.is_current) for one in found] == [
+        ("export", "ort", "c0ffee", 7, False),
+        ("export", "ort", "c0ffee", 7, True),
+    ]
 
 
 def test_an_artifact_whose_seconds_nobody_kept_is_reused(store: ArtifactStore, builder: Builder) -> None:

@@ -408,6 +408,9 @@ def test_the_answer_so_far_is_shown_and_reported_while_the_run_goes_on(toys: Ben
     told = [line for line in result.stdout.lines if "so far" in line]
     assert len(told) == 1
     assert re.match("llm-bench: so far, after 1 of 2 cases: (Use|Keep|Undecided)", told[0])
+    result.stdout.re_match_lines(
+        [r"llm-bench: about \d+ s: loading \d+ s, quality \d+ s, rounds \d+ s", "test_own.py .*"]
+    )
     assert result.stdout.lines.index(told[0]) < len(result.stdout.lines) / 2
     page = (toys.pytester.path / "llm-bench-report" / "report.html").read_text(encoding="utf-8")
     assert "Unfinished" not in page

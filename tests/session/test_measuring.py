@@ -19,6 +19,7 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.session import blocks, measuring
 from llm_bench_fixtures.session.case import Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.setup import Setup
@@ -115,7 +116,7 @@ class Bench:
 def make(*models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT) -> Bench:
     settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
-    setup = SimpleNamespace(settings=settings, progress=progress, busy_cores=busy_cores)
+    setup = SimpleNamespace(settings=settings, progress=progress, busy_cores=busy_cores, forecast=Forecast())
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
     return Bench(loader, made, progress)

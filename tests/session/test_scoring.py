@@ -15,6 +15,7 @@ from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import Deadline
+from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.scoring import Quality, Scoring, gather
 from llm_bench_fixtures.session.setup import Setup
@@ -51,7 +52,7 @@ class Case:
         self.fails = fails
         self.results = RunBuilder("fp32")
         source = SimpleNamespace(random_weights=random_weights)
-        setup = cast(Setup, SimpleNamespace(source=source, corpus=None, progress=Progress()))
+        setup = cast(Setup, SimpleNamespace(source=source, corpus=None, progress=Progress(), forecast=Forecast()))
         self.loader = VariantLoader(setup, self.results)
         for name in loaded:
             self.load(name)

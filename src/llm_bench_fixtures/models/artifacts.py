@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from llm_bench_fixtures.errors import LlmBenchError, UnwritableFile
+from llm_bench_fixtures.models.backend import installed_versions
 from llm_bench_fixtures.processes.locks import held
 from llm_bench_fixtures.processes.scratch import remove, remove_unless_locked
 from llm_bench_fixtures.progress import Phase, Progress
@@ -56,7 +57,9 @@ class ArtifactStore:
     the lock, so that a store that can't be written serves what it has.
     """
 
-    def __init__(self, root: Path | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, root: Path | None = None, progress: Progress | None = None, maker: Key | None = None) -> None:
+        """maker: for which variant of which model things are made, as `Making` has it."""
+        self._maker = maker or {}
         self.root = root or default_root()
         self._progress = progress or Progress()
 
@@ -133,8 +136,7 @@ class ArtifactStore:
             "Name a folder that can be written, and has room, with --llm-cache-dir"
         )
 
-    @staticmethod
-    def _build(folder: Path, key: Key, build: Callable[[Path], None]) -> None:
+    def _build(self, folder: Path, key: Key, build: Callable[[Path], None]) -> None:
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as scratch:
             (Path(scratch) / MANIFEST).write_text(_manifest(key))
             made = Path(scratch) / "artifact"
@@ -143,12 +145,47 @@ class ArtifactStore:
             build(made)
             made_s = time.perf_counter() - started
             files = {path.relative_to(made).as_posix(): file_digest(path) for path in _files(made)}
-            (made / MANIFEST).write_text(_manifest(key, files, made_s))
+            (made / MANIFEST).write_text(_manifest(key, files, made_s, self._maker))
             made.replace(folder)
 
 
-def _manifest(key: Key, files: Mapping[str, str] | None = None, made_s: float | None = None) -> str:
-    return json.dumps({"key": key, "files": files or {}, "made_s": made_s}, indent=1, sort_keys=True)
+def _manifest(
+    key: Key, files: Mapping[str, str] | None = None, made_s: float | None = None, maker: Key | None = None
+) -> str:
+    told = {"key": key, "files": files or {}, "made_s": made_s, "maker": maker or {}}
+    return json.dumps(told, indent=1, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Making:
+    """How an artifact came to be, for whoever wants to know how long another takes."""
+
+    kind: str
+    variant: str
+    model: str
+    """Its `identity`."""
+    weights: int
+    seconds: float
+    is_current: bool
+    """Whether this version and the libraries that are installed use it."""
+
+
+def makings_in(root: Path) -> Iterator[Making]:
+    """Those of the artifacts in a store that tell."""
+    for manifest in root.glob("*/*/" + MANIFEST):
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            if KEY.fullmatch(manifest.parent.name) and is_ours(manifest.parent):
+                told = json.loads(manifest.read_text())
+                maker, seconds = told["maker"], float(told["made_s"])
+                current = _is_current(told["key"])
+                kind = manifest.parent.parent.name
+                yield Making(kind, str(maker["variant"]), str(maker["model"]), int(maker["weights"]), seconds, current)
+
+
+def _is_current(key: Key) -> bool:
+    """Whether what the key says of versions is what is installed."""
+    versions = {**installed_versions(key), "llm-bench-fixtures": __version__}
+    return all(key[name] == version for name, version in versions.items() if name in key)
 
 
 def is_ours(folder: Path) -> bool:

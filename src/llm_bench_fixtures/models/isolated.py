@@ -32,6 +32,7 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.writing import naming_full_disks
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.artifacts import Key
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.model import Model, ModelFacts
     from llm_bench_fixtures.models.variants import Variant
@@ -145,7 +146,9 @@ def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts
     import torch
 
     torch.set_num_threads(assignment.threads)
-    store = ArtifactStore(assignment.cache_dir, progress)
+    source = assignment.source
+    maker: Key = {"variant": assignment.variant.id, "model": source.identity, "weights": source.weights}
+    store = ArtifactStore(assignment.cache_dir, progress, maker)
     request = LoadRequest(
         assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress
     )

@@ -63,6 +63,11 @@ class ModelSource:
         except (OSError, ValueError, LookupError, TypeError, CandidateFailed):
             return {}
 
+    @property
+    def identity(self) -> str:
+        """Tells it from other models, whatever their names: cheaper than `digest`, as it is from samples."""
+        return " ".join(self.digests.values())
+
     @cached_property
     def quantized(self) -> StoredQuantization | None:
         """How the weights of its files are quantized, by its config; None where they aren't."""

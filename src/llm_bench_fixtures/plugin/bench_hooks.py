@@ -15,6 +15,7 @@ import pytest
 
 from llm_bench_fixtures.errors import NotReached, named
 from llm_bench_fixtures.plugin.finish import claim_report, finish, score_the_rest, settle_status, show_summary
+from llm_bench_fixtures.plugin.foreseeing import foresee
 from llm_bench_fixtures.plugin.gating import HAS_BENCHMARKS, check_is_gated, is_gated, set_baseline
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import HAS_BENCHMARKS_KEY
@@ -122,6 +123,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         claim_report(session.config)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
         plan_and_arrange(session)
+        foresee(session)
     try:
         result = yield
     except (session.Failed, session.Interrupted):  # by -x, --maxfail or a plugin, not by Ctrl-C

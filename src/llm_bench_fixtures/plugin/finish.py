@@ -117,7 +117,7 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     bench = config.stash[SESSION]
     if bench.deadline.is_over:
         bench.loader.kill()  # the machine is needed for the report
-    run = replace(bench.run(interrupted=interrupted), selection=selection_of(config), failed_tests=session.testsfailed)
+    run = _run_of(session, interrupted=interrupted)
     if worth_of(run) == NOTHING and not (run.records and draws):  # it was stopped before anything was measured
         return
     config.stash[RUN] = run
@@ -134,6 +134,12 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
         _call_hooks(config, run, published.folder or settings.report)
 
 
+def _run_of(session: pytest.Session, *, interrupted: bool) -> Run:
+    """The results so far, with what pytest knows of them."""
+    run = session.config.stash[SESSION].run(interrupted=interrupted)
+    return replace(run, selection=selection_of(session.config), failed_tests=session.testsfailed)
+
+
 def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
     """Write the report of a run that goes on, and return what it says; None where nothing is measured.
 
@@ -141,7 +147,7 @@ def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
     """
     config = session.config
     bench = config.stash[SESSION]
-    run = replace(bench.run(), selection=selection_of(config), failed_tests=session.testsfailed)
+    run = _run_of(session, interrupted=False)
     if not (bench.keeps_report and run.measured()):
         return None
     from llm_bench_fixtures.report.files import publish_so_far

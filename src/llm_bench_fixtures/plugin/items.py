@@ -43,7 +43,7 @@ def shortest(value: float) -> str:
 
 def variant_of(item: pytest.Item) -> Variant | None:
     """The variant that the item is parametrized with, if it is."""
-    parameter = _parameters(item).get("llm_model")
+    parameter = parameters_of(item).get("llm_model")
     if parameter is None:
         return None
     from llm_bench_fixtures.models.variants import Variant
@@ -199,7 +199,7 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
     found: dict[str, Case] = {}
     for item in filter(is_benchmark, items):
         variant, case = variant_of(item), case_of(item)
-        size = _parameters(item).get("llm_batch_size")
+        size = parameters_of(item).get("llm_batch_size")
         known = found.get(case, Case(case, identify(item).scenario, frozenset(), size))
         found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
     return tuple(found.values())
@@ -258,7 +258,7 @@ def identify(item: pytest.Item) -> Record:
 
     scenario = _placed_scenario(item).scenario.name
     function = getattr(item, "originalname", item.name).removeprefix("test_")
-    values = [str(value) for name, value in _parameters(item).items() if name not in OF_VARIANT]
+    values = [str(value) for name, value in parameters_of(item).items() if name not in OF_VARIANT]
     case = ", ".join([*([function] if function != scenario else []), *values])
     variant = variant_of(item)
     name = variant.id if variant else ""
@@ -321,6 +321,6 @@ def _gate_marks(item: pytest.Item) -> dict[str, str]:
     return given | {str(word): "" for marker in markers for word in marker.args}  # which no rule can be read from
 
 
-def _parameters(item: pytest.Item) -> dict[str, Any]:
+def parameters_of(item: pytest.Item) -> dict[str, Any]:
     callspec = getattr(item, "callspec", None)
     return dict(callspec.params) if callspec else {}

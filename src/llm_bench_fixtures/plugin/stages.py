@@ -41,6 +41,8 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     if SESSION not in config.stash or PLAN not in config.stash or not runs_in_turns(config):
         return
     session, place, after = config.stash[SESSION], _place(item), _place(following) if following else None
+    if (variant := variant_of(item)) is not None:
+        session.setup.forecast.forget(variant.id, case_of(item))
     ends_stage = place is not None and place != after
     if ends_stage:
         session.scoring.to_come = _variants_from(following)

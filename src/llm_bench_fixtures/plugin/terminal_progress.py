@@ -111,13 +111,13 @@ def _shortened(text: str) -> str:
 
 
 def _times(status: Ongoing) -> tuple[str, str]:
-    """Of the activity, and of the whole run. What isn't known is not guessed."""
+    """Of the activity, and of the whole run. What isn't known is left out."""
     elapsed, left = duration(status.elapsed_s), status.left
     run = "" if status.run_left_s is None else f"; run: ~{about(status.run_left_s)}"
     if left is not None:
         rest = f"up to {about(left.seconds)} of rounds" if left.is_most else f"~{about(left.seconds)}"
         return f"{elapsed}, {rest} left", run
-    return (elapsed, run) if run else (f"{elapsed}, time left unknown", "")
+    return elapsed, run
 
 
 def duration(seconds: float) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -31,6 +31,7 @@ from llm_bench_fixtures.progress import Part, Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import AGAIN, Work
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 
 if TYPE_CHECKING:
@@ -170,11 +171,24 @@ class VariantLoader:
         if variant.id not in self._loaded:
             self._make_room(variant)
             began_s, making_before_s = self._deadline.clock(), self._making_s
-            with self._setup.progress.part(Part.VARIANT):
+            with self._setup.progress.part(Part.VARIANT), self._foreseen(variant):
                 self._loaded[variant.id] = self._load(variant)
             took_s = self._deadline.clock() - began_s - (self._making_s - making_before_s)
             self._took_s[variant.backend].append(took_s)
         return self._loaded[variant.id]
+
+    @contextmanager
+    def _foreseen(self, variant: Variant) -> Iterator[None]:
+        """The block loads the variant. The forecast gets what that took, and what was made within it."""
+        forecast, making_before_s = self._setup.forecast, self._making_s
+        name = AGAIN if variant.id in self._described else ""
+        try:
+            with forecast.doing(Work.LOADING, variant.id, name=name):
+                yield
+                forecast.done(Work.MAKING, [variant.id], self._making_s - making_before_s)
+        except Exception:
+            forecast.forget(variant.id)
+            raise
 
     def _check_time(self, variant: Variant) -> None:
         """Raise NotReached, and note it, where loading the variant isn't expected to fit in the time that is left."""

@@ -18,6 +18,7 @@ from llm_bench_fixtures.progress import Left, Part, Phase
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, measure_side_by_side
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Work
 from llm_bench_fixtures.statistics.ratio import FEWEST_PAIRS
 from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate, estimate_prior
 
@@ -171,7 +172,8 @@ class SideBySide:
         asked = sum(entry.is_asked_for for entry in entries.values())
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
-        with progress.part(Part.CASE), progress.stepped(Phase.GENERATING, text) as show:
+        foreseen = self._setup.forecast.doing(Work.ROUNDS, *entries, name=case)
+        with progress.part(Part.CASE), foreseen, progress.stepped(Phase.GENERATING, text) as show:
 
             def step(doing: str, detail: str, left: Left | None) -> None:
                 self._deadline.check()

@@ -18,6 +18,7 @@ from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Work
 from llm_bench_fixtures.workloads import Corpus
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Scoring:
                 self._deadline.reaching(),
                 translate_out_of_memory(f"scoring {identifier}"),
                 self._setup.progress.activity(Phase.SCORING, f"scoring {identifier}"),
+                self._setup.forecast.doing(Work.QUALITY, identifier),
                 quiet_libraries(),
             ):
                 self._deadline.check()

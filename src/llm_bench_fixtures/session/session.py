@@ -61,6 +61,7 @@ class BenchSession:
         self.deadline = deadline
         progress.cut_at_s = deadline.at_s
         self.setup = Setup(settings, progress)
+        progress.run_left_s = lambda: self.setup.forecast.left_s
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)
         tracebacks = Tracebacks(settings.report if keeps_report else None)

@@ -21,6 +21,7 @@ from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.session.forecast import Forecast
 from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Setup:
     def __init__(self, settings: Settings, progress: Progress) -> None:
         self.settings = settings
         self.progress = progress
+        self.forecast = Forecast()
         self._chats: dict[str, Prompts] = {}  # by variant, of models with a tokenizer of their own
 
     @cached_property

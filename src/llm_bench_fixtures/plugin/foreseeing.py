@@ -1,0 +1,71 @@
+"""Says, before the first test, how long the run will take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import pytest
+
+from llm_bench_fixtures.errors import LlmBenchError
+from llm_bench_fixtures.plugin.items import case_of, identify, is_benchmark, parameters_of, variant_of
+from llm_bench_fixtures.plugin.stash import SESSION, settings_of
+from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.text import harmless
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.options.settings import Settings
+    from llm_bench_fixtures.session.expecting import ExpectedCase
+    from llm_bench_fixtures.session.forecast import Shape
+
+LEAST_PROMPTS = 8  # of a case that sweeps batch sizes
+USUAL_TOKENS = 64  # of a prompt that can't be told before its test runs
+TOKEN_CHARACTERS = 4
+
+
+def foresee(session: pytest.Session) -> None:
+    """Fill the forecast of a run that is planned, and say it. Where its model can't be used, the first test says so."""
+    from llm_bench_fixtures.session.expecting import expect_run
+
+    config = session.config
+    bench = config.stash[SESSION]
+    if bench.loader.lineup is None:
+        return
+    try:
+        expect_run(bench.setup, bench.loader.lineup, tuple(_expected_cases(session)))
+    except (LlmBenchError, OSError):
+        return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and config.get_verbosity() >= 0 and bench.setup.forecast.left_s is not None:
+        tell(reporter, harmless([f"llm-bench: {bench.setup.forecast.describe(bench.deadline.limit_s)}"]))
+
+
+def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
+    from llm_bench_fixtures.answer.allocation import weight_of
+    from llm_bench_fixtures.session.expecting import ExpectedCase
+
+    settings, budget = settings_of(session.config), session.config.stash[SESSION].measuring.budget
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in filter(is_benchmark, session.items):
+        cases.setdefault(case_of(item), []).append(item)
+    for name, items in cases.items():
+        share_s = budget.share_s(1, weight_of(identify(items[0]).scenario))
+        variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
+        yield ExpectedCase(name, variants, shape_of(items[0], settings), share_s)
+
+
+def shape_of(item: pytest.Item, settings: Settings) -> Shape:
+    """The size of the test's workload, by its parameters."""
+    from llm_bench_fixtures.session.forecast import Shape
+    from llm_bench_fixtures.workloads import VARIED_LENGTHS, CacheKind
+
+    given, new_tokens = parameters_of(item), settings.new_tokens
+    if "llm_prompt_length" in given:
+        return Shape(given["llm_prompt_length"], new_tokens)
+    if "llm_batch_size" in given:
+        prompts = max(LEAST_PROMPTS, *settings.batch_sizes)
+        return Shape(fmean(VARIED_LENGTHS), new_tokens, prompts, given["llm_batch_size"])
+    texts: Sequence[str] = [value for value in given.values() if type(value) is str]
+    tokens = max(len(texts[0]) / TOKEN_CHARACTERS, 1.0) if texts else USUAL_TOKENS
+    return Shape(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())

@@ -1,0 +1,156 @@
+"""What a run is expected to take: from the model, the machine, the variants and the cases that were collected."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
+from llm_bench_fixtures.measure.limits import measure_limits
+from llm_bench_fixtures.measure.windows import USUAL_WINDOW
+from llm_bench_fixtures.models.artifacts import Making, makings_in
+from llm_bench_fixtures.models.backend import first_missing
+from llm_bench_fixtures.models.backends import find_backend
+from llm_bench_fixtures.models.trust import read_config
+from llm_bench_fixtures.models.variants import Precision
+from llm_bench_fixtures.session.forecast import AGAIN, FLOAT32_BYTES, Machine, Made, Runner, Shape, Work, making_s
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.models.lineup import Lineup
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.session.setup import Setup
+
+PROBED_BYTES = 16 << 20  # that are copied and hashed to see how fast that goes
+PROBED_CALLS = 200
+FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
+SAMPLE = 4000  # characters, whose tokens are counted
+OBSERVED = 2.0  # rounds that the one takes whose memory is watched
+UNKNOWN_MAKING_S = 40.0  # times as long as a load, where nothing was ever made
+
+
+@dataclass(frozen=True)
+class ExpectedCase:
+    """The tests that differ in the variant alone, before they run."""
+
+    name: str
+    variants: frozenset[str]
+    shape: Shape
+    share_s: float
+    """Seconds that each variant's rounds may take until their intervals are narrow."""
+
+
+def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
+    """The limits as they were measured, and how fast the machine does what else takes time: a tenth of a second."""
+    import torch
+
+    limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
+    some, few = torch.ones(PROBED_BYTES // FLOAT32_BYTES), torch.ones((8, 8))
+    data = bytes(PROBED_BYTES)
+
+    def calls() -> None:
+        for _ in range(PROBED_CALLS):
+            torch.mm(few, few)
+
+    def best_s(work: Callable[[], object]) -> float:
+        took: list[float] = []
+        for _ in range(3):
+            began_s = clock()
+            work()
+            took.append(clock() - began_s)
+        return max(min(took), 1e-9)
+
+    return Machine(
+        read_bytes_per_s=limits.read_bytes_per_s,
+        flops_per_s=limits.matmul_flops_per_s[Precision.FLOAT32],
+        copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
+        hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
+        call_s=best_s(calls) / PROBED_CALLS,
+    )
+
+
+def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) -> None:
+    """Fill the forecast: what each variant that can run here is expected to take."""
+    machine, settings = machine_of(setup), setup.settings
+    layers, made = _layers(setup), tuple(_made(setup))
+    positions, passes = (0.0, 0) if setup.source.random_weights else _scored(setup)
+    loads = _loads(lineup)
+    for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
+        runner = _runner(setup, machine, variant, layers)
+        if runner is None:
+            continue
+        load_s = runner.load_s(FIRST)
+        setup.forecast.expect(Work.LOADING, variant.id, load_s)
+        if loads[variant.id] > 1:
+            setup.forecast.expect(Work.LOADING, variant.id, load_s, AGAIN)
+        if runner.is_made:
+            unknown_s = UNKNOWN_MAKING_S * load_s
+            seconds = making_s(variant.id, setup.source.identity, setup.source.weights, made, unknown_s)
+            setup.forecast.expect(Work.MAKING, variant.id, seconds)
+        if passes:
+            setup.forecast.expect(Work.QUALITY, variant.id, runner.quality_s(positions, passes))
+        for case in cases:
+            if variant.id in case.variants:
+                round_s = runner.round_s(case.shape)
+                share_s = case.share_s if settings.max_noise else 0.0
+                untimed = OBSERVED + settings.warmup_rounds - 1
+                seconds = untimed * round_s + max((settings.rounds or 2) * round_s, share_s)
+                setup.forecast.expect(Work.ROUNDS, variant.id, seconds, case.name)
+
+
+def _layers(setup: Setup) -> int:
+    """By the names that configs have in common; 1 where there is none."""
+    config = read_config(setup.source.folder)
+    names = ("num_hidden_layers", "n_layer", "num_layers")
+    found = [config.get(name) for name in names] if isinstance(config, dict) else []
+    return next((one for one in found if isinstance(one, int) and one > 0), 1)
+
+
+def _made(setup: Setup) -> Iterator[Made]:
+    """By variant and model, what all kinds of artifacts took together; an older one of a kind counts no more."""
+    found: dict[tuple[str, str], dict[str, Making]] = defaultdict(dict)
+    for one in sorted(makings_in(setup.store.root), key=lambda one: one.is_current):
+        found[one.variant, one.model][one.kind] = one
+    for (variant, model), kinds in found.items():
+        seconds = sum(one.seconds for one in kinds.values())
+        is_current = all(one.is_current for one in kinds.values())
+        yield Made(variant, model, max(one.weights for one in kinds.values()), seconds, is_current)
+
+
+def _scored(setup: Setup) -> tuple[float, int]:
+    """How many positions each variant is scored on, and in how many passes."""
+    texts, settings = setup.corpus.texts, setup.settings
+    sample = max(texts, key=len)[:SAMPLE]
+    per_character = len(setup.prompts.encode(sample)) / len(sample)
+    window = settings.window or USUAL_WINDOW
+    overlap = window / settings.stride if settings.stride else 2.0
+    corpus = sum(map(len, texts)) * per_character * overlap
+    asked = setup.choices.items if setup.choices else ()
+    windows = [len(item.prompt) + len(choice) for item in asked for choice in item.choices]
+    return corpus + sum(windows) * per_character, max(round(corpus / window), len(texts)) + len(windows)
+
+
+def _loads(lineup: Lineup) -> dict[str, int]:
+    """How often each variant is loaded: twice, unless it is in the group that comes last or in all of them."""
+    groups = [{variant.id for variant in group} for group in lineup.groups]
+    return {name: 1 if name in groups[-1] else 2 for group in groups for name in group}
+
+
+def _runner(setup: Setup, machine: Machine, variant: Variant, layers: int) -> Runner | None:
+    """None for one that can't run here, or that a server runs."""
+    with suppress(ImportError, InvalidSetting, BackendUnavailable):
+        backend = find_backend(variant.backend)
+        if backend.is_served or first_missing(backend.modules) is not None:
+            return None
+        backend.check_variant(variant, setup.device)
+        limits = setup.known_limits
+        rates = limits.matmul_flops_per_s if limits else {}
+        computed = variant.autocast or variant.precision
+        rate = 0.0 if variant.quantization else rates.get(computed, 0.0)
+        storage = backend.storage(variant, setup.device)
+        return Runner(machine, setup.source.weights, layers, storage.matrices, rate, is_made=bool(storage.making))
+    return None
