@@ -254,6 +254,19 @@ def test_an_options_old_name_is_refused_with_its_new_one(own_suite: Bench, where
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("--llm-isolate", "--llm-isolate (ini: llm_isolate) is gone: each variant has its own process now;*"),
+        ("--llm-max-time=3", "--llm-max-time (ini: llm_max_time) is gone: --llm-time limits the whole run;*"),
+    ],
+)
+def test_an_option_that_is_gone_is_refused_with_advice(own_suite: Bench, given: str, advice: str) -> None:
+    result = own_suite.run_with(*own_suite.isolated, given)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {advice}"])
+
+
 def test_help_shows_every_option(bench: Bench) -> None:
     text = " ".join(bench.run_with("--help").stdout.str().split())
     for option in OPTIONS:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pytester_bench import Bench
+from toy_engine import FILES
 
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.session import deadline
 from llm_bench_fixtures.session.session import BenchSession
+
+if TYPE_CHECKING:
+    from pytester_bench import Bench
 
 SUITE = """
 import pytest
@@ -98,31 +103,79 @@ def test_without_a_limit_nothing_is_said_of_time(own_suite: Bench) -> None:
     result.stdout.no_fnmatch_line("*reached*")
 
 
-def test_a_load_under_way_is_stopped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process would sleep for a minute."""
-    bench.write(
-        conftest="""
-        import pytest
-        from llm_bench_fixtures import Variant
+SLEEPING = """
+import time
+from llm_bench_fixtures import Backend
 
-        def pytest_llm_bench_variants(config):
-            return [Variant("slow", "sleeping", "sleeps for a minute when it is loaded")]
-        """,
-        sleeping="""
-        import time
-        from llm_bench_fixtures.models.backend import Backend
-
-        def load(request):
+def load(request):
+    def build(folder):
+        (folder / "half").write_text("of it")
+        with request.progress.activity(Phase.EXPORTING, "making it"):
             time.sleep(60)
 
-        BACKEND = Backend(load)
-        """,
-        test_own=SUITE,
-    )
+    if request.variant.id == "made":
+        from llm_bench_fixtures.progress import Phase
+        request.store.get("made", {}, build)
+    time.sleep(60)
+
+BACKEND = Backend(load)
+"""
+SLEEPERS = """
+from llm_bench_fixtures import Variant
+
+def pytest_llm_bench_variants():
+    return [
+        Variant("slow", "sleeping", "sleeps for a minute when it is loaded"),
+        Variant("made", "sleeping", "sleeps for a minute while it is made"),
+    ]
+"""
+
+
+@pytest.mark.slow("a process that imports torch")
+@pytest.mark.parametrize("variant", ["slow", "made"])
+def test_a_load_or_an_export_under_way_is_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: str
+) -> None:
+    """Its process would sleep for a minute. Nothing of what it was making stays in the cache."""
+    bench.write(conftest=SLEEPERS, sleeping=SLEEPING, test_own=SUITE)
     monkeypatch.syspath_prepend(str(bench.pytester.path))
     monkeypatch.setattr(deadline, "RESERVE_S", 0.0)
     began_s = time.monotonic()
-    result = bench.run_in_turns("--llm-time=15s", "--llm-variants=slow", "-k", "mine")
+    options = ("--llm-time=20s", f"--llm-variants={variant}", f"--llm-cache-dir={tmp_path}", "-k", "mine")
+    result = bench.run_in_turns(*options)
     assert result.ret == 0
     assert time.monotonic() - began_s < 50
     assert statuses(bench) == ["not reached"] * 3
+    assert bench.variants()[variant]["status"] == "not reached"
+    assert not [path for path in tmp_path.glob("made/*") if path.is_dir()]
+
+
+NAMES = ("latency", "throughput", "other")
+
+
+@pytest.mark.slow("processes that hold models")
+@pytest.mark.parametrize(("stages", "reached"), [(1, {"latency"}), (2, {"latency", "throughput"})])
+def test_a_run_that_is_cut_after_a_stage_has_what_was_measured_in_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, stages: int, reached: set[str]
+) -> None:
+    bench.write(
+        **FILES,
+        test_prompt_length="def test_latency(llm_benchmark):\n    llm_benchmark('Hello')\n",
+        test_batch="def test_throughput(llm_benchmark, llm_batch_size):\n    llm_benchmark(['Hello'] * 2)\n",
+        test_cache="def test_other(llm_benchmark):\n    llm_benchmark('Hello there')\n",
+    )
+    monkeypatch.syspath_prepend(str(bench.pytester.path))
+    ended: list[None] = []
+    end, left_s = BenchSession.end_stage, deadline.Deadline.left_s
+    monkeypatch.setattr(BenchSession, "end_stage", lambda self: (end(self), ended.append(None)))
+    spent = property(lambda self: 0.0 if len(ended) >= stages else left_s.__get__(self))
+    monkeypatch.setattr(deadline.Deadline, "left_s", spent)
+    toys = ("--llm-variants=toy,half", "--llm-reference=toy", "--llm-batch-sizes=2")
+    result = bench.run_in_turns("--llm-time=20m", *toys)
+    assert result.ret == 0
+    of = {name: {one["status"] for one in bench.records() if f"test_{name}" in one["test"]} for name in NAMES}
+    assert of == {name: {"measured" if name in reached else "not reached"} for name in NAMES}
+    number = 2 * len(reached)
+    result.stdout.fnmatch_lines([f"Not reached in 20 min: {number} of 6 benchmarks measured. *"])
+    assert f"Not reached in 20 min: {number} of 6 benchmarks measured." in bench.page()
+    assert f"Not reached in 20 min: {number} of 6 benchmarks measured." in bench.markdown()

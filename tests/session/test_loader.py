@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from llm_bench_fixtures.errors import NotReached, TimeUp
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled, compiled_model
 from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
 from llm_bench_fixtures.models.lineup import plan_lineup
@@ -15,9 +17,10 @@ from llm_bench_fixtures.models.needs import Need
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
-from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import loader
+from llm_bench_fixtures.session.deadline import Deadline
 from llm_bench_fixtures.session.loader import VariantLoader, is_served
 from llm_bench_fixtures.session.setup import Setup
 
@@ -127,3 +130,63 @@ def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.Mon
     one.load(third)
     assert (machine.loaded, one.beside(reference)) == (2, first)
     assert one._tight["third"].startswith("half had to make room for it in memory")
+
+
+class Opened:
+    """A loaded model."""
+
+    def close(self) -> None: ...
+
+
+def limited(seconds: list[float], limit_s: float, monkeypatch: pytest.MonkeyPatch, weights: int = 0) -> VariantLoader:
+    """A loader in a run that has so much time before its report. Each load takes 10 s of a simulated clock."""
+    setup = Setup(parse_settings({"device": "cpu", "limits_time": "0"}), Progress())
+    setup.source = cast(ModelSource, SimpleNamespace(weights=weights))
+    deadline = Deadline((limit_s + 4.0) / 0.98, began_s=0.0, clock=lambda: sum(seconds))
+    made = VariantLoader(setup, RunBuilder("fp32"), deadline=deadline)
+    monkeypatch.setattr(VariantLoader, "_open", lambda self, variant: seconds.append(10.0) or Opened())
+    monkeypatch.setattr(VariantLoader, "_describe", lambda self, result, model: result)
+    return made
+
+
+FP32, BF16 = (next(one for one in CATALOGUE if one.id == name) for name in ("fp32", "bf16"))
+
+
+def test_a_load_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the weights' size the first takes 2 s, and it took 10 s. So a second does, for which 9 are left."""
+    seconds: list[float] = []
+    loader = limited(seconds, 19.0, monkeypatch)
+    loader.load(FP32)
+    for _ in range(2):
+        with pytest.raises(
+            NotReached, match=r"^not reached in 23 s: loading bf16 takes about 10 s; --llm-time 30s has"
+        ):
+            loader.load(BF16)
+    assert sum(seconds) == 10
+    assert loader.load(FP32)
+
+
+def test_a_load_begins_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float] = []
+    loader = limited(seconds, 20.5, monkeypatch)
+    assert loader.load(FP32)
+    assert loader.load(BF16)
+    assert sum(seconds) == 20
+
+
+def test_the_first_load_is_expected_by_the_weights_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A billion weights are 4 GB in float32: 2 s and 5 s for each."""
+    loader = limited([], 21.0, monkeypatch, weights=10**9)
+    with pytest.raises(NotReached, match="loading fp32 takes about 22 s; --llm-time 30s has room"):
+        loader.load(FP32)
+    assert limited([], 22.5, monkeypatch, weights=10**9).load(FP32)
+
+
+def test_an_export_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A billion weights: 2 s and 30 s for each of 4 GB."""
+    loader = limited([], 121.0, monkeypatch, weights=10**9)
+    with pytest.raises(TimeUp), loader._setup.progress.activity(Phase.EXPORTING, "exporting"):
+        pytest.fail("it began")
+    loader = limited([], 122.5, monkeypatch, weights=10**9)
+    with loader._setup.progress.activity(Phase.EXPORTING, "exporting"):
+        pass

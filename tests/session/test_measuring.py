@@ -339,7 +339,7 @@ class Timed(Fake):
 def timed(limit_s: float, *names: str) -> tuple[Bench, list[float]]:
     """A run with so much time before its report begins, and the seconds that have passed."""
     clock: list[float] = []
-    deadline = Deadline((limit_s + 3.0) / 0.98, began_s=0.0, clock=lambda: sum(clock))
+    deadline = Deadline((limit_s + 4.0) / 0.98, began_s=0.0, clock=lambda: sum(clock))
     return make(*(Timed(name, clock=clock) for name in names), deadline=deadline), clock
 
 
@@ -356,17 +356,17 @@ def test_a_case_does_not_begin_that_is_not_expected_to_fit() -> None:
 
 
 def test_a_case_begins_that_fits() -> None:
-    bench, _ = timed(12.0, "fp32", "bf16")
+    bench, _ = timed(12.5, "fp32", "bf16")
     bench.ask("fp32", WORKLOAD, "bf16")
     bench.ask("fp32", WORKLOAD, "bf16", case="another")
     assert bench.ran() == {"fp32": 4, "bf16": 4}
 
 
 def test_a_case_that_is_cut_keeps_what_has_its_least_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two rounds of three variants; after 5 s two of them have theirs."""
+    """Two rounds of three variants; after 4.5 s two of them have theirs once the round under way ends."""
     coin = SimpleNamespace(sample=lambda names, count: sorted(names), randrange=lambda most: 0)
     monkeypatch.setattr("random.Random", lambda: coin)
-    bench, clock = timed(5.0, "fp32", "bf16", "int8")
+    bench, clock = timed(4.5, "fp32", "bf16", "int8")
     assert len(bench.ask("fp32", WORKLOAD, "bf16", "int8").rounds) == 2
     assert len(bench.ask("bf16", WORKLOAD, "int8").rounds) == 2
     with pytest.raises(NotReached):

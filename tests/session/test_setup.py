@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -43,3 +46,13 @@ def test_an_accelerators_round_keeps_the_core_busy_that_feeds_it(monkeypatch: py
     setup = Setup(parse_settings({"device": "cpu"}), Progress())
     setup.device = Device(DeviceKind.CUDA, "cuda:0", "an accelerator")
     assert setup.busy_cores == 1
+
+
+def test_what_a_stopped_build_left_in_the_cache_is_gone_with_the_run(tmp_path: Path) -> None:
+    setup = Setup(parse_settings({"device": "cpu", "cache_dir": str(tmp_path)}), Progress())
+    made = setup.store.get("whole", {}, lambda folder: (folder / "file").touch())
+    stopped = made.folder.with_name(f"{made.folder.name}-stopped")
+    shutil.copytree(made.folder, stopped)
+    setup.close()
+    assert made.folder.exists()
+    assert not stopped.exists()

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.gate.comparison import Comparison, compare_runs
 from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.options import BY_SAVED_RUN, NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.results.metrics import Force, Metric
+from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.record import Run, RunState
 
+LONGER = "A longer --llm-time reaches more. "
 _ALLOWED_BY = {
     Coverage.NEW: Allowance.NEW,
     Coverage.VANISHED: Allowance.VANISHED,
@@ -107,12 +109,18 @@ def _not_complete(comparison: Comparison, _: frozenset[Allowance]) -> Decision |
 
 
 def _vanished(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
-    vanished = comparison.with_verdict(Verdict.VANISHED, Force.BLOCKING)
-    if not vanished or Allowance.VANISHED in allowed:
+    unscored = {variant.id for variant in comparison.head.variants if variant.unscored}
+    values: dict[Allowance, list[Judgement]] = defaultdict(list)
+    for one in comparison.with_verdict(Verdict.VANISHED, Force.BLOCKING):
+        is_late = one.metric.kind is Kind.QUALITY and one.subject in unscored
+        values[Allowance.UNREACHED if is_late else Allowance.VANISHED].append(one)
+    what, lost = next(((what, found) for what, found in values.items() if what not in allowed), (None, []))
+    if what is None:
         return None
-    such_as = f"{vanished[0].metric.name} of {vanished[0].subject}"
-    reason = f"{count(len(vanished), 'value')} of the baseline vanished, such as {such_as}"
-    return Decision(ExitStatus.COVERAGE, comparison, reason, _allow(Allowance.VANISHED))
+    such_as = f"{lost[0].metric.name} of {lost[0].subject}"
+    verb, longer = ("vanished", "") if what is Allowance.VANISHED else ("not reached", LONGER)
+    reason = f"{count(len(lost), 'value')} of the baseline {verb}, such as {such_as}"
+    return Decision(ExitStatus.COVERAGE, comparison, reason, longer + _allow(what))
 
 
 def _uncovered(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
@@ -121,7 +129,7 @@ def _uncovered(comparison: Comparison, allowed: frozenset[Allowance]) -> Decisio
     if not wrong:
         return None
     counts = ", ".join(f"{lacking[what]} {what}" for what in wrong)
-    longer = "A longer --llm-time reaches more tests. " if Allowance.UNREACHED in wrong else ""
+    longer = LONGER if Allowance.UNREACHED in wrong else ""
     return Decision(ExitStatus.COVERAGE, comparison, f"not the baseline's tests: {counts}", longer + _allow(*wrong))
 
 

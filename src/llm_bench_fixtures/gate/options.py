@@ -24,7 +24,7 @@ class Allowance(StrEnum):
     ERRORED = "errored"
     """Tests that fail now, or that time nothing now."""
     UNREACHED = "unreached"
-    """Tests that this run had no time for."""
+    """Tests, and quality, that this run had no time for."""
     FINGERPRINT = "fingerprint"
     """Another machine, model, corpus or set of libraries than the baseline's."""
     CHANGED = "changed"

@@ -72,7 +72,7 @@ class ArtifactStore:
         folder = self.root / kind / _digest(key)
         damage = self._checked(kind, folder)
         if damage is not None:
-            _remove_unfinished(self.root)
+            self.remove_unfinished()
             with self._locked(folder):
                 damage = self._checked(kind, folder)  # another session may have built it meanwhile
                 if damage is not None:
@@ -99,6 +99,13 @@ class ArtifactStore:
         except OSError as error:
             raise self._unwritable(error) from error
         return folder
+
+    def remove_unfinished(self) -> None:
+        """Remove what builds that were killed have left: their folders, whose locks nobody holds."""
+        for scratch in self.root.glob("*/*-*"):
+            with suppress(OSError):  # its build has ended meanwhile
+                if SCRATCH.fullmatch(scratch.name) and is_ours(scratch):
+                    remove_unless_locked(lock_of(scratch), scratch)
 
     def _checked(self, kind: str, folder: Path) -> str | None:
         with self._progress.activity(Phase.CHECKING, f"checking the cached {kind}"):
@@ -235,14 +242,6 @@ def damage_of(folder: Path) -> str | None:
 def lock_of(folder: Path) -> Path:
     """The lock file of an artifact's folder, or of its build's."""
     return folder.with_name(f"{folder.name[:DIGITS]}.lock")
-
-
-def _remove_unfinished(root: Path) -> None:
-    """Remove what builds that were killed have left in a store: their folders, whose locks nobody holds."""
-    for scratch in root.glob("*/*-*"):
-        with suppress(OSError):  # its build has ended meanwhile
-            if SCRATCH.fullmatch(scratch.name) and is_ours(scratch):
-                remove_unless_locked(lock_of(scratch), scratch)
 
 
 def default_root() -> Path:

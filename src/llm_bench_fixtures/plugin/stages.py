@@ -47,8 +47,8 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     if ends_stage:
         session.scoring.to_come = _variants_from(following)
         session.end_stage()
-    if following is None or place is None or after is None:  # the whole report is next, or nothing was measured
-        return
+    if following is None or place is None or after is None or session.deadline.is_over:
+        return  # the whole report is next, or nothing was measured
     growth = config.stash.setdefault(GROWTH, Growth())
     if ends_stage or (not growth.has_answer and _compares(item, following)):
         _grow(item.session, growth, shows=True)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LIMITS_SHARE = 0.05  # of the run's time, at most, for measuring the machine's limits
+
 ALL_SETTINGS = (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)
 
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
@@ -141,8 +143,8 @@ def _new_session(config: pytest.Config) -> BenchSession:
     from llm_bench_fixtures.session.session import BenchSession
 
     settings = settings_of(config)
-    if not is_timing(config):
-        settings = replace(settings, limits_time=0.0)
+    limits_s = min(settings.limits_time, LIMITS_SHARE * settings.time) if is_timing(config) else 0.0
+    settings = replace(settings, limits_time=limits_s)
     if not runs_in_turns(config):
         settings = replace(settings, in_process=True)
     (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))

@@ -208,6 +208,8 @@ class VariantResult:
     """Metrics over the corpus, by name."""
     quality_note: Text = ""
     """Why some or all of the metrics of quality are missing."""
+    unscored: bool = False
+    """Whether the run had no time to measure its quality."""
     loss_blocks: tuple[Figure, ...] = ()
     """Nats per token of each of about a hundred stretches of the corpus, in its order."""
     notes: tuple[Text, ...] = ()

@@ -11,7 +11,7 @@ from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, NotReached, TimeUp, named
+from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, TimeUp, named
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_windows
@@ -27,7 +27,7 @@ from llm_bench_fixtures.models.loading import LoadRequest, load_variant, transla
 from llm_bench_fixtures.models.needs import NOTHING, ModelShape, Need, Round, predict
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.processes.launch import start_importing
-from llm_bench_fixtures.progress import Part, Phase
+from llm_bench_fixtures.progress import Part, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
@@ -197,7 +197,7 @@ class VariantLoader:
         expected_s = self._expected_s(variant)
         if self._deadline.fits(expected_s):
             return
-        is_plain = self._deadline.is_over and self._took_s
+        is_plain = self._deadline.is_over and self._results.has_variants  # else the first says what would fit
         step = f"loading {variant.id}"
         error = self._deadline.not_reached() if is_plain else self._deadline.too_long(step, expected_s)
         if variant.id not in self._described:
@@ -220,7 +220,7 @@ class VariantLoader:
             and self._deadline.is_limited
             and not self._deadline.fits(MAKING_S + self._float32_bytes * MAKING_S_PER_BYTE)
         ):
-            raise TimeUp(f"{phase} needs more time than was left")
+            raise TimeUp(f"{phase} takes longer than what was left of the time")
 
     @property
     def _float32_bytes(self) -> int:
@@ -297,13 +297,15 @@ class VariantLoader:
                 return self._open(variant)
         result = _unloaded(variant)
         self._results.add_variant(result)
+        began_s = self._deadline.clock()
         try:
-            with self._deadline.reaching():
-                return self._load_and_describe(variant, result)
-        except NotReached as error:
+            return self._load_and_describe(variant, result)
+        except TimeUp as cut:
+            stopped = f"loading {variant.id} was stopped after {about(self._deadline.clock() - began_s)}"
+            error = self._deadline.not_reached(str(cut) or stopped)
             self._results.add_variant(replace(result, status=Status.NOT_REACHED, reason=error.why))
             self._failed[variant.id] = error
-            raise
+            raise error from None
         except BackendUnavailable as error:
             self._results.add_variant(replace(result, status=Status.SKIPPED, reason=str(error)))
             self._failed[variant.id] = error

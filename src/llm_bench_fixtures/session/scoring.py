@@ -140,7 +140,8 @@ class Scoring:
         except Exception as error:
             self._errors[identifier] = error
             why = str(error) if isinstance(error, NotReached) else first_line(named(error))
-            self._results.add_variant(replace(self._results.variant(identifier), quality_note=why))
+            known, unscored = self._results.variant(identifier), isinstance(error, NotReached)
+            self._results.add_variant(replace(known, quality_note=why, unscored=unscored))
             raise
         self._scored.add(identifier)
         known = self._results.variant(identifier)

@@ -148,7 +148,9 @@ class Setup:
             _ = self.prompts
 
     def close(self) -> None:
-        """End the tokenizer's process."""
+        """End the tokenizer's process, and remove what builds that were stopped have left in the cache."""
+        if "store" in vars(self):
+            self.store.remove_unfinished()
         tokenizer = vars(self).get("_tokenizer")
         if isinstance(tokenizer, TokenizerApart):
             tokenizer.close()
