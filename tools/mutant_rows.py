@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         "pair-spends-twice",
         "paired/sequential.py",
-        "return ALPHA * share_of_analysis(number)",
+        "return ALPHA * share_of_look(number)",
         "return ALPHA",
         "tests/paired/test_sequential.py",
         "spend_alpha",

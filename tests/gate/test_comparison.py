@@ -197,6 +197,17 @@ def test_what_another_fingerprint_keeps_from_being_judged(changes: dict[str, Any
     assert str(next(iter(changes.values()))) in str(difference).replace("torch 2.7.0", "{'torch': '2.7.0'}")
 
 
+def test_samples_of_different_sizes_are_not_compared_and_those_of_one_size_are() -> None:
+    def run(tokens: float, perplexity: float) -> Run:
+        quality = {"perplexity": perplexity, "scored_tokens": tokens, "scored_share": tokens / 6864}
+        return make_run([make_record()], [make_variant(quality=quality)])
+
+    for name in ("perplexity", "scored_tokens"):
+        judged = verdict(compared(run(1008, 20.0), run(2016, 30.0)), name, "fp32")
+        assert (judged.verdict, judged.reason) == (Verdict.NOT_MEASURED, "2,016 scored tokens; in the baseline 1,008")
+    assert verdict(compared(run(1008, 20.0), run(1008, 30.0)), "perplexity", "fp32").verdict is Verdict.REGRESSED
+
+
 def test_another_corpus_has_another_number_of_tokens_which_is_no_regression() -> None:
     variants = [make_variant(quality={"perplexity": 20.0, "scored_tokens": tokens}) for tokens in (100, 200)]
     base, head = (make_run([make_record()], [variant]) for variant in variants)

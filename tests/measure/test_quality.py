@@ -19,10 +19,14 @@ from llm_bench_fixtures.measure import quality
 from llm_bench_fixtures.measure.equivalence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.quality import (
     Chunk,
+    Part,
     Score,
+    corpus_metrics,
     group_windows,
+    join,
     score_chunks,
     score_corpus,
+    score_part,
     score_windows,
     text_metrics,
 )
@@ -529,3 +533,26 @@ def test_a_folder_without_a_reference_is_refused(
 ) -> None:
     with pytest.raises(ReferenceMismatch, match="no reference was kept in"):
         score_corpus(tiny_fp32, short_corpus_of_four, WindowPlan(window=64), compare_with=tmp_path)
+
+
+def test_samples_that_are_joined_say_what_the_whole_corpus_says(
+    tiny_fp32: TransformersModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_bench_fixtures.measure.windows.FIRST_TOKENS", 30)
+    corpus, plan = (
+        Corpus("four", tuple(f"{text} " * 9 for text in ("The hen", "The lamp", "Ships", "A keeper"))),
+        WindowPlan(window=32),
+    )
+    other = damaged(tiny_fp32, 0.05)
+    score_corpus(tiny_fp32, corpus, plan, keep=tmp_path / "whole")
+    whole = score_part(other, corpus, plan, compare_with=tmp_path / "whole")
+    parts: list[Part] = []
+    while not (parts and parts[-1].is_last):
+        sample, folder = len(parts), tmp_path / str(len(parts))
+        score_part(tiny_fp32, corpus, plan, sample, keep=folder)
+        parts.append(score_part(other, corpus, plan, sample, compare_with=folder))
+    joined = join(parts)
+    assert len(parts) > 1
+    assert joined.share == pytest.approx(1)
+    assert joined.places.tolist() == whole.places.tolist()
+    assert corpus_metrics(joined) == pytest.approx(corpus_metrics(whole), rel=1e-3, abs=1e-6)

@@ -20,6 +20,7 @@ from llm_bench_fixtures.measure.windows import (
     cut_corpus,
     llama_windows,
     rolling_windows,
+    samples_of,
     start_token,
     strided_windows,
 )
@@ -253,3 +254,14 @@ def test_the_digest_tells_texts_and_windows_apart() -> None:
     digests = [cut([text], plan).digest for text in ("abcdefghij", "xbcdefghij") for plan in plans]
     assert len(set(digests)) == 8
     assert cut(["abcdefghij"], plans[0]).digest == digests[0]
+
+
+def test_samples_double_and_are_all_of_the_corpus() -> None:
+    """Windows of 300 targets: four of them are the first 1,000 or more."""
+    windows = [Window(tuple(range(301)), 1)] * 21
+    samples = samples_of(windows)
+    assert [len(sample) for sample in samples] == [4, 4, 8, 5]
+    assert sorted(number for sample in samples for number in sample) == list(range(21))
+    assert samples == samples_of(windows)
+    assert samples[0] != [0, 1, 2, 3]
+    assert samples_of(windows[:2]) == [[0, 1]]

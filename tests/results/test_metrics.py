@@ -77,6 +77,7 @@ QUALITY = {
     "top1_agreement": 0.95,
     "mean_dp": -0.01,
     "rms_dp": 0.04,
+    "scored_share": 0.25,
     "scored_tokens": 900,
 }
 CHOICES = {
@@ -160,9 +161,10 @@ VARIANT = make_variant(
         ("conversion_s", 20.0),
         ("weight_bytes", 4096),
         ("quantized_share", 0.75),
-        *((name, value) for name, value in QUALITY.items() if name != "scored_tokens"),
+        *((name, value) for name, value in QUALITY.items() if not name.startswith("scored_")),
         ("first_divergent_token", 2.5),
         ("divergent_share", 0.125),
+        ("scored_share", 0.25),
         ("scored_tokens", 900),
         *CHOICES.items(),
     ],

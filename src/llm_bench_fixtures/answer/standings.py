@@ -8,16 +8,19 @@ correlations of 0.00 and -0.24 with benchmarks). So near-lossless variants are i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
 from llm_bench_fixtures.results.record import Run, VariantResult
+from llm_bench_fixtures.statistics.spending import deviations_of_look
 from llm_bench_fixtures.statistics.spread import Interval
 
 NEAR = 0.005  # by which a near-lossless variant's perplexity may differ: the tolerance that the gate has for it
 DEVIATIONS = 1.96  # standard errors to either side of a 95 % interval
+LOOKS_SPEND = 0.002  # two-sided error of deciding early, over all looks at a sample that grows
 
 
 class Standing(StrEnum):
@@ -50,10 +53,7 @@ class QualityStandings:
         found = interval_of(variant, self.limit.measure)
         if found is None:
             return Standing.UNKNOWN
-        low, high, bound = found.low, found.high, self.limit.bound
-        if self.limit.measure is QualityMeasure.TOP1_AGREEMENT:
-            low, high, bound = -high, -low, -bound
-        return Standing.WITHIN if high <= bound else Standing.BEYOND if low > bound else Standing.UNCLEAR
+        return standing_to(self.limit, found)
 
     def strictest(self, variant: VariantResult) -> float | None:
         """The strictest bound that the variant keeps; None where it keeps every one, or none at all."""
@@ -71,24 +71,46 @@ class QualityStandings:
         return ran_the_same(self.run, variant.id, self.run.reference)
 
 
+def standing_to(limit: QualityLimit, found: Interval) -> Standing:
+    """Where an interval of the limited metric stands to the limit."""
+    low, high, bound = found.low, found.high, limit.bound
+    if limit.measure is QualityMeasure.TOP1_AGREEMENT:
+        low, high, bound = -high, -low, -bound
+    return Standing.WITHIN if high <= bound else Standing.BEYOND if low > bound else Standing.UNCLEAR
+
+
+def is_decided(quality: Mapping[str, float], limit: QualityLimit, look: int) -> bool:
+    """Whether the limit is decided by a sample that has grown, so that nothing larger is needed.
+
+    look: how many samples there were, this one included. The report claims by its 95 % interval, whose error this may
+    raise by LOOKS_SPEND at the most.
+    """
+    found = _interval(quality, limit.measure, deviations_of_look(look, LOOKS_SPEND))
+    return found is not None and standing_to(limit, found) is not Standing.UNCLEAR
+
+
 def interval_of(variant: VariantResult, measure: QualityMeasure) -> Interval | None:
     """The 95 % interval of the metric; None where it wasn't measured. A point where its error isn't known."""
-    value = variant.quality.get(measure)
+    return _interval(variant.quality, measure, DEVIATIONS)
+
+
+def _interval(quality: Mapping[str, float], measure: QualityMeasure, deviations: float) -> Interval | None:
+    value = quality.get(measure)
     if value is None:
         return None
     if measure is QualityMeasure.PPL_RATIO:
-        margin = DEVIATIONS * variant.quality.get("ppl_ratio_error", 0.0)
+        margin = deviations * quality.get("ppl_ratio_error", 0.0)
         return Interval(value - margin, value + margin)
-    return wilson(value, variant.quality.get("scored_tokens", 0.0))
+    return wilson(value, quality.get("scored_tokens", 0.0), deviations)
 
 
-def wilson(share: float, trials: float) -> Interval:
-    """Wilson's 95 % score interval of a share of independent trials (JASA 22, 1927); without trials, the share."""
+def wilson(share: float, trials: float, deviations: float = DEVIATIONS) -> Interval:
+    """Wilson's score interval of a share of independent trials (JASA 22, 1927); without trials, the share."""
     if trials <= 0:
         return Interval(share, share)
-    shift = DEVIATIONS**2 / trials
+    shift = deviations**2 / trials
     centre = (share + shift / 2) / (1 + shift)
-    margin = DEVIATIONS * math.sqrt(share * (1 - share) / trials + shift / (4 * trials)) / (1 + shift)
+    margin = deviations * math.sqrt(share * (1 - share) / trials + shift / (4 * trials)) / (1 + shift)
     return Interval(centre - margin, centre + margin)
 
 

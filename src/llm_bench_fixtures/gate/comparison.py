@@ -18,6 +18,7 @@ from llm_bench_fixtures.gate.margins import (
     mean_slowdown,
     quality_margin,
     questions_obstacle,
+    samples_obstacle,
 )
 from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
@@ -167,7 +168,8 @@ class _Comparer:
             for metric in self._present(base, head):
                 margin = quality_margin(metric, before, after)
                 values = _Values(base.get(metric.name), head.get(metric.name), self._slowdown or 1.0)
-                obstacle = self._quality_obstacle(metric) if metric.name in {**before.quality, **after.quality} else ""
+                is_quality = metric.name in {**before.quality, **after.quality}
+                obstacle = self._quality_obstacle(metric, before, after) if is_quality else ""
                 judged = [
                     self._judged(
                         *(after.id, "", metric, rule),
@@ -186,12 +188,12 @@ class _Comparer:
             self._rules.of(metric)
         ]
 
-    def _quality_obstacle(self, metric: Metric) -> str:
+    def _quality_obstacle(self, metric: Metric, before: VariantResult, after: VariantResult) -> str:
         """Why a metric of quality can't be compared; "" where it can."""
         if metric.name not in BY_ITSELF and self._base.reference != self._head.reference:
             return self._reference_obstacle()
         asked = questions_obstacle(metric, self._base.provenance, self._head.provenance)
-        return asked or self._obstacle(Kind.QUALITY)
+        return asked or self._obstacle(Kind.QUALITY) or samples_obstacle(metric, before, after)
 
     def _present(self, base: Mapping[str, float], head: Mapping[str, float]) -> Iterator[Metric]:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)

@@ -17,6 +17,7 @@ from llm_bench_fixtures.gate.rules import Rule
 from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
+from llm_bench_fixtures.results.metrics.quality import QUALITY
 from llm_bench_fixtures.results.noise import NoiseFloor, probe_level_s
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import VariantResult
@@ -98,6 +99,17 @@ def questions_obstacle(metric: Metric, base: Provenance, head: Provenance) -> st
     if metric.name not in OF_CHOICES or base.choices == head.choices:
         return ""
     return f"other questions: {head.choices or 'none'}; the baseline's: {base.choices or 'none'}"
+
+
+def samples_obstacle(metric: Metric, before: VariantResult, after: VariantResult) -> str:
+    """Why a metric of quality can't be compared where a run scored a sample of the corpus or of the questions; "" where
+    both have as many of them: those are the same."""
+    is_sampled = any("scored_share" in one.quality for one in (before, after))
+    if not is_sampled or (metric.name not in OF_CHOICES and metric not in QUALITY):
+        return ""
+    counted, what = ("choice_items", "questions") if metric.name in OF_CHOICES else ("scored_tokens", "scored tokens")
+    was, now = (one.quality.get(counted) for one in (before, after))
+    return "" if was == now or was is None or now is None else f"{now:,.0f} {what}; in the baseline {was:,.0f}"
 
 
 def quality_margin(metric: Metric, before: VariantResult, after: VariantResult) -> float:

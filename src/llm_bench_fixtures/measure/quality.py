@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from llm_bench_fixtures.errors import CorpusTooShort
-from llm_bench_fixtures.measure.reference import ReferenceComparison, token_metrics
+from llm_bench_fixtures.measure.reference import Compared, ReferenceComparison, compare_tokens, join_compared
 from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
-from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus
+from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus, cut_sample
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.model import ScoresTokens
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
@@ -104,6 +104,25 @@ def exp_or_inf(exponent: float) -> float:
     return math.exp(exponent) if exponent < LARGEST_EXPONENT else math.inf
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What was found of a model on a sample of a corpus, or on all of it."""
+
+    score: Score
+    places: NDArray[np.int64]
+    """Of each target, counted over the whole corpus."""
+    compared: Compared | None
+    """None where there was no reference to compare with."""
+    text: CutCorpus
+    """Without windows: the size of the text that this sample's targets and those of the samples before it make up."""
+    corpus_tokens: int
+    """Targets of the whole corpus."""
+    share: float
+    """Of the tokens that scoring the whole corpus feeds the model."""
+    is_last: bool
+    """Whether the samples up to this one are the whole corpus."""
+
+
 def score_corpus(
     model: Model,
     corpus: Corpus,
@@ -112,29 +131,85 @@ def score_corpus(
     keep: Path | None = None,
     compare_with: Path | None = None,
 ) -> CorpusScore:
-    """Score the corpus.
+    """Score the corpus; the arguments are `score_part`'s."""
+    part = score_part(model, corpus, plan, keep=keep, compare_with=compare_with)
+    return CorpusScore(corpus_metrics(part), loss_blocks(part.score.nll))
+
+
+def score_part(
+    model: Model,
+    corpus: Corpus,
+    plan: WindowPlan,
+    sample: int | None = None,
+    *,
+    keep: Path | None = None,
+    compare_with: Path | None = None,
+) -> Part:
+    """Score a sample of the corpus, by its number, or all of it.
 
     keep: a folder to leave the model's distributions in, as the reference of others. compare_with: such a folder; adds
-    the metrics of the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on
-    other windows or over another vocabulary. A model that only scores tokens leaves nothing in `keep`.
+    the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on other windows or
+    over another vocabulary. A model that only scores tokens leaves nothing in `keep`.
     """
-    cut = cut_corpus(corpus.texts, model.tokenizer, plan.resolved(model.facts.context_length))
+    import numpy as np
+
+    resolved = plan.resolved(model.facts.context_length)
+    if sample is None:
+        cut = cut_corpus(corpus.texts, model.tokenizer, resolved)
+        places, tokens, share, is_last = np.arange(cut.tokens), cut.tokens, 1.0, True
+    else:
+        chosen = cut_sample(corpus.texts, model.tokenizer, resolved, sample)
+        cut, tokens, share, is_last = chosen.cut, chosen.corpus_tokens, chosen.share, chosen.is_last
+        firsts = zip(chosen.places, cut.windows, strict=True)
+        places = np.concatenate([np.arange(first, first + piece.scored) for first, piece in firsts])
+    text = replace(cut, windows=())
     if isinstance(model, ScoresTokens):
         score = score_windows(model, cut.windows)
-        compared = token_metrics(compare_with, score.nll, cut.digest) if compare_with is not None else {}
-        return CorpusScore({**text_metrics(score, cut), **compared}, loss_blocks(score.nll))
+        compared = compare_tokens(compare_with, score.tokens, cut.digest) if compare_with is not None else None
+        return Part(score, places, compared, text, tokens, share, is_last)
     with ExitStack() as opened:
         observers: list[Observer] = []
         comparison = None
         if keep is not None:
-            layout = plan_layout(cut.tokens, model.facts.vocabulary, cut.digest)
-            observers.append(opened.enter_context(ReferenceWriter(keep, layout)))
+            layout = plan_layout(tokens, model.facts.vocabulary, cut.digest)
+            observers.append(opened.enter_context(ReferenceWriter(keep, replace(layout, positions=cut.tokens))))
         if compare_with is not None:
             comparison = ReferenceComparison(compare_with, cut.tokens, model.facts.vocabulary, cut.digest)
             observers.append(opened.enter_context(comparison))
         score = score_windows(model, cut.windows, observers)
-        metrics = {**text_metrics(score, cut), **(comparison.metrics(score.nll) if comparison else {})}
-        return CorpusScore(metrics, loss_blocks(score.nll))
+        return Part(score, places, comparison.compared() if comparison else None, text, tokens, share, is_last)
+
+
+def join(parts: Sequence[Part]) -> Part:
+    """Consecutive samples from the first on as one, in the corpus's order."""
+    import numpy as np
+
+    if len(parts) == 1:
+        return parts[0]
+    places = np.concatenate([part.places for part in parts])
+    order = np.argsort(places)
+    compared = [part.compared for part in parts if part.compared is not None]
+    return replace(
+        parts[-1],
+        score=Score(np.concatenate([part.score.nll for part in parts])[order]),
+        places=places[order],
+        compared=join_compared(compared, order) if len(compared) == len(parts) else None,
+        share=sum(part.share for part in parts),
+    )
+
+
+def corpus_metrics(part: Part, reference: Part | None = None) -> dict[str, float]:
+    """All metrics over the corpus.
+
+    reference: the reference's, where it may be of more tokens than the model's own. Then the loss is the reference's
+    plus the difference on the tokens that both have scored, so that the perplexities of variants are of the same text.
+    """
+    compared = part.compared.metrics(part.score.nll) if part.compared else {}
+    if part.compared is None or reference is None or reference.score.tokens <= part.score.tokens:
+        return {**text_metrics(part.score, part.text), **compared}
+    difference = part.score.loss - Score(part.compared.reference).loss
+    known = text_metrics(Score(reference.score.nll + difference), reference.text)
+    return {**known, "scored_tokens": part.score.tokens, **compared}
 
 
 def loss_blocks(nll: NDArray[np.float32]) -> tuple[float, ...]:
@@ -145,7 +220,7 @@ def loss_blocks(nll: NDArray[np.float32]) -> tuple[float, ...]:
     return tuple(float(block.mean(dtype="float64")) for block in blocks)
 
 
-def text_metrics(score: Score, cut: CutCorpus) -> Mapping[str, float]:
+def text_metrics(score: Score, cut: CutCorpus) -> dict[str, float]:
     """Loss and what follows from it; values per byte and per word only if the tokenizer tells bytes and words."""
     metrics: dict[str, float] = {"loss": score.loss, "perplexity": score.perplexity, "scored_tokens": score.tokens}
     nats = score.loss * score.tokens

@@ -7,7 +7,7 @@ sampling with a control variate (A. B. Owen, "Monte Carlo theory, methods and ex
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,34 +66,72 @@ class ReferenceComparison:
             self._tail[here] = tail.cpu().numpy()
         self._kld[here] = kld.cpu().numpy()
 
+    def compared(self) -> Compared:
+        """What was found, once every position was taken."""
+        reference = self._files["nll"].get(0, self._layout.positions).numpy().copy()
+        tail = None if self._layout.is_exact else self._tail
+        return Compared(reference, self._kld, tail, self._same_top, self._layout.samples)
+
     def metrics(self, nll: NDArray[np.float32]) -> Mapping[str, float]:
         """The comparison's metrics by name, once every position was taken. nll: the model's own."""
-        reference = self._files["nll"].get(0, self._layout.positions).numpy()
-        return {
-            **ratio_metrics(nll, reference),
-            **divergence_metrics(self._divergences()),
-            "top1_agreement": float(self._same_top.mean()),
-            **probability_metrics(nll, reference),
-        }
+        return self.compared().metrics(nll)
 
-    def _divergences(self) -> Divergences:
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """How a model differs from a reference at each of N positions."""
+
+    reference: NDArray[np.float32]
+    """(N,) nats of each target under the reference."""
+    kld: NDArray[np.float32] | None = None
+    """(N,) nats, without what is known of the tail from samples only; None of a model that only scores tokens."""
+    tail: NDArray[np.float32] | None = None
+    """(N, columns of TailSums); None where every probability was kept."""
+    same_top: NDArray[np.bool_] | None = None
+    samples: int = 0
+
+    def metrics(self, nll: NDArray[np.float32]) -> dict[str, float]:
+        """The comparison's metrics by name. nll: the model's own, (N,)."""
+        found = ratio_metrics(nll, self.reference)
+        if self.kld is not None and self.same_top is not None:
+            found |= divergence_metrics(self._divergences(self.kld))
+            found["top1_agreement"] = float(self.same_top.mean())
+        return {**found, **probability_metrics(nll, self.reference)}
+
+    def _divergences(self, kld: NDArray[np.float32]) -> Divergences:
         import numpy as np
 
-        if self._layout.is_exact:
-            return Divergences(self._kld, np.zeros_like(self._kld))
-        return TailSums(*self._tail.T.astype("float64")).added_to(self._kld, self._layout.samples)
+        if self.tail is None:
+            return Divergences(kld, np.zeros_like(kld))
+        return TailSums(*self.tail.T.astype("float64")).added_to(kld, self.samples)
 
 
-def token_metrics(folder: Path, nll: NDArray[np.float32], digest: str) -> Mapping[str, float]:
-    """The metrics that need the likelihoods of the true tokens only, against a kept reference.
+def compare_tokens(folder: Path, count: int, digest: str) -> Compared:
+    """The likelihoods of the true tokens only, under a kept reference. count: of the model's own.
 
-    nll: the model's own. Raises OtherTokens where the reference was kept of other windows.
+    Raises OtherTokens where the reference was kept of other windows.
     """
     layout = read_layout(folder)
-    check_same(layout, len(nll), layout.vocabulary, digest)
+    check_same(layout, count, layout.vocabulary, digest)
     with ExitStack() as opened:
-        reference = open_arrays(folder, layout, "rb", opened)["nll"].get(0, len(nll)).numpy()
-        return {**ratio_metrics(nll, reference), **probability_metrics(nll, reference)}
+        return Compared(open_arrays(folder, layout, "rb", opened)["nll"].get(0, count).numpy().copy())
+
+
+def join_compared(parts: Sequence[Compared], order: NDArray[np.int64]) -> Compared:
+    """Those of several samples as one, its positions in that order."""
+    import numpy as np
+
+    def joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+        known = [value for value in values if value is not None]
+        return np.concatenate(known)[order] if len(known) == len(parts) else None
+
+    return Compared(
+        np.concatenate([part.reference for part in parts])[order],
+        joined([part.kld for part in parts]),
+        joined([part.tail for part in parts]),
+        joined([part.same_top for part in parts]),
+        parts[0].samples,
+    )
 
 
 @dataclass(frozen=True, eq=False)

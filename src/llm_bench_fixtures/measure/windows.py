@@ -16,11 +16,12 @@ Three schemes, each a convention whose figures people compare:
 from __future__ import annotations
 
 import hashlib
+import random
 import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import CorpusTooShort, InvalidSetting
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Tokenizer
 
 USUAL_WINDOW = 1024
+FIRST_TOKENS = 1000  # targets of the first sample, at least: fewer may be of one kind
+SEED = 0  # of the order in which a corpus and the questions are sampled
 
 
 @dataclass(frozen=True)
@@ -110,19 +113,83 @@ class CutCorpus:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class CutSample:
+    """Some windows of a corpus."""
+
+    cut: CutCorpus
+    """The windows, and the size of what they and those of the samples before them score."""
+    places: tuple[int, ...]
+    """Of each window's first target among those of the whole corpus."""
+    corpus_tokens: int
+    """Targets of the whole corpus."""
+    share: float
+    """Of the tokens that scoring the whole corpus feeds the model."""
+    is_last: bool
+    """Whether the samples up to this one are the whole corpus."""
+
+
+@dataclass(frozen=True)
+class _CutText:
+    text: str
+    tokens: int
+    ends: list[int] | None
+    windows: list[Window]
+
+
 def cut_corpus(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> CutCorpus:
     """Cut texts by a resolved plan. Raises CorpusTooShort where there is nothing to score."""
+    parts = _cut_texts(texts, tokenizer, plan)
+    return _with_size([window for part in parts for window in part.windows], parts)
+
+
+def cut_sample(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan, number: int) -> CutSample:
+    """The sample of that number, from 0. Raises CorpusTooShort where there is nothing to score."""
+    parts = _cut_texts(texts, tokenizer, plan)
+    windows = [window for part in parts for window in part.windows]
+    samples = samples_of(windows)
+    chosen, so_far = samples[number], {index for sample in samples[: number + 1] for index in sample}
+    indices = iter(range(len(windows)))
+    kept = [replace(part, windows=[one for one in part.windows if next(indices) in so_far]) for part in parts]
+    *firsts, total = accumulate((piece.scored for piece in windows), initial=0)
+    return CutSample(
+        _with_size([windows[index] for index in chosen], kept),
+        tuple(firsts[index] for index in chosen),
+        total,
+        sum(len(windows[index].fed) for index in chosen) / sum(len(piece.fed) for piece in windows),
+        number == len(samples) - 1,
+    )
+
+
+def samples_of(windows: Sequence[Window]) -> list[list[int]]:
+    """Numbers of the windows of each sample, in an order that is the same for all variants.
+
+    The first has FIRST_TOKENS targets or a little more, each after it as many windows as all before it together.
+    """
+    order = list(range(len(windows)))
+    random.Random(SEED).shuffle(order)  # noqa: S311
+    sizes = accumulate(windows[index].scored for index in order)
+    ends = [next((count for count, size in enumerate(sizes, 1) if size >= FIRST_TOKENS), len(order))]
+    while ends[-1] < len(order):
+        ends.append(min(2 * ends[-1], len(order)))
+    return [sorted(order[start:end]) for start, end in pairwise([0, *ends])]
+
+
+def _cut_texts(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> list[_CutText]:
     if plan.scheme is WindowScheme.LLAMA:
         texts = ["".join(texts)]
-    windows: list[Window] = []
-    runs: list[str | None] = []
+    parts = []
     for text in texts:
         ids, ends = _encode(text, tokenizer, special=plan.scheme is not WindowScheme.ROLLING)
-        own = _cut(ids, tokenizer, plan)
-        windows += own
-        runs += _scored_runs(text, own, len(ids), ends)
-    if not any(piece.scored for piece in windows):
+        parts.append(_CutText(text, len(ids), ends, _cut(ids, tokenizer, plan)))
+    if not any(piece.scored for part in parts for piece in part.windows):
         raise CorpusTooShort("a corpus needs a text of at least two tokens")
+    return parts
+
+
+def _with_size(windows: Sequence[Window], parts: Sequence[_CutText]) -> CutCorpus:
+    """The windows with the size of what those of the parts score."""
+    runs = [run for part in parts for run in _scored_runs(part.text, part.windows, part.tokens, part.ends)]
     known = [run for run in runs if run is not None]
     if len(known) < len(runs):
         return CutCorpus(tuple(windows), None, None)

@@ -15,6 +15,7 @@ from typing import TypeVar
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.judgement import DIFFERENT, PairFindings, judge_pairs
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
+from llm_bench_fixtures.statistics.spending import share_of_look
 
 # Over all analyses, and in both directions.
 ALPHA = 0.02  # of one interval
@@ -22,14 +23,9 @@ FAMILY_ERROR = 0.04  # of all groups and tests together: 2 % of runs with a fals
 GROWTH = 1.5  # pairs at an analysis over pairs at the one before
 
 
-def share_of_analysis(number: int) -> float:
-    """The share of the error that the analysis spends; number: from 1. The sum over all numbers is 1."""
-    return 0.5**number
-
-
 def alpha_of_analysis(number: int) -> float:
     """The two-sided error of each interval at the analysis."""
-    return ALPHA * share_of_analysis(number)
+    return ALPHA * share_of_look(number)
 
 
 class SequentialTests:
@@ -94,7 +90,7 @@ class SequentialTests:
             self._variants,
             self.threshold,
             alpha_of_analysis(number),
-            FAMILY_ERROR * share_of_analysis(number),
+            FAMILY_ERROR * share_of_look(number),
             found_before,
         )
         return PairFindings({**now.tests, **before.tests}, {**now.groups, **before.groups})

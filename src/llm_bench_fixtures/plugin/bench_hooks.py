@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
     from llm_bench_fixtures.measure.quality import CorpusScore
     from llm_bench_fixtures.models.handle import ModelHandle
-    from llm_bench_fixtures.workloads import Corpus
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -225,11 +224,11 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         show_summary(terminalreporter, config)
 
 
-def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle, corpus: Corpus) -> CorpusScore:
+def pytest_llm_bench_score(config: pytest.Config, model: ModelHandle) -> CorpusScore:
     """The plugin's own quality metrics: of the model by itself, and against the reference."""
     from llm_bench_fixtures.session.scoring import score_variant
 
-    return score_variant(bench_session(config), model, corpus)
+    return score_variant(bench_session(config), model)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

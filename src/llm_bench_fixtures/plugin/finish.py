@@ -85,6 +85,7 @@ def score_the_rest(session: pytest.Session) -> None:
         return
     scoring = session.config.stash[SESSION].scoring
     scoring.score_loaded()
+    session.config.stash[SESSION].score_more()
     if scoring.failures:
         session.testsfailed = max(session.testsfailed, 1)
 

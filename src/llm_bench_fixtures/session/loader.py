@@ -243,6 +243,11 @@ class VariantLoader:
         """Those that are loaded, the reference first."""
         return tuple(sorted(self._loaded.values(), key=lambda model: model.variant.id != self._results.reference))
 
+    @property
+    def keeps_reference(self) -> bool:
+        """Whether the reference is loaded next to the others."""
+        return self.lineup is not None and not self.lineup.is_apart
+
     def close(self) -> None:
         """Close all that are loaded."""
         for model in self._loaded.values():

@@ -24,38 +24,41 @@ class KeptReference:
 
     def __init__(self, identifier: str) -> None:
         """identifier: the reference variant's id."""
-        self._id = identifier
+        self.identifier = identifier
         self._texts: dict[str, tuple[TokenIds, ...]] = {}
-        self._answers: tuple[AnswerIndex, ...] | None = None
+        self._answers: dict[ChoiceItem, AnswerIndex] = {}
 
-    def folders(self, variant: Variant) -> tuple[Path | None, Path | None]:
-        """Where to keep the variant's distributions, and those to compare it with; None where that is not to be done.
+    def folders(self, variant: Variant, sample: int | None = None) -> tuple[Path | None, Path | None]:
+        """Where to keep the variant's distributions over a sample of the corpus, and those to compare it with; None
+        where that is not to be done. sample: its number; None for the whole corpus.
 
         The reference's are kept, and every other's are compared with them where they are there.
         """
-        folder = self._scratch.path
-        if variant.id == self._id:
+        folder = self._scratch.path / ("whole" if sample is None else f"sample {sample}")
+        if variant.id == self.identifier:
             return folder, None
         return None, folder if is_kept(folder) else None
 
     def compare_answers(
-        self, variant: Variant, items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]
+        self, variant: str, items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex]
     ) -> dict[str, float]:
         """How many of the answers change against the reference's to the same items; nothing where it gave none.
 
         The reference's own are kept for those that come after it.
         """
-        if variant.id == self._id:
-            self._answers = tuple(answers)
+        if variant == self.identifier:
+            self._answers |= dict(zip(items, answers, strict=True))
             return {}
-        return {} if self._answers is None else flip_metrics(items, answers, self._answers)
+        if not all(item in self._answers for item in items):
+            return {}
+        return flip_metrics(items, answers, [self._answers[item] for item in items])
 
     def compare_texts(self, variant: Variant, workload: Workload, texts: Sequence[TokenIds]) -> dict[str, float]:
         """How far the continuations agree with the reference's of the same workload; nothing where it ran none.
 
         The reference's own are kept for those that come after it.
         """
-        if variant.id == self._id:
+        if variant.id == self.identifier:
             self._texts[workload.digest] = tuple(texts)
             return {}
         kept = self._texts.get(workload.digest)

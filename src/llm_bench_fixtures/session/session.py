@@ -23,6 +23,7 @@ from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
 from llm_bench_fixtures.session.provenance import Commit, provenance_of
 from llm_bench_fixtures.session.reference import KeptReference
+from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.session.scoring import Scorer, Scoring
 from llm_bench_fixtures.session.setup import Setup
 
@@ -67,6 +68,7 @@ class BenchSession:
         tracebacks = Tracebacks(settings.report if keeps_report else None)
         self.loader = VariantLoader(self.setup, self.results, tracebacks.keep, deadline)
         self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
+        self.samples = Samples(self.setup, self.loader, self.reference, deadline)
         self.loader.before_closing = self.scoring.score_leaving
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
@@ -85,6 +87,11 @@ class BenchSession:
         if not self._scores_late:
             self.scoring.score(model)
         return model
+
+    def score_more(self) -> None:
+        """Score more of the variants whose quality limit isn't decided, as far as the run has time."""
+        self.samples.go_on()
+        self.samples.retell(self.results)
 
     def run(self, *, interrupted: bool = False) -> Run:
         """The results so far."""

@@ -180,6 +180,15 @@ QUALITY: tuple[Metric, ...] = (
         tables={ReportTable.TEXTS: 20},
     ),
     _row(
+        name="scored_share",
+        title="Scored share of the corpus",
+        column="scored share",
+        unit=Unit.SHARE,
+        direction=Direction.NEITHER,
+        formula="scored_tokens / tokens of the whole corpus, where a sample of it was scored",
+        source="own",
+    ),
+    _row(
         name="scored_tokens",
         title="Scored tokens",
         column="scored tokens",

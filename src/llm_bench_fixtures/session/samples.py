@@ -1,0 +1,253 @@
+"""How much of the corpus and of the questions each variant is scored on.
+
+A model whose whole corpus takes seconds is scored on all of it. Of another, samples that double are scored: the same
+for all variants, so that each is compared with the reference token by token. A variant has enough once its quality
+limit is decided, or its perplexity's ratio is known well enough; the reference is scored on as much as any other.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.answer.standings import is_decided
+from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported
+from llm_bench_fixtures.measure.choices import accuracy_metrics, choose
+from llm_bench_fixtures.measure.quality import CorpusScore, Part, corpus_metrics, join, loss_blocks, score_part
+from llm_bench_fixtures.measure.windows import SEED, plan_windows
+from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.choices import AnswerIndex
+    from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.results.builder import RunBuilder
+    from llm_bench_fixtures.session.loader import VariantLoader
+    from llm_bench_fixtures.session.reference import KeptReference
+    from llm_bench_fixtures.session.setup import Setup
+
+WHOLE_S = 10.0  # a corpus that takes no longer is scored whole
+SMALL = 1e12  # weights times bytes of a corpus that is always scored whole, on a slow or busy machine too
+ENOUGH = 0.005  # standard error of a perplexity's ratio that is known well enough
+FIXED_S = 60.0  # for a variant that is compared with none, and a reference that is closed before the others load
+FIRST_ITEMS = 24  # questions next to the first sample
+
+
+@dataclass
+class Found:
+    """What is known of one variant so far."""
+
+    parts: list[Part] = field(default_factory=list)
+    answers: dict[int, AnswerIndex] = field(default_factory=dict)
+    """By the question's number."""
+    notes: dict[str, None] = field(default_factory=dict)
+    """What it can't do, in order."""
+    asks: bool = True
+    """Whether questions can be put to it."""
+    spent_s: float = 0.0
+    told: tuple[str, ...] = ()
+    """The notes that the results have of it."""
+
+    @property
+    def is_compared(self) -> bool:
+        return bool(self.parts) and self.parts[0].compared is not None
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.parts) and self.parts[-1].is_last
+
+
+class Samples:
+    """Scores variants on as much as they need, and keeps what was found."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        loader: VariantLoader,
+        kept: KeptReference,
+        deadline: Deadline = NO_LIMIT,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._setup = setup
+        self._loader = loader
+        self._kept = kept
+        self._deadline = deadline
+        self._clock = clock
+        self._found: dict[str, Found] = {}
+        self.is_whole: bool | None = None
+        """Whether every variant is scored on all there is; None until the first sample's time is known."""
+
+    def score(self, model: ModelHandle) -> CorpusScore:
+        """Score the variant on as much as it needs. What the model can't do by its nature is a note with the reason."""
+        found = Found()
+        if self.is_whole is None:
+            self._try_first(model, found)
+        if self.is_whole is False:
+            if found.parts:
+                self._ask(model, found)
+            self._grow(model, found, self._is_enough)
+        else:
+            self._score(model, found, None)
+            self._ask(model, found)
+        self._found[model.variant.id] = found
+        score = self._result(model.variant.id, found)
+        found.told = score.notes
+        return score
+
+    def go_on(self) -> None:
+        """Score more of the variants that are loaded and whose quality limit isn't decided, as time allows."""
+        for model in self._loader.loaded if self.is_whole is False and self._deadline.is_limited else ():
+            found = self._found.get(model.variant.id)
+            if found is not None and found.is_compared:
+                with suppress(Exception):  # what is known of it stays
+                    self._grow(model, found, self._is_decided)
+
+    def retell(self, results: RunBuilder, but: str = "") -> None:
+        """Tell the results what is known of all variants now: their figures go by the reference's, which may grow.
+
+        but: the variant that is being scored.
+        """
+        for name, found in self._found.items() if self.is_whole is False else ():
+            if name != but:
+                known, score = results.variant(name), self._result(name, found)
+                finite = {metric: value for metric, value in score.metrics.items() if math.isfinite(value)}
+                notes = (*(note for note in known.notes if note not in found.told), *score.notes)
+                found.told = score.notes
+                rest = {metric: value for metric, value in known.quality.items() if metric != "scored_share"}
+                quality = {**rest, **finite}
+                results.add_variant(replace(known, quality=quality, loss_blocks=score.loss_blocks, notes=notes))
+
+    def _try_first(self, model: ModelHandle, found: Found) -> None:
+        """Score the first sample, whose time tells how long the whole corpus takes."""
+        if self._setup.source.weights * sum(len(text.encode()) for text in self._setup.corpus.texts) <= SMALL:
+            self.is_whole = True
+            return
+        self._score(model, found, 0)
+        if found.parts:
+            self.is_whole = found.parts[0].is_last or found.spent_s / found.parts[0].share <= WHOLE_S
+        if self.is_whole is not False:
+            found.parts.clear()
+            found.notes.clear()
+
+    def _grow(self, model: ModelHandle, found: Found, is_enough: Callable[[str, Found], bool]) -> None:
+        """Score samples until they are enough, as far as the reference is scored on them and time is left."""
+        try:
+            while not (found.parts and (found.is_complete or is_enough(model.variant.id, found))):
+                sample = len(found.parts)
+                has_time = not sample or self._deadline.fits(found.spent_s)  # as long as all before it together
+                if not has_time or not self._has_reference(model, found) or not self._score(model, found, sample):
+                    break
+                self._ask(model, found)
+        except TimeUp:
+            if not found.parts:
+                raise
+        if not found.parts:
+            self._ask(model, found)
+
+    def _has_reference(self, model: ModelHandle, found: Found) -> bool:
+        """Whether the reference is scored on the next sample, too, as far as the variant is compared with it at all."""
+        reference, sample = self._found.get(self._kept.identifier), len(found.parts)
+        if reference is None or model.variant.id == self._kept.identifier or not (found.is_compared or not sample):
+            return True
+        loaded = next((one for one in self._loader.loaded if one.variant.id == self._kept.identifier), None)
+        with suppress(Exception):  # as where its process has died
+            while loaded is not None and len(reference.parts) <= sample and not reference.is_complete:
+                if not self._score(loaded, reference, len(reference.parts)):
+                    break
+                self._ask(loaded, reference)
+        return len(reference.parts) > sample or not sample
+
+    def _is_enough(self, variant: str, found: Found) -> bool:
+        if found.is_compared:
+            metrics = self._result(variant, found).metrics
+            error = metrics.get("ppl_ratio_error")
+            is_sure = error is not None and error <= ENOUGH * metrics["ppl_ratio"]
+            return is_sure or self._is_decided(variant, found)
+        if variant == self._kept.identifier and self._loader.keeps_reference:
+            return True  # it is scored on more when another needs that
+        return found.spent_s * 2 > FIXED_S  # with the next sample
+
+    def _is_decided(self, variant: str, found: Found) -> bool:
+        metrics = self._result(variant, found).metrics
+        return is_decided(metrics, self._setup.settings.quality_limit, look=len(found.parts))
+
+    def _score(self, model: ModelHandle, found: Found, sample: int | None) -> bool:
+        """Score a sample, None for the whole corpus. False where it can't be, or not compared as those before were."""
+        corpus, plan = self._setup.corpus, plan_windows(self._setup.settings)
+        keep, compare_with = self._kept.folders(model.variant, sample)
+        began_s = self._clock()
+        try:
+            part = model.call(score_part, corpus, plan, sample, keep=keep, compare_with=compare_with)
+        except WorkloadUnsupported as error:
+            found.notes[f"not scored on the {corpus.name}: {error}"] = None
+            return False
+        except (OtherTokens, NoRoom) as error:  # its own quality can be told all the same
+            is_other = isinstance(error, OtherTokens)
+            why = "not compared with the reference variant" if is_other else "nothing was kept to compare with"
+            found.notes[f"{why}: {error}"] = None
+            part = model.call(score_part, corpus, plan, sample)
+        found.spent_s += self._clock() - began_s
+        if found.is_compared and part.compared is None:
+            return False
+        found.parts.append(part)
+        return True
+
+    def _ask(self, model: ModelHandle, found: Found) -> None:
+        """Ask as many questions as belong to the samples that are scored."""
+        choices = self._setup.choices
+        if choices is None or not found.asks:
+            return
+        numbers = [number for number in self._asked(found, len(choices.items)) if number not in found.answers]
+        if not numbers:
+            return
+        items, began_s = [choices.items[number] for number in numbers], self._clock()
+        try:
+            with self._setup.progress.activity(Phase.SCORING, f"asking {model.variant.id} the {choices.name}"):
+                answers = model.call(choose, items)
+        except WorkloadUnsupported as error:
+            found.notes[f"not asked the {choices.name}: {error}"] = None
+            found.asks = False
+            return
+        found.spent_s += self._clock() - began_s
+        found.answers |= dict(zip(numbers, answers, strict=True))
+        self._kept.compare_answers(model.variant.id, items, answers)  # which keeps the reference's
+
+    def _asked(self, found: Found, items: int) -> Sequence[int]:
+        if self.is_whole is not False or found.is_complete:
+            return range(items)
+        order = list(range(items))
+        random.Random(SEED).shuffle(order)  # noqa: S311
+        return sorted(order[: FIRST_ITEMS * 2 ** max(len(found.parts) - 1, 0)])
+
+    def _result(self, variant: str, found: Found) -> CorpusScore:
+        reference = self._found.get(self._kept.identifier)
+        metrics: dict[str, float] = {}
+        blocks: tuple[float, ...] = ()
+        if found.parts:
+            joined = join(found.parts)
+            metrics = corpus_metrics(joined, join(reference.parts) if reference and reference.parts else None)
+            blocks = loss_blocks(joined.score.nll)
+            if not joined.is_last:
+                metrics["scored_share"] = joined.score.tokens / joined.corpus_tokens
+        choices = self._setup.choices
+        if found.answers and choices is not None:
+            numbers = sorted(found.answers)
+            items, answers = [choices.items[number] for number in numbers], [found.answers[one] for one in numbers]
+            metrics |= accuracy_metrics(items, answers) | self._kept.compare_answers(variant, items, answers)
+        return CorpusScore(metrics, blocks, (*found.notes, *self._of_a_sample(found)))
+
+    def _of_a_sample(self, found: Found) -> Iterator[str]:
+        """How much was scored, where that isn't all."""
+        if not found.parts or found.is_complete:
+            return
+        tokens, choices = sum(part.score.tokens for part in found.parts), self._setup.choices
+        asked = (
+            f" and {len(found.answers)} of {count(len(choices.items), 'question')}" if choices and found.answers else ""
+        )
+        yield f"quality is of a sample: {tokens:,} of {count(found.parts[0].corpus_tokens, 'token')}{asked}"

@@ -1,0 +1,178 @@
+"""How much of a corpus and of the questions is scored, by scores that are made up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from run_factory import make_variant
+
+from llm_bench_fixtures.answer.standings import DEVIATIONS, is_decided
+from llm_bench_fixtures.errors import TimeUp
+from llm_bench_fixtures.measure.choices import ChoiceItem, ChoiceSet
+from llm_bench_fixtures.measure.quality import Part, Score, score_part
+from llm_bench_fixtures.measure.reference import Compared
+from llm_bench_fixtures.measure.windows import CutCorpus
+from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.session import samples
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.reference import KeptReference
+from llm_bench_fixtures.session.samples import Samples
+
+TOKENS = 8000
+ENDS = (1000, 2000, 4000, 8000)
+ITEMS = tuple(ChoiceItem(f"prompt {number}", ("a", "b"), 0) for number in range(190))
+
+
+class Case:
+    """Variants of a corpus of 8,000 tokens, each of whose tokens takes so many seconds.
+
+    The reference is fp32, whose loss is 2 nats on each token. Others differ by their gap, and scatter around it.
+    """
+
+    def __init__(self, token_s: float = 0.01, weights: float = 5e8, deadline: Deadline = NO_LIMIT) -> None:
+        self.now_s = 0.0
+        self.token_s = token_s
+        self.scored: list[tuple[str, int | None]] = []
+        self.limit_s = np.inf
+        settings = SimpleNamespace(quality_limit=DEFAULT_QUALITY_LIMIT, windows=None, window=0, stride=0)
+        setup = SimpleNamespace(
+            settings=settings,
+            corpus=SimpleNamespace(name="corpus", texts=("a" * 30_000,)),
+            choices=ChoiceSet("questions", ITEMS),
+            source=SimpleNamespace(weights=weights),
+            progress=Progress(),
+        )
+        self.loader = SimpleNamespace(loaded=[], keeps_reference=True)
+        kept = KeptReference("fp32")
+        self.samples = Samples(cast(Any, setup), cast(Any, self.loader), kept, deadline, lambda: self.now_s)
+
+    def score(self, name: str, gap: float = 0.0, scatter: float = 0.0) -> Any:
+        rng = np.random.default_rng(0)
+        gaps = (gap + scatter * rng.standard_normal(TOKENS)).astype(np.float32)
+
+        def call(function: Any, *args: Any, **_: Any) -> Any:
+            if function is not score_part:
+                return tuple(0 for _ in args[0])
+            sample = args[2] if len(args) > 2 else None
+            first, last = (0, TOKENS) if sample is None else (([0, *ENDS])[sample], ENDS[sample])
+            self.now_s += self.token_s * (last - first)
+            if self.now_s > self.limit_s:
+                raise TimeUp
+            self.scored.append((name, sample))
+            places = np.arange(first, last)
+            base = np.full(last - first, 2.0, np.float32)
+            compared = None if name == "fp32" else Compared(base)
+            share = (last - first) / TOKENS
+            score = Score(base + gaps[places])
+            return Part(score, places, compared, CutCorpus((), None, None), TOKENS, share, last == TOKENS)
+
+        model: Any = SimpleNamespace(variant=SimpleNamespace(id=name), call=call)
+        self.loader.loaded.append(model)
+        return self.samples.score(model)
+
+
+def test_a_small_model_is_scored_whole_however_slow_the_machine_is() -> None:
+    case = Case(token_s=1.0, weights=5e6)
+    assert case.score("fp32").notes == ()
+    assert case.score("bf16", 0.001, 1.0).metrics["scored_tokens"] == TOKENS
+    assert case.scored == [("fp32", None), ("bf16", None)]
+
+
+def test_a_large_model_that_is_fast_is_scored_whole() -> None:
+    """The first sample takes 1 s, so the corpus takes 8."""
+    case = Case(token_s=0.001)
+    case.score("fp32")
+    assert case.score("bf16").metrics["choice_items"] == len(ITEMS)
+    assert case.scored == [("fp32", 0), ("fp32", None), ("bf16", None)]
+
+
+def test_what_is_decided_by_the_first_sample_needs_no_more() -> None:
+    """A standard error of 0.1 / sqrt(1000) = 0.3 %, on a perplexity 20 % above: far beyond the limit."""
+    case = Case()
+    case.score("fp32")
+    score = case.score("int4", 0.18, 0.1)
+    assert case.scored == [("fp32", 0), ("int4", 0)]
+    assert (score.metrics["scored_tokens"], score.metrics["choice_items"]) == (1000, 24)
+    assert score.metrics["scored_share"] == 1 / 8
+    assert score.notes == ("quality is of a sample: 1,000 of 8,000 tokens and 24 of 190 questions",)
+
+
+def test_an_undecided_one_grows_to_half_a_percent_and_the_reference_with_it() -> None:
+    """0.3 / sqrt(4000) = 0.47 %, but 0.67 % of half as many. The limit is 1 %, and the difference too."""
+    case = Case()
+    case.score("fp32")
+    score = case.score("int8", 0.01, 0.3)
+    assert score.metrics["scored_tokens"] == 4000
+    assert score.metrics["ppl_ratio_error"] < 0.005
+    order = [("fp32", 0), ("int8", 0), ("fp32", 1), ("int8", 1), ("fp32", 2), ("int8", 2)]
+    assert case.scored == order
+
+
+def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
+    case = Case()
+    case.score("fp32")
+    score = case.score("int8", 0.01, 2.0)
+    assert (score.metrics["scored_tokens"], score.notes) == (TOKENS, ())
+    assert "scored_share" not in score.metrics
+    assert score.metrics["choice_items"] == len(ITEMS)
+    assert len(score.loss_blocks) == 100
+
+
+def test_a_reference_that_is_gone_bounds_the_others() -> None:
+    case = Case()
+    case.loader.keeps_reference = False
+    case.score("fp32")  # 10 s, 20 s, and 40 s would be over FIXED_S
+    case.loader.loaded.clear()
+    assert case.score("int8", 0.01, 2.0).metrics["scored_tokens"] == 4000
+    assert [one for one in case.scored if one[0] == "fp32"] == [("fp32", 0), ("fp32", 1), ("fp32", 2)]
+
+
+def test_perplexities_of_samples_of_different_sizes_are_of_the_same_text() -> None:
+    case = Case()
+    results = RunBuilder("fp32")
+    for name, gap, scatter in (("fp32", 0.0, 0.0), ("int4", 0.18, 0.1), ("int8", 0.01, 0.3)):
+        score = case.score(name, gap, scatter)
+        results.add_variant(make_variant(name, quality=score.metrics, notes=("loaded", *score.notes)))
+    case.samples.retell(results)
+    base, few = results.variant("fp32"), results.variant("int4")
+    assert (base.quality["scored_tokens"], few.quality["scored_tokens"]) == (4000, 1000)
+    assert base.notes == ("loaded", "quality is of a sample: 4,000 of 8,000 tokens and 96 of 190 questions")
+    ratio = few.quality["perplexity"] / base.quality["perplexity"]
+    assert ratio == pytest.approx(few.quality["ppl_ratio"], rel=1e-5)
+
+
+def test_time_that_is_left_goes_to_what_is_not_decided() -> None:
+    case = Case(deadline=Deadline(1e6, 0.0, lambda: 0.0))
+    for name, gap, scatter in (("fp32", 0.0, 0.0), ("int4", 0.18, 0.1), ("int8", 0.01, 0.3)):
+        case.score(name, gap, scatter)
+    case.samples.go_on()
+    assert case.scored[-2:] == [("fp32", 3), ("int8", 3)]
+
+
+def test_a_time_that_ends_between_samples_keeps_what_is_scored() -> None:
+    case = Case()
+    case.score("fp32")
+    case.limit_s = 35.0
+    assert case.score("int8", 0.01, 2.0).metrics["scored_tokens"] == 1000
+
+
+def test_a_ratio_just_beyond_the_limit_is_rarely_said_to_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.5 % of 4,000 runs, and 0.1 % for the looks; with four standard errors of that share at most 3.6 %."""
+    rng = np.random.default_rng(1)
+    bound, scatter, runs, wrong = DEFAULT_QUALITY_LIMIT.bound, 0.35, 4000, 0
+    for _ in range(runs):
+        gaps = np.log(bound) + scatter * rng.laplace(size=TOKENS) / np.sqrt(2)
+        for look, end in enumerate(ENDS, 1):
+            seen = gaps[:end]
+            ratio = float(np.exp(seen.mean()))
+            error = ratio * float(seen.std(ddof=1)) / np.sqrt(end)
+            quality = {"ppl_ratio": ratio, "ppl_ratio_error": error}
+            if error <= samples.ENOUGH * ratio or is_decided(quality, DEFAULT_QUALITY_LIMIT, look):
+                break
+        wrong += ratio + DEVIATIONS * error <= bound
+    assert wrong / runs <= 0.036
