@@ -6,7 +6,7 @@ Arguments after `--` go to pytest, whose options for this are listed by `pytest 
 exit status: pytest's (0: all tests passed, 1: some failed, 2: interrupted), and the gate's where `--llm-gate` is given
 
 Examples:
-  llm-bench run
+  llm-bench run --quick
   llm-bench run Qwen/Qwen2.5-0.5B -- --llm-variants fp32,bf16,ort-int8-dynamic
   llm-bench run ./my-model -- -k "prompt_length or batch" --benchmark-autosave
 """
@@ -18,11 +18,15 @@ import os
 import sys
 
 HELP = "run the ready suite on a model"
+QUICK = ("-k", "prompt_length")  # the workload that the answer for latency goes by
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s [MODEL] [-- pytest arguments]"
+    parser.usage = "%(prog)s [MODEL] [--quick] [-- pytest arguments]"
     parser.add_argument("model", metavar="MODEL", nargs="?", help="default: the embedded model")
+    parser.add_argument(
+        "--quick", action="store_true", help="only which variant has the lowest latency: one prompt, in several lengths"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     from llm_bench_fixtures.suite import pytest_arguments
 
     model = [f"--llm-model={arguments.model}"] if arguments.model else []
-    command = [sys.executable, "-m", "pytest", *pytest_arguments(), *model, *arguments.passed_on]
+    quick = QUICK if arguments.quick else ()
+    command = [sys.executable, "-m", "pytest", *pytest_arguments(), *model, *quick, *arguments.passed_on]
     if os.name == "posix":
         sys.stdout.flush()
         os.execv(command[0], command)  # noqa: S606  # this Python, with arguments of our own and the user's
