@@ -286,7 +286,7 @@ def test_each_finished_variant_is_saved_at_once(bench: Bench) -> None:
     assert not bench.results()["interrupted"]
 
 
-def test_a_variant_that_runs_out_of_memory_while_it_is_scored_is_closed(bench: Bench) -> None:
+def test_a_variant_that_runs_out_of_memory_while_it_is_scored_keeps_its_times(bench: Bench) -> None:
     bench.write(
         conftest=LOGGING_CONFTEST
         + """
@@ -302,9 +302,12 @@ def test_a_variant_that_runs_out_of_memory_while_it_is_scored_is_closed(bench: B
     )
     result = bench.run("--llm-variants", "fp32,bf16")
     assert result.ret == 1
-    result.assert_outcomes(passed=1, errors=1)
+    result.assert_outcomes(passed=2)
     assert loads(bench) == ["load fp32", "close fp32", "load bf16", "close bf16"]
-    assert bench.variants()["fp32"]["reason"].endswith("scoring fp32: out of memory, 2.00 GiB asked for")
+    fp32, bf16 = bench.variants()["fp32"], bench.variants()["bf16"]
+    assert fp32["quality_note"].endswith("scoring fp32: out of memory, 2.00 GiB asked for")
+    assert not fp32["quality"]
+    assert bf16["quality"]["perplexity"] > 1
 
 
 def test_a_quantized_checkpoint_is_measured_as_it_is_and_nothing_else_is_made_of_it(

@@ -94,7 +94,7 @@ def test_a_folder_or_a_summary_that_cannot_be_written_ends_the_run_before_it_mea
         assert not own_suite.report.exists()
 
 
-@pytest.mark.parametrize("hook", ["pytest_runtest_setup", "pytest_llm_bench_score"])
+@pytest.mark.parametrize("hook", ["pytest_runtest_setup", "pytest_runtest_call"])
 def test_a_run_that_ends_before_its_first_test_does_leaves_the_report_before_where_it_was(
     own_suite: Bench, hook: str
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_run_that_ends_before_its_first_test_does_leaves_the_report_before_whe
 
 
 def test_a_first_run_that_ends_before_its_first_test_does_says_that_there_is_no_report(own_suite: Bench) -> None:
-    own_suite.write(conftest=INTERRUPTS.format("pytest_llm_bench_score"))
+    own_suite.write(conftest=INTERRUPTS.format("pytest_runtest_call"))
     result = own_suite.run(no_reraise_ctrlc=True)
     result.stdout.fnmatch_lines(["llm-bench: This run wrote no report: it was stopped before a benchmark finished."])
     assert not own_suite.report.exists()
