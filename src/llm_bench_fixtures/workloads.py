@@ -116,6 +116,11 @@ class Workload:
         return sum(areas) - self.prompt_tokens
 
     @property
+    def steps(self) -> int:
+        """Tokens that a round generates one after the other, over all batches."""
+        return len(self.groups) * self.new_tokens
+
+    @property
     def longest_sequence(self) -> int:
         """Columns of the widest batch once its new tokens have come."""
         return max(self.widths) + self.new_tokens

@@ -29,7 +29,6 @@ from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.timing import Round
-    from llm_bench_fixtures.workloads import Workload
 
 # A round after other processes' rounds takes 2 or 3 ms longer than one of a loop, which is nothing to a longer one.
 # Shorter ones are run several in a row, so that what warms the first warms all.
@@ -140,18 +139,18 @@ class _Blocks:
         began_s = self.clock()
         entry.observation = entry.model.call(observe, entry.workload)
         entry.last_s = (self.clock() - began_s) / OBSERVED_LONGER
-        entry.step_s = entry.last_s / _steps(entry.workload)
+        entry.step_s = entry.last_s / entry.workload.steps
 
     def _is_surely_long(self, entry: Entry) -> bool:
         """Whether its decode steps alone take more than LONG_ROUND_S, as earlier cases show. False for what is compiled
         or has a static cache, which fewer tokens would leave too small."""
-        is_long = entry.step_s >= WATCHED_STEP_S and entry.step_s * _steps(entry.workload) > LONG_ROUND_S
+        is_long = entry.step_s >= WATCHED_STEP_S and entry.step_s * entry.workload.steps > LONG_ROUND_S
         if not is_long or not entry.model.can_pause:
             return False
         return entry.workload.cache is not CacheKind.STATIC and entry.model.facts.compile_s is None
 
     def _warm_up_briefly(self, entry: Entry) -> None:
-        entry.last_s = entry.step_s * _steps(entry.workload)
+        entry.last_s = entry.step_s * entry.workload.steps
         if not entry.is_asked_for:
             entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
             return
@@ -436,11 +435,6 @@ class _Blocks:
         """Whether further turns would be beside no reference, where there are enough that were."""
         is_dead = self.reference in self.entries and self.entries[self.reference].failure is not None
         return is_dead and self._base_of(entry) is not None
-
-
-def _steps(workload: Workload) -> int:
-    """Of a round: one for each new token of each batch."""
-    return len(workload.groups) * workload.new_tokens
 
 
 def _are_free(cores: int) -> bool:

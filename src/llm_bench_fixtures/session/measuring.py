@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.allocation import Allocation, weight_of
@@ -163,7 +163,7 @@ class SideBySide:
             raise TimeUp
         self._deadline.check()
         entries = self._entries(case, model, workload, others)
-        steps = sum(_steps(entry.workload) for entry in entries.values())
+        steps = sum(entry.workload.steps for entry in entries.values())
         if not self._deadline.fits(self._expected_s(scenario, steps)):
             self._not_reached.add(case)  # with fewer variants later on, too
             raise TimeUp
@@ -190,8 +190,8 @@ class SideBySide:
         """Note how long the least rounds of a case's variants take, for each decode step of one round."""
         settings = self._setup.settings
         rounds = (settings.rounds or FEWEST_PAIRS) + OBSERVED_LONGER * settings.warmup_rounds
-        known = {name: fmean(one.rounds_s) for name, one in found.items() if isinstance(one, Measured) and one.rounds}
-        steps = sum(_steps(entries[name].workload) for name in known)
+        known = {name: median(one.rounds_s) for name, one in found.items() if isinstance(one, Measured) and one.rounds}
+        steps = sum(entries[name].workload.steps for name in known)
         if steps:
             self._least_s[scenario].append(rounds * sum(known.values()) / steps)
 
@@ -268,11 +268,6 @@ class SideBySide:
         with suppress(Exception):
             return self._loader.beside(variant)
         return None
-
-
-def _steps(workload: Workload) -> int:
-    """Tokens that a round generates one after the other."""
-    return len(workload.groups) * workload.new_tokens
 
 
 def _same_tokens(one: ModelHandle, other: ModelHandle) -> bool:
