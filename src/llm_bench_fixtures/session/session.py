@@ -62,7 +62,7 @@ class BenchSession:
         self.deadline = deadline
         progress.cut_at_s = deadline.at_s
         self.setup = Setup(settings, progress)
-        progress.run_left_s = lambda: self.setup.forecast.left_s
+        progress.run_left_s = self._left_s
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)
         tracebacks = Tracebacks(settings.report if keeps_report else None)
@@ -98,6 +98,11 @@ class BenchSession:
         provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
         run = self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)
         return replace(run, time_limit_s=self.deadline.limit_s) if self.deadline.is_limited else run
+
+    def _left_s(self) -> float | None:
+        """Seconds that the run still takes, as expected, which a limit may cut."""
+        left_s = self.setup.forecast.left_s
+        return None if left_s is None else min(left_s, self.deadline.left_s)
 
     def _kept(self) -> frozenset[str]:
         """The variants that keep the limits of a winner, and those that may because they have yet to be scored."""

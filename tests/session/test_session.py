@@ -1,0 +1,22 @@
+"""What a run's tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.session.deadline import Deadline
+from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.session import BenchSession
+
+
+@pytest.mark.parametrize(("limit_s", "left_s"), [(1000.0, 300.0), (100.0, 94.0)])
+def test_what_a_run_still_takes_is_cut_by_its_limit(limit_s: float, left_s: float) -> None:
+    """300 s are expected. Of a limit of 100 s, 4 s and 2 % are the report's."""
+    progress = Progress()
+    deadline = Deadline(limit_s, 0.0, clock=lambda: 0.0)
+    session = BenchSession(parse_settings({}), "fp32", progress, lambda *_: (), pytest.fail, deadline=deadline)
+    assert progress.run_left_s() is None
+    session.setup.forecast.expect(Work.LOADING, "fp32", 300.0)
+    assert progress.run_left_s() == pytest.approx(left_s)
