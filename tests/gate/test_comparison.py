@@ -208,6 +208,21 @@ def test_samples_of_different_sizes_are_not_compared_and_those_of_one_size_are()
     assert verdict(compared(run(1008, 20.0), run(1008, 30.0)), "perplexity", "fp32").verdict is Verdict.REGRESSED
 
 
+def test_a_samples_perplexity_is_not_compared_where_the_reference_was_scored_on_another_one() -> None:
+    """Bug: a variant's perplexity is over what the reference was scored on, so that one on 1,000 tokens moved from 21.3
+    to 23.2 where another variant had the reference scored on 4,000."""
+
+    def run(of_reference: float, perplexity: float) -> Run:
+        sampled = {"perplexity": perplexity, "kld_mean": 0.1, "scored_tokens": 1000.0, "scored_share": 0.1}
+        whole = {"perplexity": 20.0, "scored_tokens": of_reference}
+        variants = [make_variant("fp32", quality=whole), make_variant("bf16", quality=sampled)]
+        return make_run([make_record(), make_record("bf16")], variants)
+
+    comparison = compared(run(1000, 21.3), run(4000, 23.2))
+    assert verdict(comparison, "perplexity", "bf16").verdict is Verdict.NOT_MEASURED
+    assert verdict(comparison, "kld_mean", "bf16").verdict is Verdict.UNCHANGED
+
+
 def test_another_corpus_has_another_number_of_tokens_which_is_no_regression() -> None:
     variants = [make_variant(quality={"perplexity": 20.0, "scored_tokens": tokens}) for tokens in (100, 200)]
     base, head = (make_run([make_record()], [variant]) for variant in variants)

@@ -193,7 +193,8 @@ class _Comparer:
         if metric.name not in BY_ITSELF and self._base.reference != self._head.reference:
             return self._reference_obstacle()
         asked = questions_obstacle(metric, self._base.provenance, self._head.provenance)
-        return asked or self._obstacle(Kind.QUALITY) or samples_obstacle(metric, before, after)
+        references = self._base.variant(self._base.reference), self._head.variant(self._head.reference)
+        return asked or self._obstacle(Kind.QUALITY) or samples_obstacle(metric, before, after, references)
 
     def _present(self, base: Mapping[str, float], head: Mapping[str, float]) -> Iterator[Metric]:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)

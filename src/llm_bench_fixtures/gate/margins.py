@@ -28,10 +28,8 @@ Probe: TypeAlias = Sequence[tuple[float, float]]  # seconds of both kinds of wor
 OF_MEDIAN = ("latency_s", "output_tokens_per_s", "ms_per_token")  # the median latency, and its multiples
 CONFIDENCE = 0.99  # of the interval of two models' losses
 # Of a variant by itself, whatever the reference is.
-BY_ITSELF = (
-    *("loss", "perplexity", "bits_per_byte", "word_perplexity", "byte_perplexity", "scored_tokens"),
-    *("choice_accuracy", "choice_items"),
-)
+OVER_THE_REFERENCES_TEXT = ("loss", "perplexity", "bits_per_byte", "word_perplexity", "byte_perplexity")  # in samples
+BY_ITSELF = (*OVER_THE_REFERENCES_TEXT, "scored_tokens", "choice_accuracy", "choice_items")
 
 
 def has_own_noise(metric: Metric) -> bool:
@@ -101,15 +99,28 @@ def questions_obstacle(metric: Metric, base: Provenance, head: Provenance) -> st
     return f"other questions: {head.choices or 'none'}; the baseline's: {base.choices or 'none'}"
 
 
-def samples_obstacle(metric: Metric, before: VariantResult, after: VariantResult) -> str:
+def samples_obstacle(
+    metric: Metric,
+    before: VariantResult,
+    after: VariantResult,
+    references: tuple[VariantResult | None, VariantResult | None] = (None, None),
+) -> str:
     """Why a metric of quality can't be compared where a run scored a sample of the corpus or of the questions; "" where
-    both have as many of them: those are the same."""
+    both have as many of them: those are the same.
+
+    references: the reference in both runs. A sampled variant's loss, and what follows from it, is over the tokens that
+    the reference was scored on.
+    """
     is_sampled = any("scored_share" in one.quality for one in (before, after))
     if not is_sampled or (metric.name not in OF_CHOICES and metric not in QUALITY):
         return ""
     counted, what = ("choice_items", "questions") if metric.name in OF_CHOICES else ("scored_tokens", "scored tokens")
-    was, now = (one.quality.get(counted) for one in (before, after))
-    return "" if was == now or was is None or now is None else f"{now:,.0f} {what}; in the baseline {was:,.0f}"
+    of_reference = [one.quality.get(counted) if one else None for one in references]
+    pairs = [(before.quality.get(counted), after.quality.get(counted))]
+    if metric.name in OVER_THE_REFERENCES_TEXT:
+        pairs.append((of_reference[0], of_reference[1]))
+    different = ((was, now) for was, now in pairs if was != now and was is not None and now is not None)
+    return next((f"{now:,.0f} {what}; in the baseline {was:,.0f}" for was, now in different), "")
 
 
 def quality_margin(metric: Metric, before: VariantResult, after: VariantResult) -> float:
