@@ -92,6 +92,14 @@ def test_a_skip_is_a_record(builder: RunBuilder) -> None:
     assert (record.status, record.rounds_s) == (Status.SKIPPED, ())
 
 
+def test_what_is_measured_stays_so_where_there_was_no_time_for_more(builder: RunBuilder) -> None:
+    """Bug: a test that read a quality for which there was no time lost its rounds."""
+    builder.add_record(make_record("fp32"))
+    builder.add_unmeasured(replace(make_record("fp32"), status=Status.NOT_REACHED, reason="not reached in 20 min"))
+    (record,) = builder.build(make_provenance(), {}).records
+    assert (record.status, record.reason) == (Status.MEASURED, "not reached in 20 min")
+
+
 def test_an_unknown_variant_is_a_key_error(builder: RunBuilder) -> None:
     with pytest.raises(KeyError):
         builder.variant("fp32")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.plausible import bounded
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.record import Record, Run, Scenario, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
 from llm_bench_fixtures.results.speedup import with_expected_variance
 
 if TYPE_CHECKING:
@@ -73,10 +73,13 @@ class RunBuilder:
         self._records[record.test] = record
 
     def add_unmeasured(self, record: Record) -> None:
-        """Keep a skip or an error. What was measured before a test failed stays, with the new status and reason."""
+        """Keep a skip or an error. What was measured before a test failed stays, with the new status and reason; what
+        was measured and had no time for more stays measured."""
         record = bounded(record)
         measured = self._records.get(record.test, record)
-        self._records[record.test] = replace(measured, status=record.status, reason=record.reason)
+        is_done = record.status is Status.NOT_REACHED and measured.status is Status.MEASURED
+        status = Status.MEASURED if is_done else record.status
+        self._records[record.test] = replace(measured, status=status, reason=record.reason)
 
     def build(self, provenance: Provenance, phase_s: Mapping[Phase, float], *, interrupted: bool = False) -> Run:
         """The run so far."""
