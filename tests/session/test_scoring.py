@@ -87,6 +87,27 @@ def test_all_that_are_loaded_are_scored_once_and_the_reference_first() -> None:
     assert scored.notes == ("loaded", "scored")
 
 
+def test_at_the_end_those_that_were_closed_are_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: one that was to come again in another group, and didn't, ended the run without a quality or a reason."""
+    case = Case("fp32", "bf16", "int8")
+    closed = case.loader._loaded.pop("bf16"), case.loader._loaded.pop("int8")
+    planned: Any = tuple(model.variant for model in closed)
+    monkeypatch.setattr(VariantLoader, "known", planned)
+
+    def load(_: object, variant: Any) -> Any:
+        if variant.id == "int8":
+            raise NotReached("30 min")
+        return closed[0]
+
+    monkeypatch.setattr(VariantLoader, "load", load)
+    case.scoring.score_the_rest()
+    assert case.asked == ["fp32", "bf16"]
+    assert case.results.variant("bf16").quality == {"loss": 2.0}
+    left = case.results.variant("int8")
+    assert (left.unscored, left.quality_note) == (True, str(NotReached("30 min")))
+    assert not case.scoring.failures
+
+
 def test_one_that_is_asked_for_is_scored_after_the_reference_and_before_the_others() -> None:
     case = Case("bf16", "int8", "fp32")
     case.scoring.score(case.model("int8"))

@@ -80,11 +80,11 @@ def claim_report(config: pytest.Config) -> None:
 
 
 def score_the_rest(session: pytest.Session) -> None:
-    """Score the variants that are loaded and have yet to be scored. One that can't be fails the run."""
+    """Score the variants that have yet to be scored. One that can't be fails the run."""
     if SESSION not in session.config.stash:
         return
     scoring = session.config.stash[SESSION].scoring
-    scoring.score_loaded()
+    scoring.score_the_rest()
     session.config.stash[SESSION].score_more()
     if scoring.failures:
         session.testsfailed = max(session.testsfailed, 1)

@@ -5,22 +5,24 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.limits import measure_limits
-from llm_bench_fixtures.measure.windows import USUAL_WINDOW
+from llm_bench_fixtures.measure.windows import FIRST_TOKENS, USUAL_WINDOW
 from llm_bench_fixtures.models.artifacts import Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.session.forecast import AGAIN, FLOAT32_BYTES, Machine, Made, Runner, Shape, Work, making_s
+from llm_bench_fixtures.session.samples import FIRST_ITEMS, is_small
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.choices import ChoiceItem
     from llm_bench_fixtures.models.lineup import Lineup
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.setup import Setup
@@ -129,7 +131,9 @@ def _scored(setup: Setup) -> tuple[float, int]:
     window = settings.window or USUAL_WINDOW
     overlap = window / settings.stride if settings.stride else 2.0
     corpus = sum(map(len, texts)) * per_character * overlap
-    asked = setup.choices.items if setup.choices else ()
+    asked: Sequence[ChoiceItem] = setup.choices.items if setup.choices else ()
+    if not is_small(setup):  # two samples, as a rule
+        corpus, asked = min(corpus, 2 * FIRST_TOKENS), asked[: 2 * FIRST_ITEMS]
     windows = [len(item.prompt) + len(choice) for item in asked for choice in item.choices]
     return corpus + sum(windows) * per_character, max(round(corpus / window), len(texts)) + len(windows)
 

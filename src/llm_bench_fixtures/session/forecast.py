@@ -175,10 +175,6 @@ class Forecast:
                 return (taken_s + passed_s) / (expected_s + going_s)
         return factor
 
-    def expected_s(self, work: Work, *variants: str, name: str = "") -> float:
-        """Seconds of a piece of work on these variants together, corrected; 0 for what isn't to come."""
-        return self.correction(work) * self._uncorrected_s(work, variants, name)
-
     def _uncorrected_s(self, work: Work, variants: Collection[str], name: str) -> float:
         return sum(self._left[work].get((name, variant), 0.0) for variant in variants)
 

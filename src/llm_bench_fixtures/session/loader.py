@@ -100,7 +100,7 @@ class VariantLoader:
         self._results = results
         self._keep_traceback = keep_traceback
         self.before_closing: Callable[[Collection[str]], None] = lambda _: None
-        """Called with the ids of variants that leave for those of another group."""
+        """Called with the ids of variants that leave for others."""
         self.lineup: Lineup | None = None
         self._group: tuple[Variant, ...] = ()
         self._loaded: dict[str, ModelHandle] = {}
@@ -248,6 +248,12 @@ class VariantLoader:
         """Whether the reference is loaded next to the others."""
         return self.lineup is not None and not self.lineup.is_apart
 
+    @property
+    def known(self) -> tuple[Variant, ...]:
+        """Those of the plan, each once."""
+        groups = self.lineup.groups if self.lineup else ()
+        return tuple(dict.fromkeys(variant for group in groups for variant in group))
+
     def close(self) -> None:
         """Close all that are loaded."""
         for model in self._loaded.values():
@@ -287,6 +293,7 @@ class VariantLoader:
         while self._loaded and not self._has_room(variant):
             name = next((one for one in reversed(self._loaded) if one != self._results.reference), None)
             closed.append(name or self._results.reference)
+            self.before_closing(closed[-1:])
             self._loaded.pop(closed[-1]).close()
         if closed:
             self._tight[variant.id] = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.answer.allocation import Allocation, weight_of
 from llm_bench_fixtures.errors import LlmBenchError, NotReached, TimeUp
 from llm_bench_fixtures.measure.support import check_supported
-from llm_bench_fixtures.progress import Left, Part, Phase
+from llm_bench_fixtures.progress import Left, Part, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, measure_side_by_side
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
@@ -109,7 +109,7 @@ class SideBySide:
         self._reference = reference
         self._kept = kept
         self._deadline = deadline
-        self._not_reached: set[str] = set()  # cases
+        self._not_reached: dict[str, str] = {}  # by case, why
         self._least_s: dict[str, list[float]] = defaultdict(
             list
         )  # by scenario, of a case's least rounds, for each step of one
@@ -160,13 +160,14 @@ class SideBySide:
         """Raises TimeUp where the case isn't expected to fit in the time that is left, or was cut."""
         weight = weight_of(scenario)
         if case in self._not_reached:
-            raise TimeUp
+            raise TimeUp(self._not_reached[case])
         self._deadline.check()
         entries = self._entries(case, model, workload, others)
         steps = sum(entry.workload.steps for entry in entries.values())
-        if not self._deadline.fits(self._expected_s(scenario, steps)):
-            self._not_reached.add(case)  # with fewer variants later on, too
-            raise TimeUp
+        expected_s = self._expected_s(scenario, steps)
+        if not self._deadline.fits(expected_s):
+            self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
+            raise TimeUp(self._not_reached[case])  # with fewer variants later on, too
         for name, entry in entries.items():
             entry.step_s = self._steps_s.get((name, entry.workload.cache), 0.0)
         asked = sum(entry.is_asked_for for entry in entries.values())

@@ -63,6 +63,11 @@ class Found:
         return bool(self.parts) and self.parts[-1].is_last
 
 
+def is_small(setup: Setup) -> bool:
+    """Whether scoring the whole corpus is little work for the model, however fast the machine is."""
+    return setup.source.weights * sum(len(text.encode()) for text in setup.corpus.texts) <= SMALL
+
+
 class Samples:
     """Scores variants on as much as they need, and keeps what was found."""
 
@@ -86,6 +91,17 @@ class Samples:
     def score(self, model: ModelHandle) -> CorpusScore:
         """Score the variant on as much as it needs. What the model can't do by its nature is a note with the reason."""
         found = Found()
+        try:
+            self._score_and_ask(model, found)
+        except TimeUp:
+            if not found.parts:
+                raise
+        self._found[model.variant.id] = found
+        score = self._result(model.variant.id, found)
+        found.told = score.notes
+        return score
+
+    def _score_and_ask(self, model: ModelHandle, found: Found) -> None:
         if self.is_whole is None:
             self._try_first(model, found)
         if self.is_whole is False:
@@ -95,14 +111,10 @@ class Samples:
         else:
             self._score(model, found, None)
             self._ask(model, found)
-        self._found[model.variant.id] = found
-        score = self._result(model.variant.id, found)
-        found.told = score.notes
-        return score
 
     def go_on(self) -> None:
         """Score more of the variants that are loaded and whose quality limit isn't decided, as time allows."""
-        for model in self._loader.loaded if self.is_whole is False and self._deadline.is_limited else ():
+        for model in self._loader.loaded if self.is_whole is False else ():
             found = self._found.get(model.variant.id)
             if found is not None and found.is_compared:
                 with suppress(Exception):  # what is known of it stays
@@ -125,7 +137,7 @@ class Samples:
 
     def _try_first(self, model: ModelHandle, found: Found) -> None:
         """Score the first sample, whose time tells how long the whole corpus takes."""
-        if self._setup.source.weights * sum(len(text.encode()) for text in self._setup.corpus.texts) <= SMALL:
+        if is_small(self._setup):
             self.is_whole = True
             return
         self._score(model, found, 0)

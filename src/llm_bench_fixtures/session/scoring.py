@@ -107,6 +107,21 @@ class Scoring:
             if model.variant.id in due:
                 self._try_to_score(model)
 
+    def score_the_rest(self) -> None:
+        """Score all that are due: those that are loaded, then the others, as far as the run has time to load them."""
+        self.score_loaded()
+        for variant in self._loader.known:
+            if variant.id in self.due:
+                try:
+                    self.score(self._loader.load(variant))
+                except NotReached as error:
+                    known = self._results.variant(variant.id)
+                    self._results.add_variant(replace(known, quality_note=str(error), unscored=True))
+                except Exception as error:  # of its second load
+                    self._errors[variant.id] = error
+                    known = self._results.variant(variant.id)
+                    self._results.add_variant(replace(known, quality_note=first_line(named(error))))
+
     def _try_to_score(self, model: ModelHandle) -> None:
         with suppress(Exception):  # kept in `_errors`
             self.score(model)
