@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -25,6 +25,8 @@ class Growth:
     """What has been shown of a run that goes on."""
 
     has_answer: bool = False
+    told: list[str] = field(default_factory=list)
+    """What the terminal was told last."""
     rests_until_s: float = 0.0
     """By time.monotonic()."""
 
@@ -100,5 +102,8 @@ def _grow(session: pytest.Session, growth: Growth, *, shows: bool) -> None:
     if shows and reporter is not None and config.get_verbosity() >= 0:
         from llm_bench_fixtures.report.renderers.terminal import lines_so_far
 
-        reporter.ensure_newline()
-        tell(reporter, lines_so_far(findings, terminal_width(reporter)))
+        lines = [*lines_so_far(findings, terminal_width(reporter))]
+        if lines != growth.told:
+            reporter.ensure_newline()
+            tell(reporter, lines)
+            growth.told = lines
