@@ -83,3 +83,36 @@ def test_beside_a_reference_of_another_vocabulary_it_is_measured_and_not_compare
     }
     assert lengths["bigram"] == len("the hen")
     assert lengths["fp32"] < lengths["bigram"]
+
+
+def test_what_the_plan_cannot_ask_of_a_variant_costs_that_variant_alone(bench: Bench) -> None:
+    """Bug: a quantization that a backend doesn't know, or a `storage` that raises, ended the whole run."""
+    bench.write(
+        conftest="""
+        from llm_bench_fixtures import Variant
+
+        def pytest_llm_bench_variants():
+            return [
+                Variant("odd", "onnxruntime", "no such quantization", quantization="odd"),
+                Variant("raising", "raising_backend", "storage raises"),
+            ]
+        """,
+        raising_backend="""
+        from llm_bench_fixtures import Backend
+
+        def load(request):
+            raise ValueError("not to be loaded")
+
+        def storage(variant, device):
+            raise LookupError("no idea")
+
+        BACKEND = Backend(load, storage=storage)
+        """,
+        test_own="def test_mine(llm_benchmark): llm_benchmark('Hello')",
+    )
+    result = bench.run_in_turns("--llm-variants", "fp32,odd,raising")
+    result.assert_outcomes(passed=1, errors=2)
+    assert "INTERNALERROR" not in result.stdout.str()
+    reasons = {name: variant["reason"] for name, variant in bench.variants().items()}
+    assert "knows no quantization 'odd'" in reasons["odd"]
+    assert "not to be loaded" in reasons["raising"]

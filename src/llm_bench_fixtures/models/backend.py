@@ -141,6 +141,15 @@ class Backend:
     """What its command-line options mean, which are rows of options/table.py; for the package's own backends only, as
     options are read before any project's hook. A project's own backend that has some is refused."""
 
+    def storage_of(self, variant: Variant, device: Device) -> Storage:
+        """What `storage` says, UNKNOWN where it fails: a plan costs no run. Raises BackendUnavailable."""
+        try:
+            return self.storage(variant, device)
+        except BackendUnavailable:
+            raise
+        except Exception:  # of a project's own backend, or for a quantization that loading will refuse
+            return UNKNOWN
+
     def check_variant(self, variant: Variant, device: Device) -> None:
         """Raise InvalidSetting for a quantization that it doesn't know, BackendUnavailable for a device that it doesn't
         run on, and what `check` raises."""

@@ -155,6 +155,6 @@ def _runner(setup: Setup, machine: Machine, variant: Variant, layers: int) -> Ru
         rates = limits.matmul_flops_per_s if limits else {}
         computed = variant.autocast or variant.precision
         rate = 0.0 if variant.quantization else rates.get(computed, 0.0)
-        storage = backend.storage(variant, setup.device)
+        storage = backend.storage_of(variant, setup.device)
         return Runner(machine, setup.source.weights, layers, storage.matrices, rate, is_made=bool(storage.making))
     return None

@@ -132,7 +132,7 @@ class VariantLoader:
         if setup.source.quantized is not None and not backend.takes_quantized:
             return NOTHING
         try:
-            storage = backend.storage(variant, setup.device)
+            storage = backend.storage_of(variant, setup.device)
         except BackendUnavailable:
             return NOTHING
         return predict(self._shape, storage, self._largest_rounds(), on_cpu=setup.device.kind is DeviceKind.CPU)
