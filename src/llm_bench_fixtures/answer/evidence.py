@@ -70,7 +70,10 @@ class Evidence(Headline):
         """
         if of.variant == over.variant or of.workload != over.workload:
             return gain(of, over, self.noise)
-        found = self._in_blocks(of, over) or gain(of, over, self.noise)
+        in_turns = self._in_blocks(of, over)
+        found = in_turns or gain(of, over, self.noise)
+        if in_turns is None and of.reference_s:  # rounds in blocks, but too few: their scatter says next to nothing
+            return Gain(found.ratio, is_faster=False, is_slower=False, is_unclear=True)
         is_same = ran_the_same(self.run, of.variant, over.variant)
         if is_same or self.machine.hides(found.ratio):
             return Gain(found.ratio, is_faster=False, is_slower=False, is_unclear=not is_same)
