@@ -96,6 +96,21 @@ def test_a_run_that_was_too_short_names_a_longer_time() -> None:
     assert decision(nothing).reason == "nothing was timed in this run within its --llm-time"
 
 
+def test_samples_of_unlike_sizes_are_allowed_as_unreached_and_not_with_every_other_difference() -> None:
+    """Bug: the advice was to allow another fingerprint, which lets other machines, models and libraries pass, too."""
+
+    def sampled(tokens: float) -> Run:
+        quality = {"perplexity": 20.0, "scored_tokens": tokens, "scored_share": tokens / 6864}
+        return replace(BASE, variants=(make_variant(quality=quality),))
+
+    found = decision(sampled(2016.0), sampled(1008.0))
+    assert found.status is ExitStatus.NOT_COMPARABLE
+    assert found.advice.endswith("(--llm-time), or allow it: --llm-gate-missing=unreached.")
+    assert decision(sampled(2016.0), sampled(1008.0), missing="unreached").status is ExitStatus.PASSED
+    elsewhere = replace(sampled(2016.0), provenance=make_provenance(hardware="another"))
+    assert decision(elsewhere, sampled(1008.0), "timing:10%", missing="unreached").status is ExitStatus.NOT_COMPARABLE
+
+
 def test_a_lost_quality_is_not_green() -> None:
     lost = replace(BASE, variants=(make_variant(quality={}),))
     found = decision(lost)

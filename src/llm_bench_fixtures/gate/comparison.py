@@ -160,6 +160,7 @@ class _Comparer:
 
     def _of_variants(self) -> Iterator[Judgement]:
         """The metrics that all tests of a variant share, once for each variant that both runs have."""
+        references = self._base.variant(self._base.reference), self._head.variant(self._head.reference)
         for after in self._head.variants:
             before = self._base.variant(after.id)
             if before is None or not before.status is after.status is Status.MEASURED:
@@ -169,17 +170,19 @@ class _Comparer:
                 margin = quality_margin(metric, before, after)
                 values = _Values(base.get(metric.name), head.get(metric.name), self._slowdown or 1.0)
                 is_quality = metric.name in {**before.quality, **after.quality}
-                obstacle = self._quality_obstacle(metric, before, after) if is_quality else ""
+                obstacle = self._quality_obstacle(metric) if is_quality else ""
+                other_sample = samples_obstacle(metric, before, after, references) if is_quality else ""
                 judged = [
                     self._judged(
                         *(after.id, "", metric, rule),
                         replace(values, margin=max(margin, self._noise.margin(metric, rule))),
-                        obstacle,
+                        obstacle or other_sample,
                         lost=after.quality_note,
                     )
                     for rule in self._variant_rules(metric, after.id)
                 ]
-                yield max(judged, key=_severity)
+                found = max(judged, key=_severity)
+                yield replace(found, is_of_other_sample=found.reason == other_sample != "")
 
     def _variant_rules(self, metric: Metric, variant: str) -> list[Rule]:
         """The different rules that the variant's tests have for the metric; the metric's own where it has no test."""
@@ -188,13 +191,12 @@ class _Comparer:
             self._rules.of(metric)
         ]
 
-    def _quality_obstacle(self, metric: Metric, before: VariantResult, after: VariantResult) -> str:
+    def _quality_obstacle(self, metric: Metric) -> str:
         """Why a metric of quality can't be compared; "" where it can."""
         if metric.name not in BY_ITSELF and self._base.reference != self._head.reference:
             return self._reference_obstacle()
         asked = questions_obstacle(metric, self._base.provenance, self._head.provenance)
-        references = self._base.variant(self._base.reference), self._head.variant(self._head.reference)
-        return asked or self._obstacle(Kind.QUALITY) or samples_obstacle(metric, before, after, references)
+        return asked or self._obstacle(Kind.QUALITY)
 
     def _present(self, base: Mapping[str, float], head: Mapping[str, float]) -> Iterator[Metric]:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)

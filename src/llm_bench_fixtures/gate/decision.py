@@ -78,15 +78,21 @@ def _regressed(comparison: Comparison, _: frozenset[Allowance]) -> Decision | No
 
 
 def _not_comparable(comparison: Comparison, allowed: frozenset[Allowance]) -> Decision | None:
-    unjudged = comparison.with_verdict(Verdict.NOT_MEASURED, Force.BLOCKING)
-    if not unjudged or Allowance.FINGERPRINT in allowed:
-        return None
-    return Decision(
-        ExitStatus.NOT_COMPARABLE,
-        comparison,
-        f"{count(len(unjudged), 'value')} could not be judged: {unjudged[0].reason}",
-        "Compare with a run of the same kind, or allow it: --llm-gate-missing=fingerprint.",
-    )
+    for allowance, advice in (
+        (Allowance.FINGERPRINT, "Compare with a run of the same kind"),
+        (Allowance.UNREACHED, "Give both runs as much time as they need (--llm-time)"),
+    ):
+        is_late = allowance is Allowance.UNREACHED
+        every = comparison.with_verdict(Verdict.NOT_MEASURED, Force.BLOCKING)
+        unjudged = [one for one in every if one.is_of_other_sample is is_late]
+        if unjudged and allowance not in allowed:
+            return Decision(
+                ExitStatus.NOT_COMPARABLE,
+                comparison,
+                f"{count(len(unjudged), 'value')} could not be judged: {unjudged[0].reason}",
+                f"{advice}, or allow it: --llm-gate-missing={allowance}.",
+            )
+    return None
 
 
 def _nothing_judged(comparison: Comparison, _: frozenset[Allowance]) -> Decision | None:

@@ -36,6 +36,8 @@ class Judgement:
     """A log ratio within which the two values can't be told apart; infinite where none was measured on this metric."""
     reason: str = ""
     """Why the change was not judged, or why the value vanished."""
+    is_of_other_sample: bool = False
+    """Whether that is because the two runs had time to score samples of different sizes."""
 
     @property
     def is_blocking(self) -> bool:
