@@ -105,9 +105,9 @@ OPTIONS = (
         "time",
         "30m",
         "TIME",
-        "time for the whole run, its report included, such as 20m, 90s or 1h30m; none: no limit. It ends at most 5% "
-        "later; what wasn't reached by then is a row of its own and no error. In the default, the embedded model is "
-        "measured whole, and a large model isn't for hours",
+        "time for the whole run, its report included, such as 20m, 90s or 1h30m; none: no limit. The run ends at most "
+        "5% later. A benchmark that it didn't reach is a row that says so, and no error. The default is enough for the "
+        "embedded model, and keeps a large one from running for hours",
     ),
     Option("new_tokens", "16", "N", "tokens to generate for each prompt"),
     Option(
@@ -293,8 +293,8 @@ OPTIONS = (
         "gate_missing",
         "fail",
         "WHAT[,WHAT...]",
-        "what may be missing without failing the gate: baseline, new, vanished, skipped, errored or unreached "
-        "(tests; the last ones within --llm-time), "
+        "what may be missing without failing the gate: baseline, new, vanished, skipped, errored or unreached (tests; "
+        "unreached: --llm-time was too short for them), "
         "fingerprint (another machine, model, corpus or library set). pass: baseline and new. fail: nothing",
     ),
     Option("gate_summary", "", "FILE", "write the gate's verdict as Markdown, for a comment or a step summary"),
