@@ -283,6 +283,14 @@ def test_peak_memory_blocks_only_where_the_same_ran_before_in_the_process() -> N
     assert (added.verdict, added.is_blocking) == (Verdict.REGRESSED, False)
 
 
+def test_peak_memory_does_not_block_where_one_was_measured_before_the_variant_was_scored() -> None:
+    """Another selection of tests may move a case to the other side of scoring: fp32 takes 24 or 36 MB there."""
+    early, late = (make_record(memory=MemoryFacts(size, after_scoring=size > 30)) for size in (24, 36))
+    moved = verdict(compared(make_run([early]), make_run([late])), "own_memory_bytes")
+    assert not moved.is_blocking
+    assert verdict(compared(make_run([late]), make_run([late])), "own_memory_bytes").is_blocking
+
+
 def test_what_one_test_allows_its_variant_the_others_need_not() -> None:
     """Bug: a marker on one test loosened the weights of all of them."""
     allowing = make_record(gate={"weight_bytes": "off"})

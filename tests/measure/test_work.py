@@ -25,7 +25,9 @@ from transformers import (
 from llm_bench_fixtures.measure import memory
 from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
 from llm_bench_fixtures.measure.passes import CacheBytes, watch_forward_passes
+from llm_bench_fixtures.measure.quality import score_windows
 from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.measure.windows import Window
 from llm_bench_fixtures.measure.work import (
     Observed,
     Passes,
@@ -416,6 +418,14 @@ def test_a_round_that_is_timed_shows_what_one_of_its_own_does(
     assert seen.observed == apart.observed
     assert seen.peak.method == apart.peak.method
     assert seen.peak.resident_bytes == pytest.approx(apart.peak.resident_bytes, rel=0.1)
+
+
+def test_what_is_observed_after_scoring_says_so(make_request: MakeRequest, prompts: Prompts) -> None:
+    model = load_variant(make_request("fp32")).model
+    workload = Workload((prompts.exact(8),), 2, 1)
+    before = observe(model, workload)
+    score_windows(model, [Window(tuple(range(1, 9)), 1)])
+    assert (before.after_scoring, observe(model, workload).after_scoring) == (False, True)
 
 
 def test_a_watch_that_a_failure_left_ends_with_the_next(tiny_fp32: TransformersModel, prompts: Prompts) -> None:

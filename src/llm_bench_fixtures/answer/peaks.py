@@ -50,15 +50,17 @@ def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
     return found
 
 
-def _repeats(run: Run, metric: str, record: Record, variant: VariantResult) -> list[float]:
-    """The metric of every record of the same work in each pooled run: the same workload and configuration."""
+def _repeats(run: Run, metric: str, shown: Record, variant: VariantResult) -> list[float]:
+    """The metric of every record of the same work in each pooled run: the same workload and configuration, and either
+    all before the variant scored texts or all after it, because libraries keep memory of that."""
     alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
-    digest = record.workload.digest if record.workload else ""
+    digest = shown.workload.digest if shown.workload else ""
     values = [
         METRIC_BY_NAME[metric].of(one, alike[one.variant])
         for record in run.measured()
         for one in record.by_run
         if one is not None and one.variant in alike and one.workload is not None and one.workload.digest == digest
+        if one.is_after_scoring is shown.is_after_scoring
     ]
     return [value for value in values if value is not None]
 

@@ -120,10 +120,11 @@ class _Comparer:
         base, head = _record_metrics(self._base, before), _record_metrics(self._head, after)
         slowdown = machine_slowdown(after.probe_s, before.probe_s) or 1.0
         other_workload = "" if _same_workload(before, after) else "another workload than the baseline's"
-        shares_memory = self._ran_before[0][before.test] == self._ran_before[1][after.test]
+        ran_before = zip(self._ran_before, (before, after), strict=True)
+        was, now = ((tests[one.test], one.is_after_scoring) for tests, one in ran_before)
         for metric in self._present(base, head):
             rule = self._rules.of(metric, after.scenario, after.gate)
-            if metric.kind is Kind.MEMORY and not shares_memory and rule.force is Force.BLOCKING:
+            if metric.kind is Kind.MEMORY and was != now and rule.force is Force.BLOCKING:
                 rule = replace(rule, force=Force.ADVISORY)  # what else ran in the process is in its peak too
             margin, obstacle = self._noise.margin(metric, rule, before.rounds_s, after.rounds_s), other_workload
             if metric.name == SPEEDUP:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from llm_bench_fixtures.errors import CorpusTooShort
+from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.reference import Compared, ReferenceComparison, compare_tokens, join_compared
 from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus, cut_sample
@@ -232,6 +233,14 @@ def text_metrics(score: Score, cut: CutCorpus) -> dict[str, float]:
     return metrics
 
 
+_SCORED: KeptForModel[bool] = KeptForModel()
+
+
+def has_scored(model: Model) -> bool:
+    """Whether the model has scored anything: its libraries may hold memory that this took."""
+    return bool(_SCORED.get(model))
+
+
 def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[Observer] = ()) -> Score:
     """Score every window's targets, in padded batches. Raises CorpusTooShort where there are none.
 
@@ -243,6 +252,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
     *firsts, total = accumulate((piece.scored for piece in windows), initial=0)
     if not total:
         raise CorpusTooShort("there is no token to score")
+    _SCORED.put(model, True)
     if isinstance(model, ScoresTokens):
         rows = model.token_log_likelihoods([piece.ids for piece in windows])
         scored_parts = [row[piece.unscored - 1 :] for row, piece in zip(rows, windows, strict=True)]

@@ -19,6 +19,7 @@ from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.limits import drop_probe
 from llm_bench_fixtures.measure.memory import MemoryPeak, PeakMemory
 from llm_bench_fixtures.measure.passes import watch_forward_passes
+from llm_bench_fixtures.measure.quality import has_scored
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
@@ -212,6 +213,8 @@ def roofline_s(flops: float, moved_bytes: float, flops_per_s: float, bytes_per_s
 class Observation:
     observed: Observed
     peak: MemoryPeak
+    after_scoring: bool = False
+    """Whether the model had scored before."""
 
 
 def observe(model: Model, workload: Workload) -> Observation:
@@ -220,7 +223,7 @@ def observe(model: Model, workload: Workload) -> Observation:
     model.forget_caches()  # and so would what an engine keeps of other, larger runs
     with giving_freed_memory_back(), PeakMemory(model.device) as memory:
         observed = observe_round(model, workload)
-    return Observation(observed, memory.peak)
+    return Observation(observed, memory.peak, has_scored(model))
 
 
 @dataclass(frozen=True)
@@ -265,7 +268,7 @@ def end_observing(model: Model, workload: Workload, continuations: Sequence[Toke
     reason = watch.reason
     if left:
         batches, reason = [()], f"{model.facts.label} ran unlike numbers of passes for its batches"
-    return Observation(_observed(model, workload, continuations, batches, reason), watch.memory.peak)
+    return Observation(_observed(model, workload, continuations, batches, reason), watch.memory.peak, has_scored(model))
 
 
 def _end_watch(model: Model) -> _Watch | None:

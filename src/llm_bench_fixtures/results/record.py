@@ -77,6 +77,8 @@ class MemoryFacts:
     library_bytes: int | None = None
     """Of the resident peak, pages of libraries' files, as a rise over what the process had before the load. None where
     the system doesn't tell."""
+    after_scoring: bool = False
+    """Whether the process had scored texts before: peaks hold what its libraries keep of that."""
 
     @property
     def own_bytes(self) -> int:
@@ -158,6 +160,11 @@ class Record(RecordHead):
         if not self.rounds_s:
             raise ValueError(f"{self.test} has no timed rounds")
         return quartiles(self.rounds_s)
+
+    @property
+    def is_after_scoring(self) -> bool:
+        """Whether its peaks of memory hold what libraries keep of having scored texts."""
+        return self.memory is not None and self.memory.after_scoring
 
     @property
     def median_s(self) -> float:

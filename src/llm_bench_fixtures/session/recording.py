@@ -78,6 +78,7 @@ def _memory_facts(observation: Observation, facts: ModelFacts) -> MemoryFacts:
         cuda_allocated_bytes=peak.cuda_allocated_bytes,
         cuda_reserved_bytes=peak.cuda_reserved_bytes,
         method=peak.method.value,
+        after_scoring=observation.after_scoring,
         library_bytes=None if peak.library_bytes is None or before is None else peak.library_bytes - before,
     )
 
