@@ -6,7 +6,7 @@ from run_factory import BLOCKS_S, make_block_record, make_run, make_variant, mak
 
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.need import Need
-from llm_bench_fixtures.answer.picks import Outcome, Pick, Reader, picks_of
+from llm_bench_fixtures.answer.picks import Outcome, Pick, Reader, picks_of, rivals_of
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
 from llm_bench_fixtures.results.record import Run
 
@@ -31,6 +31,34 @@ def test_who_does_not_keep_it_is_named_apart() -> None:
     found = pick(lossy_run(), Reader.LATENCY)
     assert (found.outcome, found.alike) == (Outcome.REFERENCE, ("fp32",))
     assert [one.variant for one in found.beyond_limit] == ["v0"]
+
+
+def rivals(speedups: dict[str, tuple[float, float]], qualities: dict[str, dict[str, float]]) -> list[str]:
+    """Who is named next to the lowest latency. speedups: of each variant, and its spread."""
+    records = [make_block_record(name, *found) for name, found in speedups.items()]
+    variants = [make_variant(name, quality=qualities[name]) for name in speedups]
+    run = make_run([make_block_record(spread=0.0), *records], [make_variant(), *variants])
+    found = rivals_of(picks_of(evidence_of(run), Need()), Need(), run)
+    return [choice.variant for pick, choice in found if pick.reader is Reader.LATENCY]
+
+
+def test_the_fastest_that_may_keep_the_limit_is_named_next_to_the_one_that_does() -> None:
+    """Below 1.5 times as fast, what is beyond the limit is not, nor what has a wide interval around the same speed."""
+    speedups = {"kept": (2.0, 0.01), "beyond": (2.6, 0.01), "unclear": (2.4, 0.01), "unknown": (2.5, 0.01)}
+    kept = {"ppl_ratio": 1.001}
+    qualities = {
+        "kept": kept,
+        "beyond": {"ppl_ratio": 1.05},
+        "unclear": {"ppl_ratio": 1.01, "ppl_ratio_error": 0.01},
+        "unknown": {},
+    }
+    assert rivals(speedups, qualities) == ["unknown"]
+    assert rivals({**speedups, "unclear": (2.55, 0.01)}, qualities) == ["unclear"]
+    assert rivals({**speedups, "beyond": (4.0, 0.01)}, qualities) == ["beyond", "unknown"]
+    assert rivals({**speedups, "unknown": (4.0, 1.0)}, qualities) == ["unclear"]
+    assert rivals({"kept": (2.0, 0.01), "unknown": (4.0, 1.0)}, qualities) == ["unknown"]
+    assert rivals({"kept": (2.0, 0.01), "unknown": (2.1, 1.0)}, qualities) == []
+    assert rivals({"kept": (2.0, 0.01), "beyond": (4.0, 1.0)}, qualities) == []
 
 
 def test_throughput_is_picked_at_one_batch_size() -> None:

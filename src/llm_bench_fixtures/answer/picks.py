@@ -6,7 +6,7 @@ Times are compared as `Evidence.gain` does, memory as `peaks` says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -15,10 +15,9 @@ from typing import TypeAlias
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.need import Need
 from llm_bench_fixtures.answer.peaks import compare_peaks, memory_metric, peaks_of
-from llm_bench_fixtures.answer.standings import QualityStandings, Standing
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.noise import Gain
-from llm_bench_fixtures.results.record import Record
+from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.statistics.ratio import WIDE, Speedup
 
 SMALL = WIDE  # the reference is kept where nothing else can be faster by more than this share
@@ -84,7 +83,8 @@ class Pick:
     better: tuple[str, ...] = ()
     """The variants that are shown to be better than the reference, the best first."""
     beyond_limit: tuple[Choice, ...] = ()
-    """Variants that are shown to be better than the best, but not to keep the quality limit; the best first."""
+    """Variants that are shown to be better than the best, but not to keep the limits; the best first. Then those that
+    are probably faster than it by more than SMALL, if it is undecided whether they keep the limits."""
     batch_size: int = 1
     """Of the workload on which times were compared."""
 
@@ -110,30 +110,32 @@ class Pick:
 
 def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
     """For each reader, in their order."""
-    kept = need.kept_by(seen.run)
+    kept, undecided = need.kept_by(seen.run), need.undecided_in(seen.run)
     return (
-        _pick_by_time(Reader.LATENCY, "latency_s", seen.common, seen, kept),
-        _pick_by_time(Reader.THROUGHPUT, "output_tokens_per_s", seen.largest_batch, seen, kept),
+        _pick_by_time(Reader.LATENCY, "latency_s", seen.common, seen, kept, undecided),
+        _pick_by_time(Reader.THROUGHPUT, "output_tokens_per_s", seen.largest_batch, seen, kept, undecided),
         _pick_by_memory(seen, kept),
     )
 
 
-def rivals_of(picks: Iterable[Pick], standings: QualityStandings) -> tuple[tuple[Pick, Choice], ...]:
-    """For each reader of times, the fastest of those that aren't shown to keep the limit: where it is faster by far, or
-    whether it keeps the limit is undecided. Each variant once."""
-    found: dict[str, tuple[Pick, Choice]] = {}
+def rivals_of(picks: Iterable[Pick], need: Need, run: Run) -> Iterator[tuple[Pick, Choice]]:
+    """For each reader of times, who must be named next to the best: the fastest of those of which it is undecided
+    whether they keep the limits, and the fastest of all if it is faster by far, though it is beyond a limit."""
+    undecided = need.undecided_in(run)
     for pick in picks:
-        rival = next(iter(pick.beyond_limit), None)
-        variant = standings.run.variant(rival.variant) if rival else None
-        if rival is None or variant is None or pick.reader is Reader.MEMORY:
-            continue
-        if rival.ratio >= MUCH * pick.best.ratio or standings.of(variant) is Standing.UNCLEAR:
-            found.setdefault(rival.variant, (pick, rival))
-    return tuple(found.values())
+        if pick.reader is not Reader.MEMORY:
+            far = [one for one in pick.beyond_limit[:1] if one.ratio >= MUCH * pick.best.ratio]
+            open_ = [one for one in pick.beyond_limit if one.variant in undecided][:1]
+            yield from ((pick, one) for one in dict.fromkeys([*far, *open_]))
 
 
 def _pick_by_time(
-    reader: Reader, metric: str, records: Mapping[str, Record], seen: Evidence, kept: Collection[str]
+    reader: Reader,
+    metric: str,
+    records: Mapping[str, Record],
+    seen: Evidence,
+    kept: Collection[str],
+    undecided: Collection[str],
 ) -> Pick:
     reference = records.get(seen.run.reference)
     if reference is None or len(records) < 2:
@@ -149,7 +151,8 @@ def _pick_by_time(
     size = reference.workload.batch_size if reference.workload else 1
     names = [name for name in records if not seen.ran_the_reference(name)]
     choice = partial(_time_choice, metric, records, seen)
-    return _ranked(Pick(reader, metric, batch_size=size), names, kept, seen.run.reference, compare, may_win, choice)
+    blank = Pick(reader, metric, batch_size=size)
+    return _ranked(blank, names, kept, seen.run.reference, compare, may_win, choice, undecided)
 
 
 def _time_choice(
@@ -196,11 +199,13 @@ def _ranked(
     compare: Callable[[str, str], Found],
     may_win: Callable[[Found], bool],
     choice: Callable[[str, bool, bool], Choice],
+    undecided: Collection[str] = (),
 ) -> Pick:
     """The pick of one reader.
 
     names: variants that ran something else than the reference. kept: those that keep the limits. compare: the first
-    over the second. may_win: whether what is found over the reference leaves room for a gain that matters.
+    over the second. may_win: whether what is found over the reference leaves room for a gain that matters. undecided:
+    those that are named though they are only probably better than the best.
     """
     names = list(names)
     gains = {name: compare(name, reference) for name in names if name in kept}
@@ -221,12 +226,18 @@ def _ranked(
     else:
         outcome, order = (Outcome.WINNER if better else Outcome.REFERENCE), [best, *level]
     beyond = {name: compare(name, best) for name in names if name not in kept}
-    rejected = sorted((name for name, found in beyond.items() if found.is_faster), key=lambda name: -beyond[name].ratio)
+    certain = {name for name, found in beyond.items() if found.is_faster}
+    probable = {name for name in beyond if name in undecided and _is_probably_faster(beyond[name])}
+    faster = sorted(certain | probable, key=lambda name: (name in certain, beyond[name].ratio), reverse=True)
     return replace(
         blank,
         outcome=outcome,
         reference=choice(reference, False, False),
         choices=tuple(choice(name, name in better, name in unclear) for name in order),
         better=tuple(better),
-        beyond_limit=tuple(choice(name, True, False) for name in rejected),
+        beyond_limit=tuple(choice(name, name in certain, name not in certain) for name in faster),
     )
+
+
+def _is_probably_faster(found: Found) -> bool:
+    return found.is_unclear and found.ratio > 1 + SMALL

@@ -104,9 +104,9 @@ def test_the_limit_moves_the_answer() -> None:
     """From 1.0061 to 1.0139, the ratio is not shown to be within 1.01."""
     found = answer(full_run())
     assert found.lines == (
-        "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes less memory.",
         (
-            "bf16 is 1.25× as fast as fp32, but may or may not keep the quality limit (not decided: perplexity +1.0 % "
+            "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes less memory. bf16 "
+            "is 1.25× as fast as fp32, but may or may not keep the quality limit (not decided: perplexity +1.0 % "
             "± 0.2 %)."
         ),
     )
@@ -220,8 +220,10 @@ def test_a_small_win_beyond_the_limit_stays_out_of_the_answer() -> None:
 def test_where_all_that_is_faster_is_beyond_the_limit_the_win_is_told_all_the_same() -> None:
     quality = {"perplexity": 22.0, "ppl_ratio": 1.1, "ppl_ratio_error": 0.001}
     assert answer(two(1.0, 0.25, quality=quality)).lines == (
-        "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes less memory.",
-        "bf16 is 4.00× as fast as fp32, but does not keep the quality limit (perplexity +10.0 % ± 0.1 %).",
+        (
+            "Keep fp32: no other variant within the quality limit is more than 10 % faster or takes less memory. bf16 "
+            "is 4.00× as fast as fp32, but does not keep the quality limit (perplexity +10.0 % ± 0.1 %)."
+        ),
     )
 
 
@@ -234,14 +236,17 @@ def test_each_reader_has_a_rival_beyond_the_limit() -> None:
         *(batch("fp32", 4), batch("v0", 4, 2.0), batch("v1", 4, 3.0)),
     ]
     cost = "but does not keep the quality limit (perplexity +10.0 % ± 0.1 %)"
-    assert answer(make_run(records, variants)).lines == (
-        (
-            "Keep fp32: no other variant within the quality limit is more than 10 % faster, has over 10 % more "
-            "throughput or takes less memory."
-        ),
-        f"v0 is 4.00× (3.88–4.13) as fast as fp32, {cost}.",
-        f"v1 has 3.00× (2.91–3.10) fp32's throughput at batch 4, {cost}.",
+    kept = (
+        "Keep fp32: no other variant within the quality limit is more than 10 % faster, has over 10 % more throughput "
+        "or takes less memory."
     )
+    latency, throughput = "4.00× (3.88–4.13) as fast as fp32", "3.00× (2.91–3.10) fp32's throughput at batch 4"
+    assert answer(make_run(records, variants)).lines == (
+        f"{kept} v0 is {latency}, {cost}. v1 has {throughput}, {cost}.",
+    )
+    records[-1] = batch("v1", 4, 1.5)
+    throughput = "2.00× (1.94–2.06) fp32's throughput at batch 4"
+    assert answer(make_run(records, variants)).lines == (f"{kept} v0 is {latency} and has {throughput}, {cost}.",)
 
 
 def test_it_changes_when_the_numbers_do() -> None:

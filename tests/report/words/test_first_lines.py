@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from run_factory import make_block_record, make_record, make_run, make_variant
 
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.renderers.terminal import summary_lines
+from llm_bench_fixtures.report.renderers.terminal import lines_so_far, summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Record, Run
 
@@ -81,13 +82,38 @@ def test_the_reference_is_never_named_because_nothing_is_proven() -> None:
 
 def test_the_fastest_whose_quality_is_undecided_stands_next_to_the_one_that_keeps_the_limit() -> None:
     run = run_of({"int8": (1.4, 0.01), "int4": (1.6, 0.01)}, {"int4": UNDECIDED})
-    assert findings(run).answer.lines[:3] == (
-        "Use int8 for the lowest latency: 1.40× (1.36–1.44) as fast as fp32, near-lossless.",
-        "Keep fp32 for the least memory: no other variant within the quality limit takes less memory.",
+    assert findings(run).answer.lines == (
         (
-            "int4 is 1.60× (1.55–1.65) as fast as fp32, but may or may not keep the quality limit (not decided: "
-            "perplexity +1.0 % ± 0.2 %)."
+            "Use int8 for the lowest latency: 1.40× (1.36–1.44) as fast as fp32, near-lossless. int4 is 1.60× "
+            "(1.55–1.65) as fast as fp32, but may or may not keep the quality limit (not decided: perplexity +1.0 % "
+            "± 0.2 %)."
         ),
+        "Keep fp32 for the least memory: no other variant within the quality limit takes less memory.",
+    )
+
+
+def test_the_fastest_without_a_quality_figure_stands_next_to_the_one_that_keeps_the_limit() -> None:
+    """Bug: a run that had scored one of its variants named that one alone, though others were faster."""
+    run = run_of({"int8": (1.4, 0.01), "int4": (1.6, 0.01), "bf16": (1.5, 0.01)}, {"int4": {}, "bf16": {}})
+    why = "not reached in 10 min"
+    run = replace(run, variants=[replace(one, quality_note="" if one.quality else why) for one in run.variants])
+    line = (
+        "Use int8 for the lowest latency: 1.40× (1.36–1.44) as fast as fp32, near-lossless. int4 is 1.60× (1.55–1.65) "
+        "as fast as fp32, quality not measured: not reached in 10 min."
+    )
+    assert first_line(run) == line
+    assert " ".join(" ".join(lines_so_far(findings(run), 100)).split()).startswith(f"llm-bench: so far, : {line} ")
+    for text in texts_of(run):
+        assert line in text
+    assert "bf16 is 1.50× (1.45–1.55) as fast as fp32, quality not measured: not reached in 10 min." in texts_of(run)[0]
+
+
+def test_what_is_only_probably_faster_is_said_so() -> None:
+    """int4 is between 1.1 and 23 times as fast as fp32, so that it may be slower than int8."""
+    run = run_of({"int8": (1.4, 0.01), "int4": (5.2, 1.0)}, {"int4": {}})
+    assert first_line(run) == (
+        "Use int8 for the lowest latency: 1.40× (1.36–1.44) as fast as fp32, near-lossless. int4 is probably faster, "
+        "5.20× (1.18–22.9) as fast as fp32, quality not measured."
     )
 
 

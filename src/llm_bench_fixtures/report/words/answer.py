@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from llm_bench_fixtures.answer.drawbacks import Drawback, drawbacks_of
 from llm_bench_fixtures.answer.evidence import Evidence
@@ -19,6 +20,7 @@ from llm_bench_fixtures.report.words.measured import speedup_words
 from llm_bench_fixtures.report.words.quality import (
     limit_words,
     near_lossless_sentence,
+    not_admitted_words,
     quality_in_short,
     quality_words,
     why_not_admitted,
@@ -53,6 +55,10 @@ _PHRASES = {
 }
 
 
+_Rival: TypeAlias = tuple[Pick, Choice]
+"""A variant that would be better for the pick's reader, but isn't shown to keep the limit."""
+
+
 @dataclass(frozen=True)
 class Remark:
     """Something about one variant."""
@@ -82,7 +88,8 @@ class Answer:
     """What a run tells somebody who must choose."""
 
     lines: tuple[str, ...]
-    """What to use, a sentence or two for each variant that some reader should use; never empty."""
+    """What to use, a line for each variant that some reader should use, with what is faster and isn't shown to keep
+    the limit; never empty."""
     limit: QualityLimit
     """The quality that a recommended variant keeps."""
     recommendations: tuple[Recommendation, ...]
@@ -110,14 +117,15 @@ def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> An
     """limit: what a variant must keep to be recommended."""
     standings = QualityStandings(seen.run, limit)
     picks = picks_of(seen, Need(limit))
-    recommendations = tuple(_recommendations(picks, seen, standings))
+    rivals = tuple(rivals_of(picks, Need(limit), seen.run))
+    recommendations = tuple(_recommendations(picks, rivals, seen, standings))
     lists = {
         _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
         "Not recommended under the quality limit": tuple(_beyond_limit(standings)),
     }
     notes = [_limit_note(standings) if recommendations else "", near_lossless_sentence(seen.run)]
     return Answer(
-        lines=tuple(_lines(picks, seen, standings)),
+        lines=tuple(_lines(picks, rivals, seen, standings)),
         limit=limit,
         recommendations=recommendations,
         untold=tuple(_untold(picks, seen)),
@@ -161,8 +169,10 @@ def standing_words(pick: Pick, reference: str) -> str:
     return f"{gain}{'; or ' if len(pick.alike) > 1 else ''}{', '.join(pick.alike[1:])}"
 
 
-def _lines(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[str]:
-    """One for as many readers as have the same answer, in the readers' order; then what is beyond the limit."""
+def _lines(
+    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: QualityStandings
+) -> Iterator[str]:
+    """One for as many readers as have the same answer, in the readers' order, each with what is faster."""
     if nothing := _why_nothing(seen):
         yield nothing
         return
@@ -173,15 +183,18 @@ def _lines(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -
         if first.outcome is Outcome.WINNER:
             name = max(first.alike, key=lambda name: sum(name in pick.alike for pick in alike))
             served = [pick for pick in alike if name in pick.alike]
-            yield _use(name, served, seen)
+            line = _use(name, served, seen)
         else:
             served = [one for one in alike if one.best.variant == name and one.is_ahead is first.is_ahead]
             readers = "" if len(served) == len(answered) else _for_readers(served)
             is_kept = first.outcome is Outcome.REFERENCE
-            yield _keep(served, readers, seen, standings) if is_kept else _undecided(served, readers, seen)
+            line = _keep(served, readers, seen, standings) if is_kept else _undecided(served, readers, seen)
+        by_variant: dict[str, list[_Rival]] = {}
+        for pick, rival in rivals:
+            if pick in served:
+                by_variant.setdefault(rival.variant, []).append((pick, rival))
+        yield " ".join([line, *(_rejection(them, standings) for them in by_variant.values())])
         left = [pick for pick in left if pick not in served]
-    for pick, choice in rivals_of(picks, standings):
-        yield _rejection(choice, pick, standings)
 
 
 def _why_nothing(seen: Evidence) -> str:
@@ -247,10 +260,12 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
         yield from (f"{times_words(own / other)} the {title}" for title, own, other in _sizes(name, served[0], seen))
 
 
-def _recommendations(picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[Recommendation]:
+def _recommendations(
+    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: QualityStandings
+) -> Iterator[Recommendation]:
     for pick in picks:
         if pick.choices:
-            notes = tuple(_notes(pick, picks, seen, standings))
+            notes = tuple(_notes(pick, rivals, seen, standings))
             sentence = _sentence(pick, seen, standings)
             yield Recommendation(pick, name_of(pick), figure_of(pick.best, pick), sentence, notes)
 
@@ -311,7 +326,7 @@ def _sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, 
             return
 
 
-def _notes(pick: Pick, picks: Sequence[Pick], seen: Evidence, standings: QualityStandings) -> Iterator[str]:
+def _notes(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: QualityStandings) -> Iterator[str]:
     """Doubts, what can't be told from the best, what would be better but for the limit, and the smallest weights."""
     records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.largest_batch}.get(pick.reader, {})
     record = records.get(pick.best.variant)
@@ -325,8 +340,7 @@ def _notes(pick: Pick, picks: Sequence[Pick], seen: Evidence, standings: Quality
         yield f"Other candidates for the {pick.reader}: {others}."
     elif others:
         yield f"No measurable difference in {pick.reader.quantity}: {pick.best.variant}, {others}."
-    in_lines = rivals_of(picks, standings)
-    yield from (_rejection(one, pick, standings) for one in pick.beyond_limit if (pick, one) not in in_lines)
+    yield from (_rejection([(pick, one)], standings) for one in pick.beyond_limit if (pick, one) not in rivals)
     yield from _weights(pick, seen, standings)
 
 
@@ -337,12 +351,18 @@ def _figure_in_short(choice: Choice, pick: Pick) -> str:
     return f"{times_words(choice.ratio)}{interval if choice.is_unclear else ''}"
 
 
-def _rejection(choice: Choice, pick: Pick, standings: QualityStandings) -> str:
-    """Who would be better by how much but for the limit."""
-    variant = standings.run.variant(choice.variant)
-    why = why_not_admitted(variant, standings, "the quality limit") if variant else ""
-    gain = gain_words(choice, pick, standings.run.reference)
-    return f"{choice.variant} {_PHRASES[pick.reader].verb} {gain}, but {why}."
+def _rejection(found: Sequence[_Rival], standings: QualityStandings) -> str:
+    """How much better a variant would be for these readers, and what keeps it from being recommended."""
+    name = found[0][1].variant
+    gains = " and ".join(_rivals_gain(*one, standings.run.reference) for one in found)
+    variant = standings.run.variant(name)
+    why = not_admitted_words(variant, standings) if variant else ""
+    return f"{name} {gains}, {why}."
+
+
+def _rivals_gain(pick: Pick, rival: Choice, reference: str) -> str:
+    phrases, gain = _PHRASES[pick.reader], gain_words(rival, pick, reference)
+    return f"{phrases.verb} {f'probably {phrases.better}, ' if rival.is_unclear else ''}{gain}"
 
 
 def _weights(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:

@@ -11,6 +11,8 @@ from llm_bench_fixtures.report.tables.values import perplexity_change
 from llm_bench_fixtures.results.formatting import count, five_digits, format_change, format_share
 from llm_bench_fixtures.results.record import Run, VariantResult
 
+NOT_MEASURED = "quality not measured"
+
 
 def limit_words(standings: QualityStandings) -> str:
     """The limit, to stand after "with": "perplexity at most 1 % above fp32's"."""
@@ -69,7 +71,7 @@ def quality_in_short(run: Run, identifier: str) -> str:
     """The cost in quality without its error: "near-lossless", "perplexity +1.0 %"."""
     variant = run.variant(identifier)
     if variant is None or "perplexity" not in variant.quality:
-        return "quality not measured"
+        return NOT_MEASURED
     if is_near_lossless(variant):
         return "near-lossless"
     ratio = variant.quality.get("ppl_ratio")
@@ -82,12 +84,19 @@ def quality_words(run: Run, identifier: str) -> str:
     own, other = (one.quality.get("perplexity") if one else None for one in (variant, reference))
     if variant is None or own is None:
         note = f" ({variant.quality_note})" if variant and variant.quality_note else ""
-        return f"quality not measured{note}"
+        return f"{NOT_MEASURED}{note}"
     if other is None:
         return f"perplexity {five_digits(own)}, and the reference has none"
     change = text(perplexity_change(variant)) if "ppl_ratio" in variant.quality else format_change(own / other)
     words = ", ".join([f"perplexity {change}", *_next_to_perplexity(variant)])
     return f"near-lossless ({words})" if is_near_lossless(variant) else words
+
+
+def not_admitted_words(variant: VariantResult, standings: QualityStandings) -> str:
+    """What keeps the variant from being recommended, to stand behind its gain and a comma."""
+    if "perplexity" in variant.quality:
+        return f"but {why_not_admitted(variant, standings, 'the quality limit')}"
+    return ": ".join(filter(None, (NOT_MEASURED, variant.quality_note)))
 
 
 def why_not_admitted(variant: VariantResult, standings: QualityStandings, limit: str) -> str:
