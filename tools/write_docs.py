@@ -35,6 +35,7 @@ IN_SCHEMA = frozenset({
     "Equivalence", "LoadPoint", "MeasuredRecord", "MemoryFacts", "Provenance", "Record", "Reply", "Request", "Run",
     "VariantResult", "Work", "WorkloadFacts",
 })  # fmt: skip
+LONG_HELP = 100  # characters that are not written on two pages
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"
 GATE, PAIR, PYTEST, ALL = "`llm-bench gate`", "`llm-bench pair`", "`pytest --llm-gate`", "all commands"
 GIVEN_BY = {
@@ -169,19 +170,19 @@ class ListingParser(argparse.ArgumentParser):
 
 
 def command_reference() -> Iterator[str]:
-    """The commands' docstrings, and their arguments with the help; help that several commands give stands once."""
+    """The commands' docstrings without the exit statuses, which have a page, and their arguments with the help; help
+    that several commands give stands once."""
     parsers = {name: ListingParser(name) for name in COMMANDS}
     for name, module in COMMANDS.items():
         module.add_arguments(parsers[name])
     texts = Counter(text_of(one) for parser in parsers.values() for one in parser.added)
     shared = {text for text, count in texts.items() if count > 1}
-    yield from ("## A saved run", "", f"RUN is {RUN_HELP}.", "")
     yield from ("## Options of several commands", "")
     users = {text: [name for name in parsers if text in map(text_of, parsers[name].added)] for text in shared}
     yield from bullets((text[0], f"({', '.join(users[text])}) {text[1]}") for text in texts if text in shared)
     for name, parser in parsers.items():
         paragraphs = inspect.cleandoc(COMMANDS[name].__doc__ or "").split("\n\n")
-        told = "\n\n".join(one for one in paragraphs if not one.startswith("exit status"))  # they have a page
+        told = "\n\n".join(one for one in paragraphs if not one.lower().startswith(("exit status", "the exit status")))
         yield from (f"## llm-bench {name}", "", "```text", told, "```", "")
         yield from bullets(text for text in map(text_of, parser.added) if text not in shared)
 
@@ -205,7 +206,12 @@ def names_of(argument: argparse.Action) -> str:
 
 
 def help_of(argument: argparse.Action) -> str:
-    return ((argument.help or "") % {**vars(argument)}).replace(RUN_HELP, "a saved run, named as above")
+    """Its help; what `pytest --help` says of an option with the same meaning is named instead."""
+    text = ((argument.help or "") % {**vars(argument)}).replace(RUN_HELP, "a saved run")
+    for option in OPTIONS:
+        if len(option.help) > LONG_HELP:
+            text = text.replace(option.help, f"as pytest's `{option.flag}`")
+    return text
 
 
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {

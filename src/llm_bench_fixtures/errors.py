@@ -58,7 +58,7 @@ def named(error: BaseException) -> str:
 
 
 class LlmBenchError(Exception):
-    """Base of every error that this package raises on purpose. What it quotes may come from anybody."""
+    """Base of every error that this package raises on purpose. Its message may quote untrusted text."""
 
     def __str__(self) -> str:
         return harmless_text(without_middle(super().__str__()))
@@ -125,7 +125,7 @@ class TokenizerFailed(LlmBenchError):
 
 
 class EndpointFailed(LlmBenchError):
-    """A server that can't be reached, or didn't answer a request as it should. What it said is quoted without the key.
+    """A server that can't be reached, or didn't answer a request as it should. Its answer is quoted without the key.
 
     status: of its answer by HTTP; 0 where there was none, or where it was no error's.
     is_clients: whether this machine had no more file descriptors or ports, which tells nothing of the server.

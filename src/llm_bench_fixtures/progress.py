@@ -17,7 +17,7 @@ TICK_S = 0.5  # how often a shown activity's seconds are renewed
 
 
 class Phase(StrEnum):
-    """The kinds of work that a session's time is counted for."""
+    """The kinds of work by which a session's time is counted."""
 
     IMPORTING = "importing"
     CHECKING = "checking"
@@ -94,7 +94,7 @@ class Planned:
 
 
 class Progress:
-    """Tells a display about long activities and adds up the time of each phase.
+    """Shows long activities on a display and adds up the time of each phase.
 
     A phase inside another (an export inside a load) counts for the inner one only.
     """

@@ -59,7 +59,7 @@ class EquivalenceVerdict(StrEnum):
 
 
 class Equivalence(msgspec.Struct, frozen=True):
-    """The verdict on one mode, over all prompts."""
+    """The verdict on one execution mode, over all prompts."""
 
     mode: ExecutionMode = msgspec.field(name="way")  # as stored files have it
     verdict: EquivalenceVerdict

@@ -9,7 +9,7 @@ from llm_bench_fixtures.models.variants import Precision
 
 
 class Arithmetic(StrEnum):
-    """What a model computes with, as far as it bounds how much two orders of the same sums can differ."""
+    """The number format of a model's sums, which bounds how much another order of the same sums may change them."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -26,7 +26,7 @@ TOLERANCES: Mapping[Arithmetic, float] = {
     Arithmetic.INT8_PER_BATCH: 1e-1,
 }
 """How much float error alone may move a logit, in logit scales. docs/explanation/equivalence.md says what a scale is,
-and has the measurements that these stand on."""
+and has the measurements behind these values."""
 
 
 def tolerance_of(compute: Precision | None) -> float:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a loaded model without running it: plain values, which another process can hand over."""
+    """Facts of a loaded model that are known without running it: plain values, which another process can send."""
 
     label: str
     """What actually runs, for people: fallbacks stand in it with their reason."""
@@ -104,7 +104,7 @@ class ModelFacts:
 
 
 class Model(Protocol):
-    """A loaded model, as a backend gives it: the code that measures calls it and never writes into it.
+    """A loaded model, as a backend returns it. The code that measures calls it and never writes into it.
 
     A class that names this one as its base need not write `forget_caches` and `close`. One that doesn't, and has
     `__slots__`, needs "__weakref__" among them: what measuring keeps for a model goes when the model goes.
@@ -150,7 +150,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class ShowsLogits(Protocol):
-    """A model that can also show the logits behind a continuation; the others' equivalence is not checked."""
+    """A model that can also show the logits behind a continuation. Equivalence is checked for such models only."""
 
     def generate_with_logits(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
@@ -179,7 +179,7 @@ class ScoresTokens(Protocol):
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of one request. Times are `time.perf_counter`'s."""
+    """The outcome of one request. Times are `time.perf_counter`'s."""
 
     sent_s: float
     """When sending it began; connecting, too, is of its time to the first token."""

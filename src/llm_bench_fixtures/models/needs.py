@@ -78,7 +78,7 @@ def estimated_weights(config: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class Storage:
-    """How an engine holds a model, in bytes for each weight, or number."""
+    """How an engine stores a model, in bytes for each weight, or number."""
 
     matrices: float
     """Of weights between the embedding and the output layer, with their scales."""

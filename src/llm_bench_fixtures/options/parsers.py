@@ -26,7 +26,7 @@ _OPTIONS = {option.name: option for option in OPTIONS}
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """What the text of an option means: the option's name in the table, and the parser."""
+    """How the text of an option is read: the option's name in the table, and the parser."""
 
     name: str
     parse: Callable[[str], T]

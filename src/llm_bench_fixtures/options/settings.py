@@ -48,7 +48,7 @@ def parsed_by(parse: Callable[[str], T]) -> T:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for: one field for each option that is neither an engine's nor the gate's."""
+    """What the user asked for: a field for each option, except those of engines and of the gate."""
 
     given: Mapping[str, str]
     """The texts by option name, also of the gate's and the engines' options."""

@@ -121,24 +121,24 @@ OPTIONS = (
         "warmup_rounds",
         "1",
         "N",
-        "untimed rounds before the timed ones; memory and work are measured in the first of them. Where rounds are "
-        "known to take over 2 seconds, some tokens stand for the first, and the first timed round is measured so",
+        "untimed rounds before the timed ones; memory and work are measured in the first of them. Where rounds take "
+        "over 2 seconds, a few tokens replace it, and memory and work are measured in the first timed round",
     ),
     Option(
         "max_noise",
         "3%",
         "SHARE",
         "add timed rounds until the 95% interval of the speed-up over the reference is within ±SHARE, such as 1%; "
-        "without a reference, the latency's interval. A benchmark gets 0.5 seconds for it on average, at 1% nine times "
-        "as much, as intervals narrow with the root of the time. 0: only --llm-rounds",
+        "without a reference, the latency's interval. A benchmark gets 0.5 seconds for it on average; at 1% nine times "
+        "as much, because intervals narrow with the root of the time. 0: only --llm-rounds",
     ),
     Option(
         "probe",
         "false",
         "",
-        "before each timed round, also time a fixed matrix product and a fixed read of memory, some milliseconds "
-        "that count in no latency. They show how much slower the machine itself was, wherever times are compared "
-        "with those of another run. Use it in both runs: it empties the caches before each round",
+        "before each timed round, also time a fixed matrix product and a fixed read of memory; these milliseconds are "
+        "in no latency. They show how much slower the machine itself was than in another run. Use it in both runs: it "
+        "empties the caches before each round",
     ),
     Option(
         "in_process",
@@ -220,8 +220,8 @@ OPTIONS = (
         "overhead",
         "false",
         "",
-        "also run the tests that take llm_overhead: they measure what taking the tokens' times costs, which concerns "
-        "the tool and not the model",
+        "also run the tests that take llm_overhead: they measure what noting each token's time costs. That concerns "
+        "this tool, not the model",
     ),
     Option(
         "seed",

@@ -67,7 +67,7 @@ class LlmEquivalence:
 
 
 class LlmOverhead:
-    """Compares `generate` with and without its tokens' times taken, and hands the result to the report."""
+    """Compares `generate` with and without noting each token's time, and hands the result to the report."""
 
     def __init__(self, model: ModelHandle, session: BenchSession) -> None:
         self._model = model

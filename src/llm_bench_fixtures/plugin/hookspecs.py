@@ -58,5 +58,5 @@ def pytest_llm_bench_measure(  # type: ignore[empty-body]
 def pytest_llm_bench_finish(run: Run, report: Path) -> None:
     """The finished results, once their report is written to the folder `report`.
 
-    What it raises is told, and the run's exit status is then 3 unless it was another one than 0.
+    An error that it raises is reported, and the exit status is then 3 instead of 0.
     """

@@ -20,7 +20,7 @@ FEW = 100  # requests; below it a percentile of the lag is its largest
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """What one rate of requests made of a server. Requests that failed are in no latency, and are not good."""
+    """How a server answered requests at one rate. Requests that failed are in no latency, and are not good."""
 
     test: Name
     """The test's node id in pytest."""

@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Unit(StrEnum):
-    """Base units. How they are shown is the formatter's business."""
+    """Base units of metrics; the report converts them."""
 
     SECONDS = "s"
     MILLISECONDS_PER_TOKEN = "ms/token"
@@ -58,7 +58,7 @@ class ReportTable(StrEnum):
 
 
 class Force(StrEnum):
-    """What a change beyond the tolerance does."""
+    """Whether a change beyond the tolerance fails the gate, is only reported, or is not judged."""
 
     BLOCKING = "blocking"
     ADVISORY = "advisory"
