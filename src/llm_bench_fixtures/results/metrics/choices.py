@@ -22,7 +22,7 @@ CHOICES: tuple[Metric, ...] = (
         column="right",
         direction=Direction.HIGHER_IS_BETTER,
         formula=(
-            "share of the questions of multiple choice whose right choice has the largest summed log-likelihood of "
+            "share of the multiple-choice questions whose right choice has the largest summed log-likelihood of "
             "its tokens, given the prompt"
         ),
         source="lm-evaluation-harness, acc",
@@ -66,7 +66,7 @@ CHOICES: tuple[Metric, ...] = (
         name="answers_changed",
         title="Answers changed",
         column="other answer",
-        formula="share of the questions with another answer than the reference's: flips, and one wrong one for another",
+        formula="share of the questions with another answer than the reference's: flips, and other wrong answers",
         source="own",
         tolerance=POINTS,
     ),
@@ -77,7 +77,7 @@ CHOICES: tuple[Metric, ...] = (
         unit=Unit.COUNT,
         direction=Direction.NEITHER,
         kind=Kind.EXACT,
-        formula="how many were asked",
+        formula="multiple-choice questions asked",
     ),
 )
 

@@ -81,7 +81,7 @@ EXACT: tuple[Metric, ...] = (
         unit=Unit.FLOPS,
         formula=(
             "floating-point operations of the architecture's matrix multiplications, "
-            "padding and masked positions included; of a mixture of experts those of the experts that a position uses"
+            "padding and masked positions included; for a mixture of experts, those of the experts that a position uses"
         ),
         source="torch.utils.flop_counter",
         value=_of_work(lambda work: work.prefill_flops),
@@ -92,7 +92,7 @@ EXACT: tuple[Metric, ...] = (
         title="FLOPs of the decode",
         column="decode FLOPs",
         unit=Unit.FLOPS,
-        formula="the same for all forward passes after the first of each batch",
+        formula="prefill_flops' count, for all forward passes after the first of each batch",
         source="torch.utils.flop_counter",
         value=_of_work(lambda work: work.decode_flops),
         tables={ReportTable.MEMORY: 100},
@@ -102,8 +102,8 @@ EXACT: tuple[Metric, ...] = (
         title="Weights read",
         column="weights read",
         formula=(
-            "bytes of the weights that each forward pass reads: of all but the tables that are only looked up, and of "
-            "a mixture of experts of those that one position uses; positions that run together may read more"
+            "bytes of the weights that each forward pass reads, without tables that are only looked up; for a mixture "
+            "of experts, what one position reads, and positions that run together may read more"
         ),
         value=_of_work(lambda work: work.weight_bytes_read),
         tables={ReportTable.MEMORY: 20},
@@ -133,7 +133,7 @@ EXACT: tuple[Metric, ...] = (
         column="state",
         formula=(
             "most bytes of recurrent layers' states (state spaces, convolutions) that a batch keeps for its next step, "
-            "which reads them whole; as many however long the text is; none where the model has no such layers"
+            "which reads them whole, however long the text is; none where the model has no such layers"
         ),
         value=_of_work(lambda work: work.state_bytes or None),
         tables={ReportTable.MEMORY: 35},

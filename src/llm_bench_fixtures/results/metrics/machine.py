@@ -41,7 +41,7 @@ MACHINE: tuple[Metric, ...] = (
         direction=Direction.HIGHER_IS_BETTER,
         formula=(
             "bytes of weights and cache that the decode reads / its seconds / this machine's measured read bandwidth; "
-            "only with a cache. Of a mixture of experts in a batch the least, as rows may use different ones"
+            "only with a cache. For a mixture of experts a lower bound, because rows of a batch may use different ones"
         ),
         source="Databricks, LLM inference performance engineering, 2023",
         value=roofline.mbu,
@@ -88,9 +88,8 @@ MACHINE: tuple[Metric, ...] = (
         unit=Unit.JOULES,
         direction=Direction.LOWER_IS_BETTER,
         formula=(
-            "mean over the rounds of the joules that the machine's own counters add during a round, all that runs "
-            "on it included. A mean, because a GPU's counter moves in steps of up to 0.1 s: a short round may see "
-            "none or two"
+            "mean over the rounds of the joules that the machine's own counters add during a round, including all that "
+            "runs on it. A mean, because a GPU's counter moves in steps of up to 0.1 s"
         ),
         source="RAPL, NVML",
         value=_energy,

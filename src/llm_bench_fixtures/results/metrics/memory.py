@@ -43,10 +43,9 @@ MEMORY: tuple[Metric, ...] = (
         title="Peak memory",
         column="peak memory",
         formula=(
-            "highest memory of the variant's own during a round, as a rise over before the load: anonymous memory and "
-            "what is mapped of the model's files, without pages of libraries' code, which processes share and whose "
-            "first use decides when they count (with them where the system doesn't tell them apart); in a pass of its "
-            "own"
+            "rise from before the load to the peak during a round: anonymous memory and mapped model files, without "
+            "pages of libraries' code, which processes share (with them where the system doesn't tell them apart); in "
+            "a pass of its own"
         ),
         value=_of_memory(lambda memory: memory.own_bytes),
         tables={ReportTable.SUMMARY: 60, ReportTable.REFERENCE: 100, ReportTable.MEMORY: 50},
@@ -56,8 +55,8 @@ MEMORY: tuple[Metric, ...] = (
         title="Peak memory with libraries' pages",
         column="with libraries' pages",
         formula=(
-            "highest resident memory of the process during a round, as a rise over before the load; "
-            "in a pass of its own"
+            "rise of the process's resident memory from before the load to the peak during a round; in a pass of its "
+            "own"
         ),
         source="optimum-benchmark's max_ram",
         value=_of_memory(lambda memory: memory.peak_resident_bytes),
@@ -88,7 +87,7 @@ MEMORY: tuple[Metric, ...] = (
         column="first generate",
         unit=Unit.SECONDS,
         kind=Kind.TIMING,
-        formula="the truly first generate of a fresh process, of one prompt; not with --llm-in-process",
+        formula="the first generate of a fresh process, of one prompt; not with --llm-in-process",
         value=lambda _, variant: variant.first_generate_s,
         tables={ReportTable.VARIATION: 70},
     ),
@@ -113,9 +112,9 @@ MEMORY: tuple[Metric, ...] = (
         unit=Unit.SECONDS,
         kind=Kind.TIMING,
         formula=(
-            "from a loaded model to one that runs compiled in every shape, before anything else is timed; a run that "
-            "finds the code in the cache has the seconds that it took to compile it. Those of loading it are noted "
-            "beside the variant, and are in no metric"
+            "from a loaded model to one that runs compiled in every shape, before anything else is timed; with code "
+            "from the cache, the seconds that compiling took then. The seconds of loading that code are a note of the "
+            "variant, not a metric"
         ),
         value=lambda _, variant: variant.compile_s,
         tables={ReportTable.VARIATION: 62},

@@ -107,12 +107,15 @@ QUALITY: tuple[Metric, ...] = (
         )
         for part, title, column, formula in (
             ("p50", "Median divergence", "KLD p50", "median of the tokens' divergences"),
-            ("p99", "99th percentile of the divergence", "KLD p99", "their 99th percentile; none below 100 tokens"),
+            (
+                *("p99", "99th percentile of the divergence", "KLD p99"),
+                "99th percentile of the tokens' divergences; none below 100 tokens",
+            ),
             (
                 *("p999", "99.9th percentile of the divergence", "KLD p99.9"),
-                "their 99.9th percentile; none below 1000 tokens",
+                "99.9th percentile of the tokens' divergences; none below 1000 tokens",
             ),
-            ("max", "Largest divergence", "KLD max", "the largest of them"),
+            ("max", "Largest divergence", "KLD max", "largest of the tokens' divergences"),
         )
     ),
     *(
@@ -148,14 +151,14 @@ QUALITY: tuple[Metric, ...] = (
         title="Mean change of the true token's probability",
         column="mean Δp",
         direction=Direction.NEITHER,
-        formula="mean over the scored tokens of their probability less that under the reference",
+        formula="mean over the scored tokens of their probability minus that under the reference",
         source="llama-perplexity",
     ),
     _row(
         name="rms_dp",
         title="Root mean square change of the true token's probability",
         column="RMS Δp",
-        formula="square root of the mean square of the same difference",
+        formula="square root of the mean square of mean_dp's differences",
         source="llama-perplexity",
     ),
     _row(

@@ -43,8 +43,8 @@ SPEEDUP: tuple[Metric, ...] = (
         title="Speed-up",
         column="speed-up",
         formula=(
-            "latency of the reference / latency, of each pair of rounds of the same block, and of these the 20 % "
-            "trimmed mean of their logarithms, taken back; none for fewer than three pairs, or two where the run's "
+            "the reference's latency / latency, for each pair of rounds of the same block; averaged as the exponential "
+            "of the 20 % trimmed mean of their logarithms; none for fewer than three pairs, or two where the run's "
             "other cases show how far pairs scatter"
         ),
         source="own",
@@ -57,8 +57,8 @@ SPEEDUP: tuple[Metric, ...] = (
         title="Speed-up, lower bound",
         column="from",
         formula=(
-            "lower end of the 95 % interval of its logarithm, by the Winsorized variance, shrunk toward those of the "
-            "run's other comparisons, and Student's t, and by what processes of identical work differ by"
+            "lower end of the speed-up's 95 % interval: Student's t with the Winsorized variance of the logarithms, "
+            "shrunk toward those of the run's other comparisons, plus the variance between processes of identical work"
         ),
         source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_of_speedup(lambda found: found.low),
@@ -68,7 +68,7 @@ SPEEDUP: tuple[Metric, ...] = (
         name="speedup_high",
         title="Speed-up, upper bound",
         column="to",
-        formula="upper end of that interval",
+        formula="upper end of the speed-up's 95 % interval",
         source="Tukey and McLaughlin 1963; Smyth 2004",
         value=_of_speedup(lambda found: found.high),
         tolerance=NEVER_JUDGED,
@@ -81,9 +81,9 @@ SPEEDUP: tuple[Metric, ...] = (
         direction=Direction.NEITHER,
         formula=(
             "rounds whose threads waited for a core for more than 2 % of the round's latency and 0.3 ms, summed over "
-            "the threads; none where the system doesn't tell"
+            "the threads; none where the system doesn't report it"
         ),
-        source="own; Linux tells it as the run-queue wait",
+        source="own; from Linux's run-queue wait",
         value=_disturbed_rounds,
         tables={ReportTable.VARIATION: 45},
     ),

@@ -97,7 +97,7 @@ TOKENS: tuple[Metric, ...] = (
         column="prefill positions/s",
         unit=Unit.TOKENS_PER_SECOND,
         direction=Direction.HIGHER_IS_BETTER,
-        formula="prompt tokens and padding / the same seconds: what the machine did, useful or not",
+        formula="prompt tokens and padding / summed seconds of the batches up to their first token",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens + workload.padded_tokens),
     ),
     _row(
