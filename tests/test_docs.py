@@ -50,7 +50,6 @@ NAMES = {DEFAULT, *BACKENDS, *(variant.id for variant in CATALOGUE)}
 MEASURED_BY_DOCS = {
     "answer_length",
     "accuracy",
-    "mine-bf16",
     "bigram",
     "bigram-int8",
     "endpoint-vllm",

@@ -12,7 +12,6 @@ import ast
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -31,10 +30,6 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 BETTER = {Direction.HIGHER_IS_BETTER: "↑", Direction.LOWER_IS_BETTER: "↓", Direction.NEITHER: ""}
 SHOWN = {"?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}  # by how many of a positional argument there are
-IN_SCHEMA = frozenset({
-    "Equivalence", "LoadPoint", "MeasuredRecord", "MemoryFacts", "Provenance", "Record", "Reply", "Request", "Run",
-    "VariantResult", "Work", "WorkloadFacts",
-})  # fmt: skip
 LONG_HELP = 100  # characters that are not written on two pages
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"
 GATE, PAIR, PYTEST, ALL = "`llm-bench gate`", "`llm-bench pair`", "`pytest --llm-gate`", "all commands"
@@ -104,21 +99,11 @@ def exit_status_table() -> Iterator[str]:
 def public_name_lists() -> Iterator[str]:
     """The docstrings are Markdown themselves."""
     yield from (f"- `{name}`: {sentence}" for name, sentence in public_names())
-    yield from ("", "## Members of enums, fields of values", "")
-    yield from ("[Files and schema](results.md) explains the fields of what a saved run holds.", "")
-    names = sorted({*llm_bench_fixtures.__all__} - IN_SCHEMA - {"ModelSource", "Settings", "TransformersModel"})
-    parts = ((name, parts_of(getattr(llm_bench_fixtures, name))) for name in names)
-    yield from (f"- `{name}`: {', '.join(f'`{part}`' for part in its_parts)}" for name, its_parts in parts if its_parts)
+    yield from ("", "## Members of enums", "")
+    values = ((name, getattr(llm_bench_fixtures, name)) for name in sorted(llm_bench_fixtures.__all__))
+    enums = ((name, value) for name, value in values if inspect.isclass(value) and issubclass(value, Enum))
+    yield from (f"- `{name}`: {', '.join(f'`{member}`' for member in enum.__members__)}" for name, enum in enums)
     yield ""
-
-
-def parts_of(value: Any) -> Sequence[str]:
-    """The members of an enum; the fields of a dataclass or of a struct. Empty for anything else."""
-    if inspect.isclass(value) and issubclass(value, Enum):
-        return [*value.__members__]
-    if inspect.isclass(value) and is_dataclass(value):
-        return [field.name for field in fields(value) if field.init and not field.name.startswith("_")]
-    return getattr(value, "__struct_fields__", ())
 
 
 def public_names() -> Iterator[tuple[str, str]]:
