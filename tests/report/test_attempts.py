@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from llm_bench_fixtures.report.attempts import Attempts
+from llm_bench_fixtures.report.files import Attempts
 
 
 def fail() -> None:

@@ -1,18 +1,23 @@
-"""The report of one run: a folder with a page, its Markdown, the data and the plots."""
+"""The report of one run: a folder with a page, its Markdown, the data and the plots. Its files are written one after
+the other: each fails alone, and what failed is told.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
-from llm_bench_fixtures.report.attempts import Attempts, begun
 from llm_bench_fixtures.report.charts.pictures import write_plots
 from llm_bench_fixtures.report.document import Plot, build_document
 from llm_bench_fixtures.report.findings import Findings, findings_of
@@ -28,19 +33,22 @@ from llm_bench_fixtures.results.folder import (
     PAGE_FILE,
     PLOTS,
     TABLE_FILE,
+    claim,
     forget_earlier,
+    held,
+    set_aside,
+    tracebacks_in,
     worth_of,
 )
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.results.table import IDENTITY, for_csv, run_table
-from llm_bench_fixtures.writing import new_folder, replacing, write_whole
+from llm_bench_fixtures.writing import new_folder, replacing, unwritable, write_whole
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.report.judged.changes import Changes
     from llm_bench_fixtures.results.metrics import Metric
     from llm_bench_fixtures.results.record import Run
-
 
 NOT_DRAWN = "The run was interrupted, so no pictures were drawn: `llm-bench report {}` draws them."
 # What to tell of results that are whole, and that this package refuses to read.
@@ -48,6 +56,79 @@ TOO_MUCH = (
     "{}: it is whole, but llm-bench and read_run will refuse it. The report has all of it. --benchmark-autosave keeps "
     "a run without the times of its tokens; fewer --llm-variants, --llm-rounds or --llm-new-tokens make a smaller one."
 )
+T = TypeVar("T")
+
+
+@dataclass
+class Attempts:
+    """What became of the files that were tried so far."""
+
+    folder: Path
+    problems: list[str] = field(default_factory=list)
+    is_folder_unwritable: bool = False
+    was_interrupted: bool = False
+
+    def attempt(self, name: str, write: Callable[[], T]) -> T | None:
+        """What `write` returns; where it fails, None, and what failed is told. After Ctrl-C nothing more is tried."""
+        path = self.folder / name
+        try:
+            if not self.was_interrupted:
+                with _hearing_ctrl_c():
+                    return write()
+            self.problems.append(f"{path} was not written: interrupted")
+        except KeyboardInterrupt:
+            self.was_interrupted = True
+            self.problems.append(f"{path} was not written: interrupted")
+        except OSError as error:
+            self.is_folder_unwritable = True
+            self.problems.append(str(error if isinstance(error, UnwritableFile) else unwritable(path, error)))
+        except Exception as error:  # whatever a library that draws or renders raises
+            self.problems.append(f"{path} was not written: {reason_of(error)}")
+        return None
+
+    def end(self) -> None:
+        """Remove the report that was set aside, unless there are results of another run in it. Raises UnwritableFile
+        for what could not be written, and KeyboardInterrupt."""
+        if self.was_interrupted:
+            raise KeyboardInterrupt
+        if self.problems:
+            raise UnwritableFile("\n".join(self.problems))
+        if not (self.folder / EARLIER / RESULTS_FILE).exists():
+            forget_earlier(self.folder)
+
+
+@contextmanager
+def _hearing_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt after Ctrl-C, of which a library in C++ may have made an error of its own."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    except Exception as error:
+        if heard:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def begun(folder: Path, *, has_results: bool) -> Iterator[None]:
+    """Claim the folder, set the report aside that is in it, and keep others out of it within. has_results: its
+    results.json is one that was read, and stays. Raises UnwritableFile."""
+    claim(folder)
+    with held(folder):
+        set_aside(folder, but=(RESULTS_FILE, *tracebacks_in(folder)) if has_results else ())
+        yield
 
 
 @dataclass(frozen=True)
