@@ -10,9 +10,9 @@ from run_factory import absent_variant, make_provenance, make_record, make_run, 
 from shown_table import header, rows
 
 from llm_bench_fixtures.answer.picks import Reader
+from llm_bench_fixtures.report.agreement import labels_of
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.run_labels import labels_of
 from llm_bench_fixtures.report.runs import Runs, notes, runs_of, runs_table
 from llm_bench_fixtures.report.runs_report import render_runs_markdown
 from llm_bench_fixtures.report.tables.table import Tone

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.together import why_runs_apart
-from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence
+from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence, common_to, labels_of
 from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.run_labels import common_to, labels_of
 from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, in_one_unit
 from llm_bench_fixtures.report.words.answer import standing_words
