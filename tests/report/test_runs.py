@@ -11,9 +11,8 @@ from shown_table import header, rows
 
 from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.report.agreement import labels_of
-from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.runs import Runs, notes, runs_of, runs_table
+from llm_bench_fixtures.report.runs import Aspect, Runs, notes, obstacles, runs_of, runs_table
 from llm_bench_fixtures.report.runs_report import render_runs_markdown
 from llm_bench_fixtures.report.tables.table import Tone
 from llm_bench_fixtures.results.metrics import registry

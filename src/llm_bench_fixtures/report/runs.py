@@ -8,21 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
+from llm_bench_fixtures.answer.peaks import PEAKS, memory_metric
 from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence, common_to, labels_of
-from llm_bench_fixtures.report.comparable import Aspect, obstacles
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, in_one_unit
 from llm_bench_fixtures.report.words.answer import standing_words
+from llm_bench_fixtures.report.words.workload import describe_headline
 from llm_bench_fixtures.results.formatting import MISSING, count
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run
 
 RUN = "run"
+
+
+class Aspect(StrEnum):
+    """What of a run may be incomparable with the first run's."""
+
+    LATENCY = "latency"
+    SPEEDUP = "speed-up"
+    THROUGHPUT = "throughput"
+    PEAK = "peak memory"
+    QUALITY = "quality"
+    FLIPS = "flips"
+
+
 COLUMNS = {
     "latency": Aspect.LATENCY,
     "speed-up": Aspect.SPEEDUP,
@@ -33,6 +48,53 @@ COLUMNS = {
     "top-1": Aspect.QUALITY,
     FLIPS: Aspect.FLIPS,
 }  # of the table, from the left to the right; weights are always comparable
+
+
+def obstacles(first: Findings, other: Findings) -> dict[Aspect, str]:
+    """Why these can't be compared between the two runs. Workloads are compared in numbers only: two tokenizers cut other
+    tokens from the same text."""
+    workload = _difference("another workload", describe_headline(first), describe_headline(other))
+    reference = _difference("another reference", _reference(first), _reference(other))
+    corpus = _difference("another corpus", first.run.provenance.corpus, other.run.provenance.corpus)
+    questions = _difference("other questions", first.run.provenance.choices, other.run.provenance.choices)
+    reasons = {
+        Aspect.LATENCY: workload,
+        Aspect.SPEEDUP: workload or reference,
+        Aspect.THROUGHPUT: _difference("another batch", _batch(first), _batch(other)),
+        Aspect.PEAK: workload or _difference("another kind of peak", _peak(first), _peak(other)),
+        Aspect.QUALITY: corpus or reference,
+        Aspect.FLIPS: questions or reference,
+    }
+    return {aspect: reason for aspect, reason in reasons.items() if reason}
+
+
+def _difference(what: str, first: str, other: str) -> str:
+    """Empty where one of the two has nothing to compare."""
+    return f"{what}: {other}; the first run's: {first}" if first and other and first != other else ""
+
+
+def _reference(findings: Findings) -> str:
+    """As it ran; empty where it didn't."""
+    variant = findings.run.variant(findings.run.reference)
+    return f"{findings.run.reference}, {variant.label}" if variant and variant.label else ""
+
+
+def _batch(findings: Findings) -> str:
+    some = next(iter(findings.largest_batch.values()), None)
+    if some is None or some.workload is None:
+        return ""
+    facts = some.workload
+    tokens = f"{count(facts.prompt_tokens, 'token')} and {count(facts.new_tokens, 'new token')}"
+    return f"{count(facts.prompts, 'prompt')} of {tokens} in all, batch {facts.batch_size}"
+
+
+def _peak(findings: Findings) -> str:
+    """Which peak was measured, and of what; empty where none was."""
+    metric = memory_metric(findings)
+    if metric not in PEAKS:
+        return ""
+    title = findings.metrics[metric].title
+    return f"{title}, {'each variant apart' if findings.run.provenance.isolated else 'all in one process'}"
 
 
 @dataclass(frozen=True)
@@ -108,8 +170,7 @@ class Runs:
     @property
     def pooled(self) -> tuple[str, ...]:
         """How far the runs agree that are pooled, and why others are not."""
-        said = [(run.label, sentence) for run in self.runs for sentence in _pooling(run, self.runs)]
-        return tuple(f"{label}: {sentence}" for label, sentence in said)
+        return tuple(f"{run.label}: {sentence}" for run in self.runs for sentence in _pooling(run, self.runs))
 
 
 def _together(said: Iterable[tuple[str, str]], runs: int) -> Iterator[tuple[str, str]]:

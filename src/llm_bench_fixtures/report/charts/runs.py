@@ -25,8 +25,7 @@ from llm_bench_fixtures.report.charts.spec import (
     padded,
     rows_axis,
 )
-from llm_bench_fixtures.report.comparable import Aspect
-from llm_bench_fixtures.report.runs import RunBeside
+from llm_bench_fixtures.report.runs import Aspect, RunBeside
 from llm_bench_fixtures.results.metrics import Metric
 
 ROW, AROUND = 44, 120  # pixels of a row, and of what is around all of them
