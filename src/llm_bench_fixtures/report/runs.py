@@ -51,8 +51,8 @@ COLUMNS = {
 
 
 def obstacles(first: Findings, other: Findings) -> dict[Aspect, str]:
-    """Why these can't be compared between the two runs. Workloads are compared in numbers only: two tokenizers cut other
-    tokens from the same text."""
+    """Why these can't be compared between the two runs. Workloads are compared in numbers only: two tokenizers cut
+    other tokens from the same text."""
     workload = _difference("another workload", describe_headline(first), describe_headline(other))
     reference = _difference("another reference", _reference(first), _reference(other))
     corpus = _difference("another corpus", first.run.provenance.corpus, other.run.provenance.corpus)

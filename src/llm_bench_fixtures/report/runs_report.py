@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.runs import runs_charts
+from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.files import Attempts, begun
 from llm_bench_fixtures.report.page.tables import glossary
 from llm_bench_fixtures.report.page.values import Chip, PageSection, PageTable

@@ -12,10 +12,10 @@ from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
-from llm_bench_fixtures.report.charts.looks import Look, numbered_looks
 from llm_bench_fixtures.report.charts.plotly import Json, figures_of
-from llm_bench_fixtures.report.charts.spec import Chart
+from llm_bench_fixtures.report.charts.spec import Chart, Look
 from llm_bench_fixtures.report.charts.trend import trend_charts
+from llm_bench_fixtures.report.charts.variants import numbered_looks
 from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
 from llm_bench_fixtures.report.page.values import Chip, PageTable, Term
 from llm_bench_fixtures.report.renderers.html import page_scripts, render_page

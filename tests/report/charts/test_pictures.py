@@ -22,10 +22,10 @@ from run_factory import full_run, make_block_record, make_record, make_run, make
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.report.charts.draw import DASHES, MARKERS, draw, drawable, plot_style
 from llm_bench_fixtures.report.charts.labels import Box, box_of
-from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.pictures import DRAWINGS, pictures, write_plots
 from llm_bench_fixtures.report.charts.plotly import plotly_json
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
+from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.document import Plot
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.results.metrics import registry

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from llm_bench_fixtures.answer.standings import NEAR, interval_of
-from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.charts.estimates import LATENCY, SPEEDUP, axis_title, estimate_of, on_axis
-from llm_bench_fixtures.report.charts.looks import looks_of
+from llm_bench_fixtures.answer.standings import NEAR
 from llm_bench_fixtures.report.charts.spec import (
     AROUND_ROWS,
     ROW,
@@ -18,8 +15,16 @@ from llm_bench_fixtures.report.charts.spec import (
     Chart,
     Estimate,
     ends_of,
-    exactly,
     rows_axis,
+)
+from llm_bench_fixtures.report.charts.variants import (
+    LATENCY,
+    SPEEDUP,
+    axis_title,
+    estimate_of,
+    looks_of,
+    on_axis,
+    perplexity_change,
 )
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.words.workload import describe_workload
@@ -47,7 +52,7 @@ def bar_charts(findings: Findings, scenario: str) -> Iterator[Chart]:
         if metric is not SPEEDUP or lengths:
             title, told = axis_title(metric, run.reference), note if metric is LATENCY else ""
             yield replace(_chart(run, shown, title, _on_axis(lengths, metric), three_digits), note=told)
-    changes = {one.variant: found for one in shown if (found := _change(run, one))}
+    changes = {one.variant: found for one in shown if (found := perplexity_change(run, run.variant(one.variant)))}
     perplexities = {one.variant: found for one in shown if (found := estimate_of(run, one, PERPLEXITY))}
     if changes.keys() - {run.reference}:
         chart = _chart(run, shown, "Perplexity change, %", changes, _signed)
@@ -61,17 +66,6 @@ def bar_charts(findings: Findings, scenario: str) -> Iterator[Chart]:
 
 def _on_axis(lengths: Mapping[str, Estimate], metric: Metric) -> dict[str, Estimate]:
     return {variant: on_axis(length, metric) for variant, length in lengths.items()}
-
-
-def _change(run: Run, record: Record) -> Estimate | None:
-    """Of the perplexity against the reference's, in percent, with its 95 % interval."""
-    if record.variant == run.reference:
-        return exactly(0.0)
-    variant = run.variant(record.variant)
-    found = interval_of(variant, QualityMeasure.PPL_RATIO) if variant else None
-    if variant is None or found is None:
-        return None
-    return Estimate(variant.quality[QualityMeasure.PPL_RATIO], found.low, found.high).scaled(100.0, 1.0)
 
 
 def _signed(percent: float) -> str:

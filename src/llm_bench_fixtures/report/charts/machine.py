@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.charts.looks import Look, looks_of
 from llm_bench_fixtures.report.charts.spec import (
     AROUND_ROWS,
     ROW,
@@ -18,12 +17,14 @@ from llm_bench_fixtures.report.charts.spec import (
     Bar,
     Chart,
     Line,
+    Look,
     Point,
     Series,
     Text,
     exactly,
     rows_axis,
 )
+from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results import prefill_decode

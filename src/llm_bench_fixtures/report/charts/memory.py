@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from llm_bench_fixtures.answer.peaks import memory_metric
-from llm_bench_fixtures.report.charts.estimates import LATENCY, estimate_of, on_axis
-from llm_bench_fixtures.report.charts.looks import looks_of
 from llm_bench_fixtures.report.charts.spec import Axis, Chart, Point, Series
+from llm_bench_fixtures.report.charts.variants import LATENCY, estimate_of, looks_of, on_axis
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import format_change

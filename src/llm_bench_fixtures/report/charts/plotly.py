@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from llm_bench_fixtures.report.charts.looks import Look
 from llm_bench_fixtures.report.charts.spec import (
     NEAR_COLOUR,
     SOFT,
@@ -21,6 +20,7 @@ from llm_bench_fixtures.report.charts.spec import (
     Estimate,
     Facts,
     Line,
+    Look,
     Series,
     Text,
     apart,

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from llm_bench_fixtures.report.charts.estimates import (
-    LATENCY,
-    SPEEDUP,
-    axis_title,
-    estimate_of,
-    in_words,
-    on_axis,
-    what_bars_are,
-)
-from llm_bench_fixtures.report.charts.looks import Look, numbered_looks
 from llm_bench_fixtures.report.charts.spec import (
     Axis,
     Chart,
     Estimate,
+    Look,
     Point,
     Series,
     ends_of,
     exactly,
     padded,
     rows_axis,
+)
+from llm_bench_fixtures.report.charts.variants import (
+    LATENCY,
+    SPEEDUP,
+    axis_title,
+    estimate_of,
+    in_words,
+    numbered_looks,
+    on_axis,
+    what_bars_are,
 )
 from llm_bench_fixtures.report.runs import Aspect, RunBeside
 from llm_bench_fixtures.results.metrics import Metric

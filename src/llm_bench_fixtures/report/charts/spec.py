@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llm_bench_fixtures.report.charts.looks import Look
-
 SOFT = "#6b7280"  # of lines and names that are no variant's
 NEAR_COLOUR = "#009E73"  # of the band that is near-lossless
 LONGEST_LABEL = 20  # characters; the pointer shows what is longer in full
@@ -18,6 +16,18 @@ ROW, AROUND_ROWS = 30, 84  # pixels of a row, and of what is around all rows
 Place: TypeAlias = "tuple[float, float]"
 Facts: TypeAlias = "tuple[tuple[str, str], ...]"
 """Names and values, as the pointer shows them."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What tells a variant, or a run, from the others."""
+
+    colour: str
+    marker: str
+    """As plotly names it."""
+    sign: str
+    """The marker as a character."""
+    dash: str
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.charts.estimates import (
+from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Point, Series, ends_of, exactly, padded
+from llm_bench_fixtures.report.charts.variants import (
     SPEED,
     SPEEDUP,
     axis_title,
     estimate_of,
     in_words,
+    looks_of,
     on_axis,
     what_bars_are,
 )
-from llm_bench_fixtures.report.charts.looks import looks_of
-from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Point, Series, ends_of, exactly, padded
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.record import Run, WorkloadFacts

@@ -14,10 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
-from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, interval_of, is_near_lossless, near_lossless
-from llm_bench_fixtures.options.quality_limit import QualityMeasure
-from llm_bench_fixtures.report.charts.estimates import SPEED, estimate_of
-from llm_bench_fixtures.report.charts.looks import Look, looks_of
+from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.charts.spec import (
     Axis,
     Band,
@@ -25,20 +22,21 @@ from llm_bench_fixtures.report.charts.spec import (
     Estimate,
     Facts,
     Line,
+    Look,
     Point,
     Series,
     Text,
     ends_of,
-    exactly,
     padded,
 )
+from llm_bench_fixtures.report.charts.variants import SPEED, estimate_of, looks_of, perplexity_change
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import texts
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import MISSING, format_bytes
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
-from llm_bench_fixtures.results.record import Record, Run, VariantResult
+from llm_bench_fixtures.results.record import Record
 
 LARGEST, SMALLEST = 34.0, 7.0  # points across a marker
 ALIKE = (-100 * NEAR, 100 * NEAR)  # the changes in percent between which quality is near-lossless
@@ -101,19 +99,10 @@ def _candidates(findings: Findings) -> Iterator[Candidate]:
     standings = QualityStandings(run, findings.answer.limit)
     for name, record in findings.common.items():
         variant, speed = run.variant(name), estimate_of(run, record, SPEED)
-        change = _change(run, variant) if variant else None
+        change = perplexity_change(run, variant)
         if variant is not None and speed is not None and change is not None and name in peaks:
             is_alike = name == run.reference or is_near_lossless(variant)
             yield Candidate(record, speed, change, is_alike, standings.admits(variant), peaks[name])
-
-
-def _change(run: Run, variant: VariantResult) -> Estimate | None:
-    """Of the perplexity against the reference's, in percent. None where it was not compared."""
-    if variant.id == run.reference and "perplexity" in variant.quality:
-        return exactly(0.0)
-    found = interval_of(variant, QualityMeasure.PPL_RATIO)
-    ratio = variant.quality.get(QualityMeasure.PPL_RATIO)
-    return Estimate(ratio, found.low, found.high).scaled(100.0, 1.0) if found and ratio is not None else None
 
 
 def front(findings: Findings, candidates: Sequence[Candidate]) -> frozenset[str]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.trend import Group, TrendLine
-from llm_bench_fixtures.report.charts.looks import Look
-from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Point, Series, exactly, padded
+from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Look, Point, Series, exactly, padded
 from llm_bench_fixtures.report.history import COMMIT_DIGITS, commit_cell, run_name, time_cell
 from llm_bench_fixtures.results.formatting import format_change, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Metric
