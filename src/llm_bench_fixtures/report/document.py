@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.memory import MemoryMethod
@@ -31,17 +30,6 @@ from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, VariantResult
 
 TEXTS, SKIPPED = "Generated texts", "Skipped and failed"  # titles of sections
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A picture on disk."""
-
-    path: Path
-    """The SVG; the PNG beside it differs in the suffix."""
-    title: str
-    scenario: str
-    """The scenario that it shows, or SUMMARY or MACHINE."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import msgspec
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.charts.pictures import write_plots
-from llm_bench_fixtures.report.document import Plot, build_document
+from llm_bench_fixtures.report.charts.spec import Plot
+from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.pull_request import render_markdown

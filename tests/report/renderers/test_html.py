@@ -22,8 +22,9 @@ from run_factory import (
     whole_suite,
 )
 
-from llm_bench_fixtures.report.charts.pictures import DRAWINGS, write_plots
-from llm_bench_fixtures.report.document import Plot, build_document
+from llm_bench_fixtures.report.charts.pictures import pictures, write_plots
+from llm_bench_fixtures.report.charts.spec import Plot
+from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.build import build_page
 from llm_bench_fixtures.report.page.values import Page as PageValues
@@ -73,7 +74,8 @@ def render(run: Run, *plots: Plot) -> str:
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     run = hostile_run()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llm_bench_fixtures.report.charts.pictures.DRAWINGS", DRAWINGS[:2])
+        first_two = list(pictures(findings_of(run, registry())))[:2]
+        patch.setattr("llm_bench_fixtures.report.charts.pictures.pictures", lambda _: first_two)
         plots = write_plots(findings_of(run, registry()), tmp_path_factory.mktemp("plots"))
     return Page(render(run, *plots))
 

@@ -1,67 +1,60 @@
-"""The report's pictures, as PNG and SVG. A picture without data is not drawn."""
+"""The report's pictures, as PNG and SVG, and the charts that only they have: bars of a scenario's variants, and memory
+against latency. A picture without data is not drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.report.charts.bars import bar_charts
+from llm_bench_fixtures.answer.peaks import memory_metric
+from llm_bench_fixtures.answer.standings import NEAR
 from llm_bench_fixtures.report.charts.draw import draw, drawing
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
-from llm_bench_fixtures.report.charts.memory import memory_chart
-from llm_bench_fixtures.report.charts.spec import Chart, Picture
+from llm_bench_fixtures.report.charts.spec import (
+    AROUND_ROWS,
+    ROW,
+    Axis,
+    Band,
+    Bar,
+    Chart,
+    Estimate,
+    Picture,
+    Plot,
+    Point,
+    Series,
+    ends_of,
+    rows_axis,
+)
 from llm_bench_fixtures.report.charts.sweeps import sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
-from llm_bench_fixtures.report.document import Plot
+from llm_bench_fixtures.report.charts.variants import (
+    LATENCY,
+    SPEEDUP,
+    axis_title,
+    estimate_of,
+    looks_of,
+    on_axis,
+    perplexity_change,
+)
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY
+from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.folder import remove_pictures
+from llm_bench_fixtures.results.formatting import MINUS, five_digits, format_change, three_digits
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
+from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.writing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Charts = Callable[[Findings], "Iterable[Chart | None]"]
-
-
-def _sweep(scenario: str) -> Charts:
-    return lambda findings: (chart for chart in sweep_charts(findings) if chart.scenario == scenario)
-
-
-DRAWINGS: tuple[tuple[str, str, str, Charts], ...] = (
-    ("tradeoff", "Quality against speed, with the memory of each variant", SUMMARY, lambda one: [tradeoff_chart(one)]),
-    ("memory", "Memory against latency against perplexity", SUMMARY, lambda one: [memory_chart(one)]),
-    ("phases", "Prefill and decode of each variant", MACHINE, lambda one: [phases_chart(one)]),
-    ("roofline", "Prefill and decode against the limits of this machine", MACHINE, lambda one: [roofline_chart(one)]),
-    *(
-        (name, f"Latency, weights and perplexity by {name}", name, partial(bar_charts, scenario=name))
-        for name in ("precision", "quantization")
-    ),
-    ("batch", "Throughput and speed-up against batch size", "batch", _sweep("batch")),
-    (
-        "prompt_length",
-        "Time to first token and speed-up against prompt length",
-        "prompt_length",
-        _sweep("prompt_length"),
-    ),
-)
-
-
-def pictures(findings: Findings) -> Iterator[Picture]:
-    """What the run has data for."""
-    where = findings.run.provenance
-    for name, title, part, charts in DRAWINGS:
-        found = tuple(chart for chart in charts(findings) if chart is not None)
-        if found:
-            yield Picture(name, title, part, found, f"{where.model}, {where.hardware}. {_notes(found)}")
-
-
-def _notes(charts: Sequence[Chart]) -> str:
-    """Those of several charts each with its title."""
-    noted = [chart for chart in charts if chart.note]
-    return " ".join(f"{chart.title}: {chart.note}" if len(noted) > 1 else chart.note for chart in noted)
+ROOM_FOR_NUMBERS = 0.45  # of what the bars take, for the numbers at their ends
+PERPLEXITY, WEIGHTS = METRIC_BY_NAME["perplexity"], METRIC_BY_NAME["weight_bytes"]
+BEYOND = 1.12  # times the largest value: where an axis ends
+LOG_FROM = 20  # times the smallest value: above it the axis is logarithmic
+LOG_ROOM = 1.6
 
 
 def write_plots(findings: Findings, folder: Path) -> list[Plot]:
@@ -82,3 +75,122 @@ def _save(figure: Figure, path: Path, **settings: Any) -> None:
     """The path's ending says how it is drawn."""
     with replacing(path, follows=False) as scratch:
         figure.savefig(scratch, format=path.suffix[1:], **settings)
+
+
+def pictures(findings: Findings) -> Iterator[Picture]:
+    """What the run has data for."""
+    where = findings.run.provenance
+    for name, title, part, charts in _drawn(findings):
+        found = tuple(chart for chart in charts if chart is not None)
+        if found:
+            yield Picture(name, title, part, found, f"{where.model}, {where.hardware}. {_notes(found)}")
+
+
+def _drawn(findings: Findings) -> Iterator[tuple[str, str, str, Iterable[Chart | None]]]:
+    """Each picture's name, title, part and charts."""
+    yield "tradeoff", "Quality against speed, with the memory of each variant", SUMMARY, [tradeoff_chart(findings)]
+    yield "memory", "Memory against latency against perplexity", SUMMARY, [memory_chart(findings)]
+    yield "phases", "Prefill and decode of each variant", MACHINE, [phases_chart(findings)]
+    yield "roofline", "Prefill and decode against the limits of this machine", MACHINE, [roofline_chart(findings)]
+    for name in ("precision", "quantization"):
+        yield name, f"Latency, weights and perplexity by {name}", name, bar_charts(findings, name)
+    sweeps = {
+        "batch": "Throughput and speed-up against batch size",
+        "prompt_length": "Time to first token and speed-up against prompt length",
+    }
+    for name, title in sweeps.items():
+        yield name, title, name, [chart for chart in sweep_charts(findings) if chart.scenario == name]
+
+
+def _notes(charts: Sequence[Chart]) -> str:
+    """Those of several charts each with its title."""
+    noted = [chart for chart in charts if chart.note]
+    return " ".join(f"{chart.title}: {chart.note}" if len(noted) > 1 else chart.note for chart in noted)
+
+
+def bar_charts(findings: Findings, scenario: str) -> Iterator[Chart]:
+    """From each variant's first record of the scenario; none where there is none."""
+    run = findings.run
+    records = {record.variant: record for record in reversed(run.measured(scenario))}
+    shown = [records[variant.id] for variant in run.variants if variant.id in records]
+    if not shown:
+        return
+    note = (
+        f"On {describe_workload(shown[0])}. Bars: quartiles of the rounds; 95 % interval of speed-up and perplexity. "
+        f"Shaded: perplexity within ± {100 * NEAR:g} %."
+    )
+    for metric in (LATENCY, SPEEDUP, WEIGHTS):
+        lengths = {one.variant: found for one in shown if (found := estimate_of(run, one, metric))}
+        if metric is not SPEEDUP or lengths:
+            title, told = axis_title(metric, run.reference), note if metric is LATENCY else ""
+            drawn = {name: on_axis(length, metric) for name, length in lengths.items()}
+            yield replace(_bar_chart(run, shown, title, drawn, three_digits), note=told)
+    changes = {one.variant: found for one in shown if (found := perplexity_change(run, run.variant(one.variant)))}
+    perplexities = {one.variant: found for one in shown if (found := estimate_of(run, one, PERPLEXITY))}
+    if changes.keys() - {run.reference}:
+        chart = _bar_chart(run, shown, "Perplexity change, %", changes, _signed)
+        low, high = chart.x.ends
+        near = 100 * NEAR  # in sight whatever the bars, so that none within it looks long
+        across = (min(low, -near * 1.3), max(high, near * (1 + ROOM_FOR_NUMBERS)))
+        yield replace(chart, x=replace(chart.x, ends=across), bands=(Band(-near, near, is_of_x=True),))
+    elif perplexities:
+        yield _bar_chart(run, shown, PERPLEXITY.title, perplexities, five_digits)
+
+
+def _signed(percent: float) -> str:
+    return f"{round(percent, 2) + 0.0:+.2f}".replace("-", MINUS)  # no "-0.00"
+
+
+def _bar_chart(
+    run: Run, records: Sequence[Record], title: str, lengths: Mapping[str, Estimate], written: Callable[[float], str]
+) -> Chart:
+    looks, names = looks_of(run), [record.variant for record in records]
+    ends = [0.0, *ends_of(lengths.values())]
+    room = ROOM_FOR_NUMBERS * (max(ends) - min(ends))
+    bars = (
+        Bar(name, row, lengths[name], looks[name], text=written(lengths[name].value))
+        for row, name in enumerate(names)
+        if name in lengths
+    )
+    return Chart(
+        name=title,
+        title=title,
+        x=Axis("", (min(ends) - room * (min(ends) < 0), max(ends) + room or 1.0)),
+        y=rows_axis(names),
+        bars=tuple(bars),
+        height=AROUND_ROWS + ROW * len(names),
+    )
+
+
+def memory_chart(findings: Findings) -> Chart | None:
+    """None where fewer than two variants have a memory and a latency. Memory is the peak, or weights without peaks."""
+    run, memory = findings.run, METRIC_BY_NAME[memory_metric(findings)]
+    looks, series = looks_of(run), []
+    for record in findings.common.values():
+        size, latency = estimate_of(run, record, memory), estimate_of(run, record, LATENCY)
+        if size is not None and size.value > 0 and latency is not None:
+            point, name = Point(on_axis(size, memory), on_axis(latency, LATENCY)), record.variant
+            series.append(Series(name, (point,), looks[name], name, _change_in_words(run, name), size=9))
+    if len(series) < 2:
+        return None
+    beside = f"; beside each name its perplexity against {run.reference}'s" if any(one.detail for one in series) else ""
+    across, up = ([getattr(one.points[0], side) for one in series] for side in ("x", "y"))
+    values, top = [one.value for one in up], max(one.high for one in up)
+    is_log = max(values) > LOG_FROM * min(values)
+    ends = (min(values) / LOG_ROOM, top * LOG_ROOM) if is_log else (0.0, BEYOND * top)
+    return Chart(
+        name="memory",
+        title=f"Lower left is smaller and faster{beside}",
+        note=f"On {describe_workload(next(iter(findings.common.values())))}. Bars: quartiles of the rounds.",
+        x=Axis(f"{memory.title.lower()}, MB", (0.0, BEYOND * max(one.value for one in across))),
+        y=Axis("latency, ms", ends, is_log=is_log),
+        series=tuple(series),
+        height=460,
+    )
+
+
+def _change_in_words(run: Run, name: str) -> str:
+    """Of the perplexity against the reference's; empty where the two can't be compared."""
+    variants = (run.variant(name), run.variant(run.reference))
+    own, other = (one.quality.get("perplexity", 0.0) if one else 0.0 for one in variants)
+    return f" {format_change(own / other)}" if own > 0 and other > 0 and name != run.reference else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 SOFT = "#6b7280"  # of lines and names that are no variant's
@@ -175,6 +176,17 @@ class Picture:
     """The scenario that it shows, or SUMMARY or MACHINE."""
     charts: tuple[Chart, ...]
     caption: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture on disk."""
+
+    path: Path
+    """The SVG; the PNG beside it differs in the suffix."""
+    title: str
+    scenario: str
+    """The scenario that it shows, or SUMMARY or MACHINE."""
 
 
 def rows_axis(names: Sequence[str]) -> Axis:

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from llm_bench_fixtures.answer.standings import near_lossless
 from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
+from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.sweeps import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import looks_of
-from llm_bench_fixtures.report.document import SKIPPED, TEXTS, Document, Plot
+from llm_bench_fixtures.report.document import SKIPPED, TEXTS, Document
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.limits import limit_scales
 from llm_bench_fixtures.report.page.changes import changes_part

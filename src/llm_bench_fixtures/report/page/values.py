@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from llm_bench_fixtures.report.charts.plotly import Json, figures_of
-from llm_bench_fixtures.report.charts.spec import Chart
-from llm_bench_fixtures.report.document import Plot
+from llm_bench_fixtures.report.charts.spec import Chart, Plot
 from llm_bench_fixtures.report.limits import LimitScale
 from llm_bench_fixtures.report.page.heatmap import Heatmap
 from llm_bench_fixtures.report.renderers.figures import legend
