@@ -78,7 +78,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports have no pictures, which take most of the time that a report takes."""
-    monkeypatch.setattr("llm_bench_fixtures.report.charts.pictures.DRAWINGS", ())
+    monkeypatch.setattr("llm_bench_fixtures.report.charts.pictures.pictures", lambda _: ())
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from page_runs import chart_findings
 from run_factory import make_record, make_run
 
 from llm_bench_fixtures.errors import UnwritableFile
-from llm_bench_fixtures.report.charts.pictures import DRAWINGS
+from llm_bench_fixtures.report.charts.pictures import pictures
 from llm_bench_fixtures.results.folder import (
     EARLIER,
     IGNORE,
@@ -46,7 +47,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_every_picture_that_is_drawn_is_known_as_ours() -> None:
-    assert {name for name, *_ in DRAWINGS} <= set(PICTURES)
+    assert {one.name for one in pictures(chart_findings())} == set(PICTURES)
 
 
 def test_only_our_own_pictures_are_removed(tmp_path: Path) -> None:
