@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload, skipped_record
+from saved_factory import store
 
 from llm_bench_fixtures.gate.decision import Decision, decide_run, no_baseline
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.options import parse_missing
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
-from llm_bench_fixtures.history.baseline import Baseline
+from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run, Status
@@ -94,6 +96,24 @@ def test_a_run_that_was_too_short_names_a_longer_time() -> None:
     assert decision(UNREACHED).advice.startswith("A longer --llm-time reaches more. ")
     nothing = replace(BASE, records=(replace(TOO_LATE, test=BASE.records[0].test),))
     assert decision(nothing).reason == "nothing was timed in this run within its --llm-time"
+
+
+def test_a_run_that_was_too_short_hides_no_loss_from_the_next(tmp_path: Path) -> None:
+    """Bug: the second run left no time for a test that got slower, and passed with --llm-gate-missing=unreached. As the
+    baseline of the third it made that test "newly reached", which passes."""
+    slower = replace(BASE.records[1], rounds_s=tuple(2 * seconds for seconds in BASE.records[1].rounds_s))
+    third = replace(BASE, records=(BASE.records[0], slower))
+    for number, one in enumerate((BASE, UNREACHED)):
+        dated = replace(one, provenance=make_provenance(started=f"2026-01-02T0{number}:00:00+00:00"))
+        store(dated, tmp_path / "machine" / f"000{number}_run.json")
+    baseline = find_baseline(tmp_path, "", Likeness(("tiny",), random_weights=False, selection=()), tmp_path)
+    assert baseline.run is not None
+    assert baseline.run.source.endswith("0001_run.json")
+    found = decide_by(baseline, third, "latency_s:20%", "unreached")
+    assert found.status is ExitStatus.REGRESSED
+    assert found.comparison is not None
+    assert found.comparison.notes == ("The baseline had no time for 1 test or variant: judged by 0000_run.json",)
+    assert decide_by(baseline, UNREACHED).reason == "not the baseline's tests: 1 unreached"
 
 
 def test_samples_of_unlike_sizes_are_allowed_as_unreached_and_not_with_every_other_difference() -> None:

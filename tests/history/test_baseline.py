@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from run_factory import make_provenance, make_record, make_run
+from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, skipped_record
 from saved_factory import store
 
 from llm_bench_fixtures.errors import GitFailed, InvalidSetting, RunNotFound
 from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
 from llm_bench_fixtures.history.blessing import bless
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.record import Record, Run, Status
 
 SELECTION = ("benchmarks",)
 LIKENESS = Likeness(("tiny",), random_weights=False, selection=SELECTION)
 
 
-def run(hour: int, records: bool = True, **changes: Any) -> Run:
+def run(hour: int, records: Sequence[Record] = (make_record(),), **changes: Any) -> Run:
     provenance = {name: changes.pop(name) for name in ("commit", "branch", "dirty", "model") if name in changes}
     started = f"2026-01-02T{hour:02}:00:00+00:00"
-    whole = make_run([make_record()] if records else [], provenance=make_provenance(started=started, **provenance))
+    whole = make_run(records, provenance=make_provenance(started=started, **provenance))
     return replace(whole, **{"selection": SELECTION} | changes)
 
 
@@ -49,7 +50,7 @@ def test_the_newest_run_is_taken_whatever_its_number(tmp_path: Path) -> None:
         ({"regressed": True}, "regressed"),
         ({"failed_tests": 1}, "failed"),
         ({"interrupted": True}, "interrupted"),
-        ({"records": False}, "not measured"),
+        ({"records": ()}, "not measured"),
     ],
 )
 def test_a_run_that_is_not_complete_is_passed_over(tmp_path: Path, changes: dict[str, Any], state: str) -> None:
@@ -137,6 +138,77 @@ def test_a_run_that_turns_out_to_be_damaged_is_passed_over(tmp_path: Path) -> No
     assert baseline.run is not None
     assert Path(baseline.run.source).name == "0001_run.json"
     assert "rounds_s[0]: expected a number >= 1e-09" in baseline.passed_over[0]
+
+
+ONE, TWO = make_record(), make_record(scenario="cache", case="off")
+LATE = skipped_record("fp32", "20 min were over", status=Status.NOT_REACHED, scenario="cache", case="off")
+
+
+def timed(hour: int, second_s: float | None, **changes: Any) -> Run:
+    """A run of two tests; it had no time for the second where that has no seconds."""
+    second = LATE if second_s is None else replace(TWO, rounds_s=(second_s,) * 3)
+    return run(hour, **{"records": (ONE, second)} | changes)
+
+
+def second_of(storage: Path, **how: Any) -> tuple[float, tuple[str, ...]]:
+    """Seconds of the second test in the baseline, 0 where there are none, and the notes."""
+    baseline = find_baseline(storage, "", LIKENESS, Path.cwd(), **how)
+    assert baseline.run is not None
+    found = next(one for one in baseline.run.records if one.test == TWO.test)
+    return (found.median_s if found.rounds_s else 0.0), baseline.notes
+
+
+def test_what_a_run_had_no_time_for_is_of_the_newest_run_that_has_it(tmp_path: Path) -> None:
+    """Bug: a slow commit left no time for a test, and as the next commit's baseline hid that the test was slower."""
+    storage = stored(tmp_path, timed(1, 1.0), timed(2, 2.0), timed(3, None), timed(4, None))
+    assert second_of(storage) == (2.0, ("The baseline had no time for 1 test or variant: judged by 0002_run.json",))
+    assert chosen(storage) == "0004"
+    assert second_of(storage, judged=judged_run(timed(2, 2.0))) == (1.0, ())
+    assert second_of(stored(tmp_path / "never", timed(3, None), timed(4, None))) == (0.0, ())
+
+
+def test_only_a_run_that_is_fit_and_of_the_same_conditions_stands_in(tmp_path: Path) -> None:
+    elsewhere = timed(3, 3.0)
+    elsewhere = replace(elsewhere, provenance=replace(elsewhere.provenance, hardware="another"))
+    unfit = (timed(2, 2.0, regressed=True), elsewhere, timed(4, 4.0, model="gpt2"), timed(5, 5.0, reference="bf16"))
+    assert second_of(stored(tmp_path, timed(1, 1.0), *unfit, timed(6, None)))[0] == 1.0
+
+
+def test_a_blessing_accepts_what_the_run_lacks(tmp_path: Path) -> None:
+    storage = stored(tmp_path, timed(1, 1.0), timed(2, None), timed(3, None))
+    bless(storage / "machine" / "0002_run.json", "a larger model")
+    assert second_of(storage) == (0.0, ())
+
+
+def test_a_run_that_is_named_is_taken_as_it_is(tmp_path: Path) -> None:
+    baseline = find_baseline(stored(tmp_path, timed(1, 1.0), timed(2, None)), "2", LIKENESS, tmp_path)
+    assert baseline.run is not None
+    assert [one.test for one in baseline.run.not_reached()] == [TWO.test]
+
+
+def test_a_quality_that_there_was_no_time_for_is_of_the_newest_run_that_has_it(tmp_path: Path) -> None:
+    """Unless the two runs scored the reference on samples of different sizes."""
+
+    def scored(hour: int, tokens: float, **int8: Any) -> Run:
+        variants = (make_variant(quality={"perplexity": 20.0, "scored_tokens": tokens}), make_variant("int8", **int8))
+        return run(hour, variants=variants)
+
+    def perplexity(name: str, *runs: Run) -> float | None:
+        baseline = find_baseline(stored(tmp_path / name, *runs), "", LIKENESS, tmp_path)
+        int8 = baseline.run.variant("int8") if baseline.run else None
+        return int8.quality.get("perplexity") if int8 else None
+
+    worse, better = {"perplexity": 21.0}, {"perplexity": 20.5}
+    late: dict[str, Any] = {"quality": {}, "unscored": True}
+    assert perplexity("a", scored(1, 2000, quality=worse), scored(2, 2000, **late)) == 21.0
+    assert (
+        perplexity("b", scored(1, 2000, quality=worse), scored(2, 1000, quality=better), scored(3, 2000, **late)) == 21
+    )
+    assert perplexity("c", scored(1, 2000, quality=worse), scored(2, 1000, **late)) is None
+    unloaded = absent_variant("int8", "20 min were over", Status.NOT_REACHED)
+    cut = scored(2, 2000)
+    cut = replace(cut, variants=(cut.variants[0], unloaded))
+    assert perplexity("d", scored(1, 2000, quality=worse), cut) == 21.0
 
 
 def git(folder: Path, *arguments: str) -> str:

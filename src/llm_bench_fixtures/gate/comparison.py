@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.gate.coverage import Uncovered, uncovered_tests
@@ -58,13 +58,17 @@ class Comparison:
         return [one for one in self.judgements if one.verdict is verdict and force in (None, one.rule.force)]
 
 
-def compare_runs(base: Run, head: Run, rules: Rules, metrics: Mapping[str, Metric]) -> Comparison:
-    """Judge every metric of `head` by `base`, which is its baseline. metrics: those that are known, by name.
+def compare_runs(
+    base: Run, head: Run, rules: Rules, metrics: Mapping[str, Metric], notes: Sequence[str] = ()
+) -> Comparison:
+    """Judge every metric of `head` by `base`, which is its baseline. metrics: those that are known, by name. notes: on
+    the baseline.
 
     Raises DamagedResults for a mark in the file of `head` that can't be used.
     """
     check_saved_marks(head.source, head.records)
-    return _Comparer(base, head, rules, metrics).compare()
+    found = _Comparer(base, head, rules, metrics).compare()
+    return replace(found, notes=(*notes, *found.notes))
 
 
 class _Comparer:

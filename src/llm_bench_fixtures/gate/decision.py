@@ -54,7 +54,7 @@ def decide_run(
         return nothing_measured(f"nothing was timed in this run{in_time}")
     if baseline.run is None:
         return no_baseline(baseline.reason, allowed)
-    return decide(compare_runs(baseline.run, head, rules, metrics), allowed)
+    return decide(compare_runs(baseline.run, head, rules, metrics, baseline.notes), allowed)
 
 
 def decide(comparison: Comparison, allowed: frozenset[Allowance] = NOTHING) -> Decision:

@@ -1,17 +1,23 @@
-"""Chooses the saved run to compare with: the newest that is fit for it, or the one that was asked for."""
+"""Chooses the saved run to compare with: the newest that is fit for it, or the one that was asked for.
+
+The newest may have had no time for some tests (--llm-time). It is a baseline for what it has. An earlier run that has
+the rest stands in for it, or a slow commit would hide what it did to the tests that it left no time for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
+from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.git import git
 from llm_bench_fixtures.history.headings import Heading, Unreadable, started_of
-from llm_bench_fixtures.history.saved import read_saved_run
+from llm_bench_fixtures.history.saved import read_run_of, read_saved_run
 from llm_bench_fixtures.history.storage import list_runs, select_run
-from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.record import RecordHead, Run, Status, VariantResult
 
 MERGE_BASE, BRANCH = "merge-base", "branch"
 MOST_ANCESTORS = 1000
@@ -37,10 +43,13 @@ class Baseline:
     """The run to compare with, or why there is none."""
 
     run: Run | None
+    """With what it had no time for as earlier runs have it, unless it was named."""
     reason: str = ""
     """Why there is no run; empty where there is one."""
     passed_over: tuple[str, ...] = ()
     """Newer files that are not fit, and files that can't be read, each with the reason."""
+    notes: tuple[str, ...] = ()
+    """Which earlier runs stand in for it, and for how much; without a full stop."""
 
 
 @dataclass(frozen=True)
@@ -108,16 +117,83 @@ def choose_baseline(
         for index, run in enumerate(oldest_first)
         if not refusals[index]
     }
-    for chosen in sorted(ranks, key=lambda index: ranks[index], reverse=True):
+    best_first = sorted(ranks, key=lambda index: ranks[index], reverse=True)
+    for place, chosen in enumerate(best_first, start=1):
         try:
             run = read_saved_run(oldest_first[chosen].path)
         except UnreadableResults as error:
             refusals[chosen] = str(error)
             continue
         newer = _passed_over(oldest_first[chosen + 1 :], refusals[chosen + 1 :])
-        return Baseline(run, passed_over=(*newer, *unreadable))
+        whole, notes = _completed(run, [oldest_first[index] for index in best_first[place:]])
+        return Baseline(whole, passed_over=(*newer, *unreadable), notes=notes)
     passed_over = [*_passed_over(oldest_first, refusals), *unreadable]
     return Baseline(None, _nothing(origin, passed_over), tuple(passed_over))
+
+
+def _completed(run: Run, others: Iterable[Heading]) -> tuple[Run, tuple[str, ...]]:
+    """The run, with what it had no time for as the first of the others has it that was measured under the same
+    conditions; and notes on which these are.
+
+    A blessing ends the search: whoever accepted a run accepted what it lacks.
+    """
+    whole, notes, blessing = run, list[str](), run.blessing
+    for heading in others:
+        lacking = _lacking(whole)
+        if not lacking or blessing is not None:
+            break
+        blessing = heading.blessing
+        if fingerprint_of(heading.provenance) != fingerprint_of(run.provenance):
+            continue
+        try:
+            if lacking.isdisjoint(_offered(read_run_of(heading.path, RecordHead))):
+                continue
+            whole = _filled(whole, read_saved_run(heading.path))
+        except UnreadableResults:
+            continue
+        if found := len(lacking - _lacking(whole)):
+            what = count(found, "test or variant", "tests and variants")
+            notes.append(f"The baseline had no time for {what}: judged by {heading.path.name}")
+    return whole, tuple(notes)
+
+
+def _lacking(run: Run[RecordHead]) -> set[str]:
+    """The tests that the run had no time for, and the variants that it had no time to load or to score."""
+    late = {one.id for one in run.variants if one.status is Status.NOT_REACHED or one.unscored}
+    return late | {one.test for one in run.not_reached()}
+
+
+def _offered(run: Run[RecordHead]) -> set[str]:
+    return {one.test for one in run.measured()} | {one.id for one in run.variants if one.status is Status.MEASURED}
+
+
+def _filled(run: Run, other: Run) -> Run:
+    """The run, with what it had no time for as the other has it."""
+    if run.reference != other.reference:
+        return run
+    measured = {one.test: one for one in other.measured()}
+    records = (measured.get(one.test, one) if one.status is Status.NOT_REACHED else one for one in run.records)
+    tokens = _reference_tokens(run)
+    is_scored_alike = tokens is None or tokens == _reference_tokens(other)
+    variants = (_filled_variant(one, other.variant(one.id), is_scored_alike) for one in run.variants)
+    return replace(run, records=tuple(records), variants=tuple(variants))
+
+
+def _filled_variant(variant: VariantResult, other: VariantResult | None, is_scored_alike: bool) -> VariantResult:
+    """is_scored_alike: whether both runs scored the reference on the same sample of the corpus."""
+    if other is None or other.status is not Status.MEASURED:
+        return variant
+    if variant.status is Status.NOT_REACHED:
+        return other if is_scored_alike else replace(other, quality={}, loss_blocks=(), unscored=True)
+    if not (variant.unscored and is_scored_alike and other.quality):
+        return variant
+    return replace(variant, quality=other.quality, loss_blocks=other.loss_blocks, quality_note="", unscored=False)
+
+
+def _reference_tokens(run: Run) -> float | None:
+    """How many tokens of the corpus the reference was scored on; None where it was not."""
+    reference = run.variant(run.reference)
+    return reference.quality.get("scored_tokens") if reference else None
 
 
 def _passed_over(runs: Sequence[Heading], refusals: Sequence[str]) -> list[str]:

@@ -161,7 +161,7 @@ def _asked_comparison(config: pytest.Config, run: Run) -> Comparison | None:
         return None
     if baseline.run is None:
         return None
-    return compare_runs(baseline.run, judged_run(run), rules_of(config), metrics_of(config))
+    return compare_runs(baseline.run, judged_run(run), rules_of(config), metrics_of(config), baseline.notes)
 
 
 def finish_gate(session: pytest.Session) -> None:
