@@ -21,13 +21,11 @@ from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Decision, decide
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.judged.gate import gate_report, github_annotations
 from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
-from llm_bench_fixtures.report.page.build import build_page
+from llm_bench_fixtures.report.page.build import render_report
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.renderers.html import render_html
 from llm_bench_fixtures.report.renderers.latex import render_latex
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
@@ -126,7 +124,7 @@ def test_no_text_steers_what_shows_it(way: Callable[[Path, Any], str], tmp_path:
 
 
 def test_no_text_steers_a_page() -> None:
-    page = render_html(build_page(found(), build_document(found()), ()))
+    page = render_report(found())
     assert not set(page) & set("\x00\x07\x1b\x9b\u202e")
     assert page.count("<script") == 3  # plotly, ours, and the data
     assert "alert(1)" in page

@@ -148,7 +148,7 @@ UNWRITTEN: tuple[tuple[str, Plant, set[str], str], ...] = (
     ),
     (
         "the page can't be rendered",
-        in_files("render_html", BROKEN),
+        in_files("render_report", BROKEN),
         {"report.html"},
         "html was not written: Runt",
     ),
@@ -172,7 +172,7 @@ UNWRITTEN: tuple[tuple[str, Plant, set[str], str], ...] = (
     ),
     (
         "no memory is left",
-        in_files("build_document", MemoryError()),
+        in_files("render_report", MemoryError()),
         {"report.html"},
         "html was not written: Memory",
     ),
@@ -253,7 +253,7 @@ def test_the_report_before_is_kept_until_the_new_one_is_whole(tmp_path: Path, mo
     set_aside(tmp_path)
     assert {one.name for one in tmp_path.iterdir()} == {MARKER, IGNORE, "earlier", "plots"}
     with monkeypatch.context() as patch:
-        patch.setattr(files, "render_html", fails(BROKEN))
+        patch.setattr(files, "render_report", fails(BROKEN))
         publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
     assert (tmp_path / "earlier" / "report.html").is_file()
     publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)

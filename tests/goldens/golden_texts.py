@@ -20,7 +20,6 @@ from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import judged_run
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
-from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.gate import (
@@ -32,9 +31,8 @@ from llm_bench_fixtures.report.judged.gate import (
 )
 from llm_bench_fixtures.report.judged.pair import pair_json, pair_report
 from llm_bench_fixtures.report.judged.renderer import markdown, terminal_lines
-from llm_bench_fixtures.report.page.build import build_page
+from llm_bench_fixtures.report.page.build import page_values, render_report
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.renderers.html import render_html
 from llm_bench_fixtures.report.renderers.latex import render_latex
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
@@ -101,21 +99,19 @@ def of_whole() -> dict[str, str]:
     """Everything of `whole`, and what the other runs would repeat: the charts' values, and what the page hides."""
     run = golden_runs.whole()
     findings = findings_of(run, METRICS)
-    page = build_page(findings, build_document(findings), ())
     return {
         **of_run(run),
-        "page-hidden.txt": _packed(PageText(render_html(page)).hidden),
-        "charts.json": _shortened(json.dumps(page.figures)),
+        "page-hidden.txt": _packed(PageText(render_report(findings)).hidden),
+        "charts.json": _shortened(json.dumps(page_values(findings)["figures"])),
     }
 
 
 def _of_findings(findings: Findings) -> dict[str, str]:
-    page = build_page(findings, build_document(findings), ())
     return {
         "report.md": render_markdown(findings),
         "results.tex": render_latex(findings),
         **{f"terminal-{width}.txt": _text(summary_lines(findings, REPORT, width)) for width in WIDTHS},
-        "page.txt": _packed(PageText(render_html(page)).shown),
+        "page.txt": _packed(PageText(render_report(findings)).shown),
     }
 
 
@@ -125,7 +121,6 @@ def of_change() -> dict[str, str]:
     decision = _decide(run, golden_runs.whole())
     comparison = compare_runs(judged_run(golden_runs.whole(), "0001_before.json"), judged_run(run), rules, METRICS)
     against = findings_of(run, METRICS, DEFAULT_QUALITY_LIMIT, Changes(comparison, "The answer before."))
-    page = build_page(against, build_document(against), ())
     return {
         "gate.md": markdown(gate_report(decision)),
         "gate-annotations.txt": _text(github_annotations(decision)),
@@ -140,7 +135,7 @@ def of_change() -> dict[str, str]:
         "gate-unchanged.txt": _gate_text(_decide(golden_runs.whole(), golden_runs.whole())),
         "report.md": render_markdown(against),
         "terminal-80.txt": _text(summary_lines(against, REPORT, 80)),
-        "page-changes.txt": _part(_packed(PageText(render_html(page)).shown), "## What changed against"),
+        "page-changes.txt": _part(_packed(PageText(render_report(against)).shown), "## What changed against"),
     }
 
 

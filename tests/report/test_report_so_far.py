@@ -96,7 +96,7 @@ def test_ctrl_c_while_it_is_written_is_raised(folder: Path, monkeypatch: pytest.
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "render_html", interrupted)
+    monkeypatch.setattr(files, "render_report", interrupted)
     with pytest.raises(KeyboardInterrupt):
         grow(full_run(), folder)
 

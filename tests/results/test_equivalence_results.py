@@ -9,8 +9,9 @@ from run_factory import make_record, make_run, make_variant
 from shown_table import header, rows
 
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
-from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.page.build import all_sections
+from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.measured import variant_flags
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.metrics import registry
@@ -58,7 +59,7 @@ def test_only_a_divergence_is_a_remark(found: tuple[Equivalence, ...], remarks: 
 
 def test_a_divergence_stands_beside_the_speed() -> None:
     run = make_run([make_record()], [make_variant(equivalence=(OTHER_TEXT,))])
-    table = build_document(findings_of(run, registry())).summary.table
+    table = summary_section(findings_of(run, registry())).table
     cells = dict(zip(header(table), *rows(table), strict=True))
     assert cells["what ran"] == "float32; left padding changes its text"
     assert cells["latency"] == "1.00 s ± 10.0 ms"
@@ -70,7 +71,7 @@ def test_each_variant_has_a_row_of_its_ways() -> None:
         make_variant("ort-fp32", equivalence=(EQUAL, NO_STATIC)),
         make_variant("bf16"),
     ]
-    sections = build_document(findings_of(make_run([make_record()], variants), registry())).sections
+    sections = all_sections(findings_of(make_run([make_record()], variants), registry()))
     (section,) = (section for section in sections if section.title == "Same text however it is run")
     assert header(section.table) == ("variant", "cache", "left padding", "static cache")
     assert rows(section.table) == (
@@ -80,5 +81,5 @@ def test_each_variant_has_a_row_of_its_ways() -> None:
 
 
 def test_nothing_compared_is_no_section() -> None:
-    titles = [section.title for section in build_document(findings_of(make_run([make_record()]), registry())).sections]
+    titles = [section.title for section in all_sections(findings_of(make_run([make_record()]), registry()))]
     assert "Same text however it is run" not in titles

@@ -22,7 +22,7 @@ from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
 from llm_bench_fixtures.options.parsers import parse_names, parse_path
-from llm_bench_fixtures.report.trend import Wording, build_page, render_trend, trend_lines
+from llm_bench_fixtures.report.trend import Wording, render_trend, trend_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.writing import check_writable, write_whole
 
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         tell_passed_over(item)
     _check(groups, chosen, storage)
     words = Wording(registry())
-    page = build_page(groups, chosen, words, unreadable, storage, commits_address(here))
-    write_whole(arguments.output, render_trend(page))
+    page = render_trend(groups, chosen, words, unreadable, storage, commits_address(here))
+    write_whole(arguments.output, page)
     say([*trend_lines(groups, words), f"Page: {arguments.output}"])
     return 0
 

@@ -20,11 +20,9 @@ from llm_bench_fixtures.errors import UnwritableFile, reason_of
 from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.charts.pictures import write_plots
 from llm_bench_fixtures.report.charts.spec import Plot
-from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import Findings, findings_of
-from llm_bench_fixtures.report.page.build import build_page
+from llm_bench_fixtures.report.page.build import render_report
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.renderers.html import render_html
 from llm_bench_fixtures.report.renderers.latex import render_latex
 from llm_bench_fixtures.results.folder import (
     AGREEMENT_FILE,
@@ -277,7 +275,7 @@ class _Report(Attempts):
             for_csv(run_table(self.run), IDENTITY).to_csv(scratch, index=False, errors="replace")
 
     def _write_page(self, findings: Findings, plots: list[Plot]) -> None:
-        self._write_text(PAGE_FILE, render_html(build_page(findings, build_document(findings), plots)))
+        self._write_text(PAGE_FILE, render_report(findings, plots))
         self.page_folder = self.folder
 
     def _write_text(self, name: str, text: str) -> None:

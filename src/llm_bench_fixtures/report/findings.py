@@ -29,6 +29,7 @@ NO_RAW_DATA = (
     "Generated texts and the times of single tokens were not saved with this run, so what needs them is left out; "
     "--benchmark-save-data keeps them."
 )
+INSTALL = "pip install "  # with which the reasons of what isn't installed end
 _Reason: TypeAlias = tuple[str, Status, str]  # variant, status and first line
 
 
@@ -42,6 +43,17 @@ class SkippedOrFailed:
     """Its first line."""
     benchmarks: int
     """How many."""
+
+    @property
+    def install(self) -> str:
+        """The command that would help; empty where no installation does."""
+        _, found, what = self.reason.partition(INSTALL)
+        return f"{found}{what}"
+
+    @property
+    def cause(self) -> str:
+        """The reason without that command."""
+        return self.reason.removesuffix(self.install).rstrip(": ")
 
 
 @dataclass(frozen=True)

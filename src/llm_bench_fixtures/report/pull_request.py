@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from llm_bench_fixtures.report.about import facts, noise_footnote
 from llm_bench_fixtures.report.agreement import agreement_sections
-from llm_bench_fixtures.report.document import facts, noise_footnote
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table

@@ -28,15 +28,13 @@ from llm_bench_fixtures.report.charts.variants import (
     axis_title,
     estimate_of,
     in_words,
-    looks_of,
     numbered_looks,
     on_axis,
     what_bars_are,
 )
 from llm_bench_fixtures.report.files import Attempts, begun
-from llm_bench_fixtures.report.page.tables import glossary
-from llm_bench_fixtures.report.page.values import Chip, PageSection, PageTable
-from llm_bench_fixtures.report.renderers.html import page_scripts, render_page
+from llm_bench_fixtures.report.page.tables import PageTable, chips_of, glossary
+from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.renderers.latex import latex_table
 from llm_bench_fixtures.report.renderers.markdown import LIMIT_BYTES, bullets, cut, escape, folded, markdown_table
 from llm_bench_fixtures.report.runs import (
@@ -141,34 +139,17 @@ def render_runs(runs: Runs) -> str:
         "glossary": tuple(terms.values()),
         "figures": figures_of(charts),
     }
-    scripts = page_scripts(has_charts=bool(charts))
+    shown = table.with_columns((0, *range(2, len(table.columns))))
     return render_page(
         "runs.html",
-        page=page,
-        scripts=scripts,
-        policy=scripts.policy,
+        page,
         runs=runs,
-        chips=_chips(runs),
+        chips=chips_of(run.findings.run for run in runs.runs),
         charts=charts,
-        agreement=[
-            PageSection(one.title, PageTable(one.title, one.table), one.note) for one in agreement_of_runs(runs.runs)
-        ],
-        main=PageTable(
-            "The variants by machine and model", table.with_columns((0, *range(2, len(table.columns)))), terms
-        ),
+        agreement=[PageTable(one.title, one.table, note=one.note) for one in agreement_of_runs(runs.runs)],
+        main=PageTable("The variants by machine and model", shown, terms),
         about=PageTable("Where the runs come from", about_table(runs.runs)),
     )
-
-
-def _chips(runs: Runs) -> list[Chip]:
-    """The variants that ran in any of the runs."""
-    found: dict[str, Chip] = {}
-    for one in (run.findings.run for run in runs.runs):
-        looks = looks_of(one)
-        for variant in one.variants:
-            if variant.label:
-                found.setdefault(variant.id, Chip(variant.id, looks[variant.id].colour, variant.label))
-    return list(found.values())
 
 
 def runs_charts(runs: Sequence[RunBeside]) -> Iterator[Chart]:

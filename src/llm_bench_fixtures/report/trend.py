@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,13 +12,13 @@ from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
-from llm_bench_fixtures.report.charts.plotly import Json, figures_of
+from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Chart, Look
 from llm_bench_fixtures.report.charts.trend import trend_charts
 from llm_bench_fixtures.report.charts.variants import numbered_looks
 from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
-from llm_bench_fixtures.report.page.values import Chip, PageTable, Term
-from llm_bench_fixtures.report.renderers.html import page_scripts, render_page
+from llm_bench_fixtures.report.page.tables import Chip, PageTable
+from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Direction, Metric
@@ -78,37 +78,6 @@ class Wording:
         return self.value(step.before.value, step.line.metric), self.value(step.after.value, step.line.metric)
 
 
-@dataclass(frozen=True)
-class TrendSection:
-    """The part of the page on one fingerprint."""
-
-    title: str
-    facts: tuple[tuple[str, str], ...]
-    note: str
-    charts: tuple[Chart, ...]
-    steps: PageTable | None
-    now: PageTable
-    runs: PageTable
-
-
-@dataclass(frozen=True)
-class TrendPage:
-    title: str
-    header: str
-    warnings: tuple[str, ...]
-    advice: str
-    sentences: tuple[str, ...]
-    chips: tuple[Chip, ...]
-    sections: tuple[TrendSection, ...]
-    footnotes: tuple[str, ...]
-    glossary: tuple[Term, ...] = ()
-
-    @property
-    def figures(self) -> dict[str, Json]:
-        """What the page's script draws."""
-        return figures_of(chart for section in self.sections for chart in section.charts)
-
-
 def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
     """The newest first."""
     steps = [
@@ -129,34 +98,36 @@ def trend_lines(groups: Sequence[Group], words: Wording) -> Iterator[str]:
         yield f"  {sentence}"
 
 
-def render_trend(page: TrendPage) -> str:
-    scripts = page_scripts(has_charts=bool(page.figures))
-    return render_page("trend.html", page=page, scripts=scripts, policy=scripts.policy)
-
-
-def build_page(
+def render_trend(
     groups: Sequence[Group],
     chosen: TrendFilter,
     words: Wording,
     unreadable: Sequence[Unreadable],
     storage: Path,
     commits: str = "",
-) -> TrendPage:
-    """commits: the address of the repository's commits, before a commit's id; empty where it isn't known."""
+) -> str:
+    """The page. commits: the address of the repository's commits, before a commit's id; empty where it isn't known."""
     looks = _looks(groups)
     runs = [run for group in groups for run in group.runs]
     known = dict.fromkeys(run.provenance.commit for run in runs if COMMIT.fullmatch(run.provenance.commit))
     links = {commit: f"{commits}{commit}" for commit in known if commits}
-    return TrendPage(
-        "Metrics over time",
-        _header(groups) + _what(chosen),
-        tuple(f"Not in it: {item.reason}" for item in unreadable),
-        ADVICE,
-        tuple(_sentences(groups, words)) or (NO_STEP,),
-        tuple(Chip(variant, look.colour, variant) for variant, look in looks.items()),
-        tuple(_section(group, words, looks, links, is_drawn=index < MOST_DRAWN) for index, group in enumerate(groups)),
-        tuple(_footnotes(storage)),
-    )
+    charts = [
+        list(trend_charts(group, _shown(group), words.metrics, looks, links)) if at < MOST_DRAWN else []
+        for at, group in enumerate(groups)
+    ]
+    page = {
+        "title": "Metrics over time",
+        "header": _header(groups) + _what(chosen),
+        "warnings": [f"Not in it: {item.reason}" for item in unreadable],
+        "advice": ADVICE,
+        "sentences": _sentences(groups, words) or [NO_STEP],
+        "chips": [Chip(variant, look.colour, variant) for variant, look in looks.items()],
+        "sections": [_section(group, words, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
+        "footnotes": list(_footnotes(storage)),
+        "glossary": [],
+        "figures": figures_of(chart for drawn in charts for chart in drawn),
+    }
+    return render_page("trend.html", page)
 
 
 def _footnotes(storage: Path) -> Iterator[str]:
@@ -218,11 +189,8 @@ def _looks(groups: Sequence[Group]) -> dict[str, Look]:
     return dict(zip(variants, numbered_looks(len(variants)), strict=True))
 
 
-def _section(
-    group: Group, words: Wording, looks: Mapping[str, Look], links: Mapping[str, str], *, is_drawn: bool
-) -> TrendSection:
-    moved = [line for line in group.lines if max(line.values) / min(line.values) - 1 >= LEAST_STEP]
-    shown = _most_complete(moved)
+def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Sequence[Chart]) -> dict[str, object]:
+    """The part of the page on one fingerprint."""
     linked = {
         text: links[run.provenance.commit]
         for run in group.runs
@@ -230,19 +198,19 @@ def _section(
         for text in (_place(run), commit_cell(run.provenance))
     }
     steps = _step_table(group, words)
-    return TrendSection(
-        f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
-        (
+    return {
+        "title": f"{group.fingerprint.model} on {group.fingerprint.machine}; {group.fingerprint.process}",
+        "facts": [
             ("libraries", group.fingerprint.libraries),
             ("corpus", group.fingerprint.corpus),
             ("fingerprint", group.fingerprint.digest),
-        ),
-        " ".join(_notes(group, moved, shown, words, is_drawn=is_drawn)),
-        tuple(trend_charts(group, shown, words.metrics, looks, links)) if is_drawn else (),
-        PageTable("Steps", _linked(steps, linked)) if steps else None,
-        PageTable("The last level of each", _now_table(group, words)),
-        PageTable("All runs", _linked(_run_table(group.runs), linked)),
-    )
+        ],
+        "note": " ".join(_notes(group, words, is_drawn=bool(charts))),
+        "charts": charts,
+        "steps": PageTable("Steps", _linked(steps, linked)) if steps else None,
+        "now": PageTable("The last level of each", _now_table(group, words)),
+        "runs": PageTable("All runs", _linked(_run_table(group.runs), linked)),
+    }
 
 
 def _linked(table: Table, links: Mapping[str, str]) -> Table:
@@ -251,26 +219,30 @@ def _linked(table: Table, links: Mapping[str, str]) -> Table:
     return replace(table, rows=tuple(rows))
 
 
-def _most_complete(lines: Sequence[TrendLine]) -> list[TrendLine]:
-    """The lines of the variants with the most values, in their order."""
-    values: dict[str, int] = {}
+def _moved(group: Group) -> list[TrendLine]:
+    return [line for line in group.lines if max(line.values) / min(line.values) - 1 >= LEAST_STEP]
+
+
+def _shown(group: Group) -> list[TrendLine]:
+    """The lines that moved, of the variants with the most values, in their order."""
+    lines = _moved(group)
+    values: Counter[str] = Counter()
     for line in lines:
-        values[line.variant] = values.get(line.variant, 0) + len(line.values)
-    kept = set(sorted(values, key=lambda variant: -values[variant])[:MOST_LINES])
+        values[line.variant] += len(line.values)
+    kept = [variant for variant, _ in values.most_common(MOST_LINES)]
     return [line for line in lines if line.variant in kept]
 
 
-def _notes(
-    group: Group, moved: Sequence[TrendLine], shown: Sequence[TrendLine], words: Wording, *, is_drawn: bool
-) -> Iterator[str]:
+def _notes(group: Group, words: Wording, *, is_drawn: bool) -> Iterator[str]:
     if len(group.runs) < 2:
         yield "One run: nothing to follow yet."
         return
+    moved = _moved(group)
     moving = {line.metric for line in moved}
     still = dict.fromkeys(words.title(line.metric) for line in group.lines if line.metric not in moving)
     if still:
         yield f"The same in all runs: {', '.join(still)}."
-    hidden = {line.variant for line in moved} - {line.variant for line in shown}
+    hidden = {line.variant for line in moved} - {line.variant for line in _shown(group)}
     if hidden:
         yield f"{count(len(hidden), 'variant')} with fewer values are in the tables only."
     if moved and not is_drawn:

@@ -13,13 +13,11 @@ from run_factory import make_run
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import Changes
-from llm_bench_fixtures.report.page.build import build_page
-from llm_bench_fixtures.report.page.values import ChangesPart
+from llm_bench_fixtures.report.page.build import page_values, render_report
+from llm_bench_fixtures.report.page.tables import PageTable
 from llm_bench_fixtures.report.pull_request import render_markdown
-from llm_bench_fixtures.report.renderers.html import render_html
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
@@ -40,27 +38,24 @@ def findings(base: Run, head: Run) -> Any:
     return findings_of(head, registry(), changes=Changes(comparison, "Use bf16."))
 
 
-def part(base: Run, head: Run) -> ChangesPart:
-    found = findings(base, head)
-    changes = build_page(found, build_document(found), ()).changes
-    assert changes is not None
-    return changes
+def tables(base: Run, head: Run) -> dict[str, PageTable]:
+    found: dict[str, PageTable] = page_values(findings(base, head))["changes"]
+    return found
 
 
 def page_of(base: Run, head: Run) -> str:
-    found = findings(base, head)
-    return render_html(build_page(found, build_document(found), ()))
+    return render_report(findings(base, head))
 
 
 def test_a_run_by_itself_has_no_such_part() -> None:
     run = chart_run()
     found = findings_of(run, registry())
-    assert build_page(found, build_document(found), ()).changes is None
-    assert 'id="changes"' not in render_html(build_page(found, build_document(found), ()))
+    assert page_values(found)["changes"] == {}
+    assert 'id="changes"' not in render_report(found)
 
 
 def test_every_cause_has_a_row_with_both_values_and_a_verdict_in_words() -> None:
-    moved = part(chart_run(), heavier()).moved
+    moved = tables(chart_run(), heavier())["moved"]
     rows = dict(zip(moved.variants, moved.rows, strict=True))
     assert list(rows) == ["bf16", "ort-int8"]
     worse = rows["bf16"]
@@ -71,7 +66,7 @@ def test_every_cause_has_a_row_with_both_values_and_a_verdict_in_words() -> None
 
 
 def test_every_value_that_changed_has_a_row() -> None:
-    values = part(chart_run(), heavier()).values
+    values = tables(chart_run(), heavier())["every_value"]
     assert [[cell.text for cell in row] for row in values.rows] == [
         ["bf16", "all", "Weights", "2.00 MB", "4.00 MB", "+100.0 %", "regressed"],
         ["ort-int8", "all", "Weights", "1.00 MB", "500 kB", "−50.0 %", "improved"],
@@ -79,15 +74,15 @@ def test_every_value_that_changed_has_a_row() -> None:
 
 
 def test_what_did_not_change_is_counted_and_has_no_colour() -> None:
-    found = part(chart_run(), chart_run())
-    assert found.moved.rows == ()
-    assert len(found.still.rows) > 0 == len(found.values.rows)
-    assert {cell.tone for row in found.still.rows for cell in row} == {None}
-    assert {row[4].text for row in found.still.rows} == {"unchanged", "unchanged, advisory"}
+    found = tables(chart_run(), chart_run())
+    assert found["moved"].rows == ()
+    assert len(found["still"].rows) > 0 == len(found["every_value"].rows)
+    assert {cell.tone for row in found["still"].rows for cell in row} == {None}
+    assert {row[4].text for row in found["still"].rows} == {"unchanged", "unchanged, advisory"}
 
 
 def test_the_overview_has_both_runs_side_by_side() -> None:
-    overview = part(chart_run(), heavier()).overview
+    overview = tables(chart_run(), heavier())["overview"]
     cells = dict(zip(overview.variants, overview.table.cells("weights"), strict=True))
     assert (cells["bf16"].text, cells["bf16"].note, cells["bf16"].tone) == (
         "4.00 MB",
@@ -129,7 +124,7 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_runs_without_anything_in_common_make_a_page_too() -> None:
-    found = part(make_run(), chart_run())
-    assert "Nothing can be compared" in found.sentence
-    assert found.moved.rows == found.overview.rows == ()
-    assert len(found.tests.rows) == len(chart_run().measured())
+    found = tables(make_run(), chart_run())
+    assert "Nothing can be compared" in findings(make_run(), chart_run()).changes.sentence
+    assert found["moved"].rows == found["overview"].rows == ()
+    assert len(found["tests"].rows) == len(chart_run().measured())

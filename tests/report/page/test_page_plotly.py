@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plotly.offline import get_plotlyjs
 
-from llm_bench_fixtures.report.page.plotly_script import quick_plotly
+from llm_bench_fixtures.report.renderers.html import quick_plotly
 
 KINDS = "".join(f",kind{number}()" for number in range(30))
 MODULES = (

@@ -9,13 +9,13 @@ from shown_table import header, rows
 from llm_bench_fixtures.report.page.tables import (
     SHORT,
     WORDS,
+    PageTable,
     glossary,
     summary_table,
     unranked,
     without,
     without_zeros,
 )
-from llm_bench_fixtures.report.page.values import PageTable
 from llm_bench_fixtures.report.renderers.figures import figure, spread
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone, metric_column
 from llm_bench_fixtures.results.formatting import MISSING, Notation

@@ -9,10 +9,9 @@ import pytest
 from page_runs import MISSING_LIBRARY, chart_findings, chart_run
 from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, skipped_record
 
+from llm_bench_fixtures.report.about import repeat_command
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.page.repeat import repeat_command
-from llm_bench_fixtures.report.page.texts import absences, prompt_texts
-from llm_bench_fixtures.report.page.values import Continuation
+from llm_bench_fixtures.report.page.build import Continuation, prompt_texts
 from llm_bench_fixtures.report.tables.scenarios import not_asked_sentence
 from llm_bench_fixtures.results.metrics import registry
 
@@ -21,9 +20,9 @@ def written(**texts: str) -> tuple[Continuation, ...]:
     records = [
         make_record(variant, scenario="quantization", case="Once", outputs=(text,)) for variant, text in texts.items()
     ]
-    (prompt,) = prompt_texts(make_run(records))
-    assert prompt.prompt == "Once"
-    return prompt.texts
+    found = prompt_texts(make_run(records))
+    assert list(found) == ["Once"]
+    return found["Once"]
 
 
 def test_variants_that_wrote_the_same_stand_together_and_the_reference_first() -> None:
@@ -74,29 +73,29 @@ def test_texts_are_of_the_scenario_that_has_some() -> None:
         make_record("fp32", scenario="other", case="both", outputs=("a",)),
         make_record("bf16", scenario="other", case="both", outputs=("b",)),
     ]
-    assert [prompt.prompt for prompt in prompt_texts(make_run(records))] == ["both"]
+    assert list(prompt_texts(make_run(records))) == ["both"]
     read = make_record("fp32", scenario="quantization", case="read", outputs=("a",))
-    assert [prompt.prompt for prompt in prompt_texts(make_run([*records, read]))] == ["read"]
+    assert list(prompt_texts(make_run([*records, read]))) == ["read"]
 
 
 def test_a_run_without_texts_has_none() -> None:
-    assert prompt_texts(make_run([make_record(outputs=())])) == ()
+    assert prompt_texts(make_run([make_record(outputs=())])) == {}
     assert len(prompt_texts(chart_run())) == 1
 
 
 def test_what_to_install_stands_apart_from_the_reason() -> None:
-    (absence,) = absences(chart_findings())
-    assert (absence.variant, absence.status, absence.benchmarks) == ("bnb-nf4", "skipped", "1")
-    assert absence.reason == "bitsandbytes is not installed"
+    (absence,) = chart_findings().skipped_or_failed
+    assert (absence.variant, absence.status, absence.benchmarks) == ("bnb-nf4", "skipped", 1)
+    assert absence.cause == "bitsandbytes is not installed"
     assert absence.install == "pip install 'llm-bench-fixtures[bitsandbytes]'"
-    assert f"{absence.reason}: {absence.install}" == MISSING_LIBRARY
+    assert f"{absence.cause}: {absence.install}" == MISSING_LIBRARY
 
 
 def test_a_reason_that_no_installation_mends_stays_whole() -> None:
     reason = "float16 autocast needs an accelerator; on CPU use autocast-bf16"
     run = make_run([skipped_record("autocast-fp16", reason)], [absent_variant("autocast-fp16", reason)])
-    (absence,) = absences(findings_of(run, registry()))
-    assert (absence.reason, absence.install) == (reason, "")
+    (absence,) = findings_of(run, registry()).skipped_or_failed
+    assert (absence.cause, absence.install) == (reason, "")
 
 
 def test_the_commands_take_the_commit_the_libraries_and_the_run() -> None:

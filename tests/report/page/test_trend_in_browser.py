@@ -12,7 +12,7 @@ from run_factory import make_provenance
 from llm_bench_fixtures.history.fingerprint import fingerprint_of
 from llm_bench_fixtures.history.headings import Heading
 from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
-from llm_bench_fixtures.report.trend import Wording, build_page, render_trend
+from llm_bench_fixtures.report.trend import Wording, render_trend
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import RunState
 
@@ -35,8 +35,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     group = Group(fingerprint_of(runs[0].provenance), runs, lines)
     file = tmp_path_factory.mktemp("trend") / "trend.html"
-    page = build_page([group], TrendFilter(), Wording(registry()), [], file.parent, COMMITS)
-    file.write_text(render_trend(page), encoding="utf-8")
+    page = render_trend([group], TrendFilter(), Wording(registry()), [], file.parent, COMMITS)
+    file.write_text(page, encoding="utf-8")
     return file
 
 

@@ -24,11 +24,8 @@ from run_factory import (
 
 from llm_bench_fixtures.report.charts.pictures import pictures, write_plots
 from llm_bench_fixtures.report.charts.spec import Plot
-from llm_bench_fixtures.report.document import build_document
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.page.build import build_page
-from llm_bench_fixtures.report.page.values import Page as PageValues
-from llm_bench_fixtures.report.renderers.html import render_html
+from llm_bench_fixtures.report.page.build import render_report
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
 
@@ -61,13 +58,8 @@ def hostile_run() -> Run:
     return replaced(run, records=(*records, *own), variants=tuple(variants))
 
 
-def values(run: Run, *plots: Plot, added: tuple[Metric, ...] = ()) -> PageValues:
-    findings = findings_of(run, registry(added))
-    return build_page(findings, build_document(findings), plots)
-
-
-def render(run: Run, *plots: Plot) -> str:
-    return render_html(values(run, *plots))
+def render(run: Run, *plots: Plot, added: tuple[Metric, ...] = ()) -> str:
+    return render_report(findings_of(run, registry(added)), plots)
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +101,7 @@ def test_nothing_is_fetched(hostile_page: Page) -> None:
     assert sources
     assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
     assert all(value.startswith("#") for name, value in hostile_page.attributes if name == "href")
-    page = render_html(replaced(values(full_run()), tradeoff=None, sweeps=(), machine=()))
-    own = page.partition("<script>")[0]
+    own = re.sub('"plotly">[^<]*<', '"plotly"><', render(full_run())).partition("<script>")[0]
     assert "http:" not in own
     assert "https:" not in own
     assert "url(" not in own
@@ -134,9 +125,9 @@ def test_plotly_is_in_the_page_once_and_packed_and_the_page_stays_small(tmp_path
     assert len(page.encode()) < 6_000_000 / 2
 
 
-def test_a_page_without_tables_and_charts_needs_no_script() -> None:
+def test_a_page_without_charts_has_no_plotly() -> None:
     page = Page(render(make_run([skipped_record("fp32", "why")], [absent_variant("fp32", "why")])))
-    assert "script" not in page.tags
+    assert ("id", "plotly") not in page.attributes
     assert "why" in page.texts
 
 
@@ -144,7 +135,7 @@ def test_a_hostile_column_name_stays_in_its_attribute() -> None:
     own = Metric("mine", "Mine", HOSTILE, Unit.NONE, Direction.NEITHER, Kind.QUALITY, HOSTILE)
     run = full_run()
     variants = tuple(replaced(variant, quality={**variant.quality, "mine": 1.0}) for variant in run.variants)
-    page = Page(render_html(values(replaced(run, variants=variants), added=(own,))))
+    page = Page(render(replaced(run, variants=variants), added=(own,)))
     assert set(page.tags) <= KNOWN_TAGS
     assert any(READABLE in value for name, value in page.attributes if name == "aria-label")
 

@@ -9,8 +9,9 @@ from run_factory import make_provenance, make_record, make_run, make_variant
 from shown_table import header, rows
 
 from llm_bench_fixtures.measure.choices import exact_interval
-from llm_bench_fixtures.report.document import Document, build_document
+from llm_bench_fixtures.report.about import footnotes
 from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.page.build import all_sections
 from llm_bench_fixtures.report.tables.choices import least_told
 from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.results.metrics import registry
@@ -37,12 +38,12 @@ def asked_run(**bf16: Any) -> Run:
     return make_run([make_record(variant.id) for variant in variants], variants, provenance=provenance)
 
 
-def document_of(run: Run) -> Document:
-    return build_document(findings_of(run, registry()))
+def sections_of(run: Run, title: str = "Multiple choice") -> list[Section]:
+    return [section for section in all_sections(findings_of(run, registry())) if section.title == title]
 
 
-def sections_of(run: Run) -> list[Section]:
-    return [section for section in document_of(run).sections if section.title == "Multiple choice"]
+def notes_of(run: Run) -> list[str]:
+    return list(footnotes(findings_of(run, registry())))
 
 
 def test_flips_stand_with_their_interval_and_both_directions() -> None:
@@ -67,7 +68,7 @@ def test_flips_stand_with_their_interval_and_both_directions() -> None:
 
 def test_what_flips_cannot_tell_stands_beside_them() -> None:
     """Nothing flips in 200 with a probability of 2.5 % where the share is 1 - 0.025 ** (1 / 200) = 1.83 %."""
-    notes = document_of(asked_run()).footnotes
+    notes = notes_of(asked_run())
     assert any(note.startswith("A flip is an answer that turned from right to wrong") for note in notes)
     (told,) = [note for note in notes if note.startswith("Limits of flips: ")]
     assert "none in 200 questions rules out only shares above 1.83 %." in told
@@ -79,18 +80,18 @@ def test_the_share_that_no_flip_excludes_is_the_intervals_end(items: int) -> Non
 
 
 def test_the_table_of_quality_over_the_corpus_has_none_of_it() -> None:
-    quality = next(section for section in document_of(asked_run()).sections if section.title == "Quality")
+    (quality,) = sections_of(asked_run(), "Quality")
     assert header(quality.table) == ("variant", "loss", "perplexity")
 
 
 def test_nothing_is_said_where_nothing_was_asked() -> None:
     run = make_run([make_record()])
     assert sections_of(run) == []
-    assert not any("flip" in note for note in document_of(run).footnotes)
+    assert not any("flip" in note for note in notes_of(run))
 
 
 def test_without_flips_nothing_is_said_of_them() -> None:
     run = make_run([make_record()], [make_variant(quality=OWN)])
     (section,) = sections_of(run)
     assert "lips" not in section.note
-    assert not any("flip" in note for note in document_of(run).footnotes)
+    assert not any("flip" in note for note in notes_of(run))

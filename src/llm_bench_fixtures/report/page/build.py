@@ -1,81 +1,137 @@
-"""The whole page, from what the report says of a run."""
+"""report.html: what its template shows, from what the report says of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+from llm_bench_fixtures.answer.peaks import WEIGHTS, memory_metric
 from llm_bench_fixtures.answer.standings import near_lossless
+from llm_bench_fixtures.gate.verdicts import Verdict
+from llm_bench_fixtures.measure.equivalence import first_divergence
+from llm_bench_fixtures.report.about import facts, footnotes, reference_facts, repeat_command
 from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.charts.machine import phases_chart, roofline_chart
+from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.sweeps import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
-from llm_bench_fixtures.report.charts.variants import looks_of
-from llm_bench_fixtures.report.document import SKIPPED, TEXTS, Document
 from llm_bench_fixtures.report.findings import Findings
+from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause
+from llm_bench_fixtures.report.judged.changes import Changes
+from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
+from llm_bench_fixtures.report.judged.rows import JudgedRow
 from llm_bench_fixtures.report.limits import limit_scales
-from llm_bench_fixtures.report.page.changes import changes_part
 from llm_bench_fixtures.report.page.heatmap import heatmap_of
-from llm_bench_fixtures.report.page.repeat import repeat_command
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
     SHORT,
+    PageTable,
+    Term,
+    chips_of,
     glossary,
     summary_table,
     unranked,
     without,
     without_zeros,
 )
-from llm_bench_fixtures.report.page.texts import absences, prompt_texts
-from llm_bench_fixtures.report.page.values import Chip, Page, PageSection, PageTable, Term
-from llm_bench_fixtures.report.tables.scenarios import not_asked_sentence
-from llm_bench_fixtures.report.tables.table import MACHINE, SUMMARY, WHAT_RAN, Section
-from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.report.renderers.html import render_page
+from llm_bench_fixtures.report.tables.load import load_sections
+from llm_bench_fixtures.report.tables.scenarios import (
+    means_sections,
+    not_asked_sentence,
+    scenario_of_texts,
+    scenario_sections,
+)
+from llm_bench_fixtures.report.tables.table import (
+    MACHINE,
+    SUMMARY,
+    VARIANT,
+    WHAT_RAN,
+    Cell,
+    Column,
+    Section,
+    Table,
+    Tone,
+    metric_column,
+)
+from llm_bench_fixtures.report.tables.variants import equivalence_sections, summary_section, variant_sections
+from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.text import printable
 
-ELSEWHERE = frozenset({TEXTS, SKIPPED})  # sections of the document that the page shows in its own way
 RELOAD_S = 10  # between two looks of a page whose run goes on
 COMMAND = "Command"  # the fact that stands as commands of its own
+DOUBTS = {Verdict.INCONCLUSIVE: "?", Verdict.NOT_MEASURED: "–", Verdict.NEW: "+", Verdict.VANISHED: "−"}
+OF_VARIANT = (WEIGHTS, "perplexity", "top1_agreement")  # metrics of the overview that no test has by itself
 
 
-def build_page(findings: Findings, document: Document, plots: Sequence[Plot]) -> Page:
-    """plots: pictures for browsers that run no scripts."""
-    run = findings.run
-    terms = glossary(_heads(document), findings.metrics)
-    machine = tuple(chart for chart in (phases_chart(findings), roofline_chart(findings)) if chart)
-    return Page(
-        title=document.title,
-        header=document.header,
-        subtitle=f"{run.provenance.hardware} · {_when(run.provenance.started)}",
-        warnings=document.warnings,
-        answer=findings.answer,
-        limits=limit_scales(findings, findings.answer),
-        changes=changes_part(findings, terms),
-        takeaways=findings.takeaways,
-        chips=tuple(_chips(run)),
-        tradeoff=tradeoff_chart(findings),
-        tradeoff_plots=_plots_of(SUMMARY, plots)[:1],
-        summary=summary_table(findings, terms),
-        summary_note=f"{document.summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
-        heatmap=heatmap_of(findings),
-        sweeps=tuple(sweep_charts(findings)),
-        sweep_plots=tuple(plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)),
-        machine=machine,
-        machine_plots=_plots_of(MACHINE, plots),
-        machine_note="" if findings.decode in findings.takeaways else findings.decode,
-        agreement=tuple(_section(run, section, (), terms) for section in agreement_sections(findings)),
-        texts=prompt_texts(run),
-        texts_note=not_asked_sentence(run),
-        absences=tuple(absences(findings)),
-        scenarios=tuple((section.scenario, section.title) for section in document.sections if section.scenario),
-        sections=tuple(_sections(run, document, plots, terms)),
-        reference=document.reference,
-        facts=tuple(fact for fact in document.facts if fact[0] != COMMAND),
-        command=repeat_command(run),
-        footnotes=document.footnotes,
-        glossary=tuple(terms.values()),
-        reload_s=RELOAD_S if findings.so_far else 0,
-    )
+@dataclass(frozen=True)
+class Continuation:
+    """One text, and the variants that wrote it."""
+
+    variants: tuple[str, ...]
+    same: str
+    """As far as it is the reference's, or the whole of it where it is the reference's."""
+    different: str = ""
+    """From the first character on that is another."""
+    is_reference: bool = False
+    ends_early: bool = False
+    """It is all the reference's, which goes on."""
+
+
+def render_report(findings: Findings, plots: Sequence[Plot] = ()) -> str:
+    """The page. plots: pictures for browsers that run no scripts."""
+    return render_page("report.html", page_values(findings, plots), findings=findings)
+
+
+def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any]:
+    """What the template needs beside the findings."""
+    run, summary, sections = findings.run, summary_section(findings), list(all_sections(findings))
+    terms = glossary(_heads([summary, *sections]), findings.metrics)
+    tradeoff, sweeps = tradeoff_chart(findings), list(sweep_charts(findings))
+    machine = [chart for chart in (phases_chart(findings), roofline_chart(findings)) if chart]
+    return {
+        "title": f"Text generation of {run.provenance.model}",
+        "subtitle": f"{run.provenance.hardware} · {_when(run.provenance.started)}",
+        "warnings": list(filter(None, (findings.noisy, *findings.warnings))),
+        "limits": limit_scales(findings, findings.answer),
+        "changes": change_tables(findings, findings.changes, terms) if findings.changes else {},
+        "facts_before": list(facts(findings.changes.comparison.base)) if findings.changes else [],
+        "chips": chips_of([run]),
+        "tradeoff": tradeoff,
+        "tradeoff_plots": _plots_of(SUMMARY, plots)[:1],
+        "summary": summary_table(findings, terms),
+        "summary_note": f"{summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
+        "heatmap": heatmap_of(findings),
+        "sweeps": sweeps,
+        "sweep_plots": [plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)],
+        "machine": machine,
+        "machine_plots": _plots_of(MACHINE, plots),
+        "machine_note": "" if findings.decode in findings.takeaways else findings.decode,
+        "agreement": [_explained(run, section, terms) for section in agreement_sections(findings)],
+        "texts": prompt_texts(run),
+        "texts_note": not_asked_sentence(run),
+        "scenarios": [(section.scenario, section.title) for section in sections if section.scenario],
+        "sections": [_explained(run, section, terms, _beneath(section, plots)) for section in (summary, *sections)],
+        "reference": list(reference_facts(findings)),
+        "facts": [fact for fact in facts(run) if fact[0] != COMMAND],
+        "command": repeat_command(run),
+        "footnotes": list(footnotes(findings)),
+        "glossary": list(terms.values()),
+        "reload_s": RELOAD_S if findings.so_far else 0,
+        "figures": figures_of([*([tradeoff] if tradeoff else []), *sweeps, *machine]),
+    }
+
+
+def all_sections(findings: Findings) -> Iterator[Section]:
+    """Every table but the summary."""
+    yield from means_sections(findings)
+    yield from variant_sections(findings)
+    yield from scenario_sections(findings)
+    yield from load_sections(findings.run)
+    yield from equivalence_sections(findings.run)
 
 
 def _when(started: str) -> str:
@@ -90,37 +146,100 @@ def _tones(run: Run) -> str:
     return f"▴ measurably better, ▾ measurably worse than {run.reference}."
 
 
-def _heads(document: Document) -> Iterator[str]:
+def _heads(sections: Iterable[Section]) -> Iterator[str]:
     yield from SHORT
-    for section in (document.summary, *document.sections):
+    for section in sections:
         yield from section.table.names
-
-
-def _chips(run: Run) -> Iterator[Chip]:
-    """The variants that ran."""
-    looks = looks_of(run)
-    for variant in run.variants:
-        if variant.label:
-            yield Chip(variant.id, looks[variant.id].colour, variant.label)
 
 
 def _plots_of(scenario: str, plots: Sequence[Plot]) -> tuple[Plot, ...]:
     return tuple(plot for plot in plots if plot.scenario == scenario)
 
 
-def _sections(run: Run, document: Document, plots: Sequence[Plot], terms: Mapping[str, Term]) -> Iterator[PageSection]:
-    """The whole summary, then the others; the pictures of sweeps stand beside their charts."""
-    in_charts = {SUMMARY, *(sweep.scenario for sweep in SWEEPS)}
-    yield _section(run, document.summary, (), terms)
-    for section in document.sections:
-        if section.title not in ELSEWHERE:
-            pictures = () if section.scenario in in_charts else _plots_of(section.scenario, plots)
-            yield _section(run, section, pictures, terms)
+def _beneath(section: Section, plots: Sequence[Plot]) -> tuple[Plot, ...]:
+    """The section's pictures, but for those of sweeps, which stand beside their charts."""
+    in_charts = {"", SUMMARY, *(sweep.scenario for sweep in SWEEPS)}
+    return () if section.scenario in in_charts else _plots_of(section.scenario, plots)
 
 
-def _section(run: Run, section: Section, plots: tuple[Plot, ...], terms: Mapping[str, Term]) -> PageSection:
-    scenario, shown = section.scenario, without_zeros(section.table)
-    if scenario:
+def _explained(run: Run, section: Section, terms: Mapping[str, Term], plots: tuple[Plot, ...] = ()) -> PageTable:
+    """The section's table as the page shows it."""
+    shown = without_zeros(section.table)
+    if section.scenario:
         shown = without(shown, WHAT_RAN)  # the summary says it, and tables must fit
-    table = PageTable(section.title, unranked(shown, run), terms)
-    return PageSection(section.title, table, section.note, scenario, plots)
+    return PageTable(
+        section.title, unranked(shown, run), terms, note=section.note, scenario=section.scenario, plots=plots
+    )
+
+
+def prompt_texts(run: Run) -> dict[str, tuple[Continuation, ...]]:
+    """For each prompt of the scenario, the first text of each variant; those that wrote the same stand together, the
+    reference's first."""
+    shown = scenario_of_texts(run)
+    records = [record for record in run.records if record.scenario == shown and record.outputs]
+    cases = dict.fromkeys(record.case for record in records)
+    return {
+        case: _continuations([record for record in records if record.case == case], run.reference) for case in cases
+    }
+
+
+def _continuations(records: Sequence[Record], reference: str) -> tuple[Continuation, ...]:
+    texts = {record.variant: record.outputs[0] for record in records}
+    own = texts.get(reference)
+    by_text: dict[str, list[str]] = {}
+    for variant, text in texts.items():
+        by_text.setdefault(text, []).append(variant)
+    ordered = sorted(by_text.items(), key=lambda item: item[0] != own)  # the reference's first
+    return tuple(_continuation(text, variants, own) for text, variants in ordered)
+
+
+def _continuation(text: str, variants: Sequence[str], own: str | None) -> Continuation:
+    if own is None or text == own:
+        return Continuation(tuple(variants), text, is_reference=text == own)
+    place = first_divergence(text, own)
+    return Continuation(tuple(variants), text[:place], text[place:], ends_early=place == len(text))
+
+
+def change_tables(findings: Findings, changes: Changes, terms: Mapping[str, Term]) -> dict[str, PageTable]:
+    """The run next to another one: the variants before and now, what changed by cause, and what did not change."""
+    tests = [(one.test, one.coverage.value, one.reason) for one in changes.tests]
+    moved = [row for row in changes.rows if row.verdict in MOVED]
+    return {
+        "overview": PageTable("The variants in both runs", _overview(findings, changes), terms),
+        "moved": _causes("What changed", [one for one in changes.moved if not one.first.is_advisory]),
+        "advisory": _causes("What changed, advisory", [one for one in changes.moved if one.first.is_advisory]),
+        "every_value": PageTable("Values that changed", rows_table(moved)),
+        "still": _causes("What did not change, or is not known", changes.still),
+        "tests": PageTable("Tests that one run lacks", Table.of_texts(("test", "is", "because"), tests)),
+    }
+
+
+def _causes(caption: str, causes: Sequence[Cause]) -> PageTable:
+    """The page's filter hides no cause of several variants."""
+    of = tuple(one.name if len(one.variants) == 1 else "" for one in causes)
+    return PageTable(caption, causes_table(causes), of=of)
+
+
+def _overview(findings: Findings, changes: Changes) -> Table:
+    """A row a variant of both runs, on the workload of the first table: before, now, and the verdict's colour."""
+    judged = {(one.test or one.variant, one.metric.name): one for one in changes.rows}
+    names = ("speedup", "latency_s", memory_metric(findings), *OF_VARIANT)
+    shown = [findings.metrics[name] for name in dict.fromkeys(names)]
+    rows = []
+    for variant, record in findings.common.items():
+        subjects = (variant if one.name in OF_VARIANT else printable(record.test) for one in shown)
+        found = [judged.get((subject, one.name)) for subject, one in zip(subjects, shown, strict=True)]
+        if any(found):
+            rows.append((Cell(variant), *map(_both, found)))
+    table = Table((Column(VARIANT), *map(metric_column, shown)), tuple(rows))
+    return table.with_columns(at for at in range(len(shown) + 1) if not all(row[at].is_missing for row in rows))
+
+
+def _both(one: JudgedRow | None) -> Cell:
+    """The value now, and below it the one before with the change; grey where neither better nor worse is shown."""
+    if one is None:
+        return Cell()
+    if one.base == one.head:
+        return Cell(one.after, rank=one.head, note="the same", tone=Tone.SAME)
+    note = f"was {one.before}, {one.change} {DOUBTS.get(one.verdict, '')}".rstrip()
+    return Cell(one.after, rank=one.head, note=note, tone=TONES.get(one.verdict, Tone.SAME))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from llm_bench_fixtures.answer.standings import is_near_lossless, near_lossless
+from llm_bench_fixtures.report.charts.spec import Plot
+from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.page.values import PageTable, Term
-from llm_bench_fixtures.report.renderers.figures import spread
+from llm_bench_fixtures.report.renderers.figures import legend, spread
 from llm_bench_fixtures.report.tables.choices import flip_cells
 from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, variants_table
 from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone
@@ -25,7 +26,6 @@ WORDS = {
     "stability": "a word for the coefficient of variation: below 5 % excellent, 10 % good, 20 % fair, else unstable",
     BATCHED: "tokens per second at the largest batch, and its size",
     "peak": "the highest memory of a round, as a rise over before the model was loaded",
-    "benchmarks": "how many benchmarks of the variant ended like that",
 }
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
 ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."
@@ -37,6 +37,89 @@ UNRANKED = frozenset({
 # Of the summary, what an answer needs; the whole table is folded below.
 SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
 NARROW = ("variant", "speed-up", "peak", PERPLEXITY)  # what stays of it on a phone
+
+
+@dataclass(frozen=True)
+class Term:
+    """What a column's head means: an entry of the glossary."""
+
+    key: str
+    """The entry's id in the page."""
+    name: str
+    meaning: str
+    """The formula in words."""
+    better: str = ""
+    """Which way it is better, as Direction says it; empty where neither is."""
+    source: str = ""
+    """The publication or the tool that the formula is from."""
+
+    @property
+    def hint(self) -> str:
+        """All of it on one line, for a browser's own tooltip."""
+        parts = (self.name, self.better, self.meaning)
+        return ". ".join(f"{part[0].upper()}{part[1:].rstrip('.')}" for part in parts if part) + "."
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table with what the page adds to it."""
+
+    caption: str
+    table: Table
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    """By a column's name, what it means."""
+    narrow: Collection[str] = ()
+    """Names of the columns that stay on a narrow window; all without any."""
+    of: tuple[str, ...] = ()
+    """The variant of each row, which the page's filter goes by, where the column of variants doesn't name it."""
+    note: str = ""
+    """A sentence above it."""
+    scenario: str = ""
+    """Whose benchmarks these are, which the page's filter goes by; empty for none."""
+    plots: tuple[Plot, ...] = ()
+    """Pictures for browsers that run no scripts."""
+
+    @property
+    def rows(self) -> tuple[tuple[Cell, ...], ...]:
+        return self.table.rows
+
+    @property
+    def variants(self) -> list[str]:
+        return list(self.of) or [cell.text for cell in self.table.cells(VARIANT)] or [""] * len(self.rows)
+
+    @property
+    def group_starts(self) -> set[int]:
+        """Rows that begin a group: those that share their first cell, unless each row has one of its own."""
+        firsts = [row[0].text for row in self.rows]
+        grouped = len(set(firsts)) < len(firsts)
+        return {place for place in range(1, len(firsts)) if grouped and firsts[place] != firsts[place - 1]}
+
+    @property
+    def legend(self) -> str:
+        """A sentence on what its figures are. Beneath a figure of the page its interval has no brackets."""
+        words = "; ".join(legend(self.table, interval="below a figure, a–b"))
+        return f"{words[:1].upper()}{words[1:]}." if words else ""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A variant, as the filter offers it."""
+
+    variant: str
+    colour: str
+    title: str
+    """What ran."""
+
+
+def chips_of(runs: Iterable[Run]) -> list[Chip]:
+    """The variants that ran in any of the runs."""
+    found: dict[str, Chip] = {}
+    for run in runs:
+        looks = looks_of(run)
+        for variant in run.variants:
+            if variant.label:
+                found.setdefault(variant.id, Chip(variant.id, looks[variant.id].colour, variant.label))
+    return list(found.values())
 
 
 def without(table: Table, name: str) -> Table:

@@ -7,14 +7,13 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.report.page.plotly_script import quick_plotly
-from llm_bench_fixtures.report.page.values import Page
 from llm_bench_fixtures.report.renderers.figures import figure, head, spread
 from llm_bench_fixtures.report.tables.table import ALIKE, Cell, Column, Tone
 from llm_bench_fixtures.text import readable
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-
 STYLES = {
     **dict.fromkeys(("variant", "case"), "name"),
     **dict.fromkeys(("what ran", "remarks", "reason", "because"), "prose"),
@@ -31,23 +29,17 @@ STYLES = {
     "verdict": "verdict",
 }  # of columns of words
 SAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+START, END = '"use strict";var Plotly=(()=>{', "return Plotly;"
+ALL_KINDS = re.compile(r"(?<=\.register\(\[)(?:[\w$]+\(\),?){20,}(?=\]\))")
+BARS = re.compile(r'moduleType:"trace",name:"bar"')
+MODULE = re.compile(r"(?<![\w$])([\w$]+)=[\w$]+\(\([\w$]+,[\w$]+\)=>\{")
+HEAD_COMMENT = re.compile(r"\s*/\*.*?\*/\s*", re.DOTALL)  # with the licence
 
 
-def render_html(page: Page) -> str:
-    """report.html. The scripts are in it only where there is a table or a chart for them."""
-    scripts = (
-        page_scripts(has_charts=bool(page.figures), reloads=bool(page.reload_s))
-        if page.figures or page.summary.rows
-        else None
-    )
-    return render_page(
-        "report.html", page=page, scripts=scripts, policy=scripts.policy if scripts else content_policy(())
-    )
-
-
-def render_page(template: str, **values: Any) -> str:
-    """What the template of that name makes of the values."""
-    return _environment().get_template(template).render(values)
+def render_page(template: str, page: Mapping[str, object], **values: object) -> str:
+    """What the template of that name makes of the values. page: what every page has, such as "figures", its charts."""
+    scripts = page_scripts(has_charts=bool(page["figures"]), reloads=bool(page.get("reload_s")))
+    return _environment().get_template(template).render(page=page, scripts=scripts, **values)
 
 
 @cache
@@ -69,9 +61,9 @@ def _environment() -> Environment:
         "spread": spread,
         "style": _style,
         "data_uri": _data_uri,
+        "embedded_json": embedded_json,
+        "one_line": _one_line,
     }
-    environment.filters["embedded_json"] = embedded_json
-    environment.filters["one_line"] = _one_line
     return environment
 
 
@@ -148,3 +140,39 @@ def content_policy(scripts: Iterable[str]) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
         "form-action 'none'"
     )
+
+
+def quick_plotly(source: str) -> str:
+    """The script, which defines `window.Plotly`."""
+    return _called_where_it_stands(_with_bars_alone(source))
+
+
+def _with_bars_alone(source: str) -> str:
+    kinds, bars = ALL_KINDS.search(source), BARS.search(source)
+    module = _module_around(source, bars.start()) if bars else None
+    asked = _asked_by(source, module) if module else None
+    if kinds is None or asked is None or f"{asked}()" not in kinds[0].split(","):
+        return source
+    return f"{source[: kinds.start()]}{asked}(){source[kinds.end() :]}"
+
+
+def _module_around(source: str, place: int) -> str | None:
+    """The name of the module that the place is in: the last one that begins before it."""
+    start = source.rfind('=>{"use strict";', 0, place)
+    found = [match for match in MODULE.finditer(source, max(start - 200, 0), place) if match.end() > start]
+    return found[-1][1] if found else None
+
+
+def _asked_by(source: str, module: str) -> str | None:
+    """The module that is nothing but another name of this one: as the last module asks for it."""
+    other = r"(?<![\w$])([\w$]+)=[\w$]+\(\([\w$]+,([\w$]+)\)=>"
+    again = re.search(rf'{other}{{"use strict";\2\.exports={re.escape(module)}\(\)}}\)', source)
+    return again[1] if again else None
+
+
+def _called_where_it_stands(source: str) -> str:
+    """Without the function around it that serves other loaders of modules."""
+    start, end, head = source.find(START), source.rfind(END), HEAD_COMMENT.match(source)
+    if head is None or start < 0 or end < start or "window.Plotly = Plotly;" not in source[end - 40 : end]:
+        return source
+    return f"{head[0]}{source[start:end]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
+from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import (
     headline_figures,
@@ -13,13 +14,22 @@ from llm_bench_fixtures.report.tables.by_variant import (
     what_ran_column,
 )
 from llm_bench_fixtures.report.tables.choices import choice_sections
-from llm_bench_fixtures.report.tables.table import SUMMARY, Cell, Column, Figures, Section, Table, metric_column
+from llm_bench_fixtures.report.tables.table import (
+    SUMMARY,
+    VARIANT,
+    Cell,
+    Column,
+    Figures,
+    Section,
+    Table,
+    metric_column,
+)
 from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, perplexity_change
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
-from llm_bench_fixtures.results.formatting import Notation
+from llm_bench_fixtures.results.formatting import MISSING, Notation
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
-from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
 
 CHANGE = Column("change", Notation.CHANGE, error_is=CHANGE_ERROR)
@@ -62,6 +72,24 @@ def variant_sections(findings: Findings) -> Iterator[Section]:
             yield Section(title, table, note)
     yield from _quality_section(findings)
     yield from choice_sections(findings)
+
+
+def equivalence_sections(run: Run) -> Iterator[Section]:
+    """Whether a variant's text depends on how it is run: a row a variant, a column a mode."""
+    variants = [variant for variant in run.variants if variant.equivalence]
+    if variants:
+        modes = list(dict.fromkeys(found.mode for variant in variants for found in variant.equivalence))
+        rows = [(variant.id, *(_mode_cell(variant, mode) for mode in modes)) for variant in variants]
+        note = (
+            "Each mode is compared with a prompt alone, unpadded, with the usual cache. A tie: they differ within the "
+            "tolerance of the variant's arithmetic."
+        )
+        yield Section("Same text however it is run", Table.of_texts((VARIANT, *map(str, modes)), rows), note)
+
+
+def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
+    found = [found for found in variant.equivalence if found.mode is mode]
+    return "; ".join(dict.fromkeys(item.short for item in found)) or MISSING
 
 
 def _of_metrics(metrics: Iterable[Metric], findings: Findings) -> list[Figures]:

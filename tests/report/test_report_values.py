@@ -19,12 +19,14 @@ from run_factory import (
 )
 from shown_table import by_column, header, rows
 
-from llm_bench_fixtures.report.document import Document, build_document, facts
-from llm_bench_fixtures.report.findings import findings_of
+from llm_bench_fixtures.report.about import facts, footnotes, reference_facts
+from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findings_of
+from llm_bench_fixtures.report.page.build import all_sections, page_values
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.scenarios import LATENCY
 from llm_bench_fixtures.report.tables.table import Section
 from llm_bench_fixtures.report.tables.values import latency_cell
+from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
@@ -32,20 +34,24 @@ from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
 pytestmark = pytest.mark.usefixtures("processes_differ_by_one_percent")
 
 
-def document_of(run: Run) -> Document:
-    return build_document(findings_of(run, registry()))
+def found(run: Run) -> Findings:
+    return findings_of(run, registry())
 
 
-def section(document: Document, title: str) -> Section:
-    return next(section for section in document.sections if section.title == title)
+def section(findings: Findings, title: str) -> Section:
+    return next(section for section in all_sections(findings) if section.title == title)
 
 
-def summary_section(run: Run) -> Section:
-    return document_of(run).summary
+def summary(run: Run) -> Section:
+    return summary_section(found(run))
+
+
+def notes(run: Run) -> list[str]:
+    return list(footnotes(found(run)))
 
 
 def header_line(run: Run) -> str:
-    return document_of(run).header
+    return found(run).header
 
 
 def row(section: Section, key: str) -> dict[str, str]:
@@ -93,14 +99,14 @@ def test_the_header_line_where_nothing_loaded() -> None:
 
 def test_the_summary_has_a_row_for_every_variant() -> None:
     run = full_run()
-    table = summary_section(run).table
+    table = summary(run).table
     assert [cells[0] for cells in rows(table)] == [variant.id for variant in run.variants]
     assert {len(cells) for cells in rows(table)} == {len(header(table))}
 
 
 def test_the_summarys_numbers() -> None:
     """80 ms for 16 tokens are 200 a second; the first of them after 32 ms; 100 ms / 80 ms is 1.25."""
-    assert row(summary_section(full_run()), "bf16") == {
+    assert row(summary(full_run()), "bf16") == {
         "variant": "bf16",
         "what ran": "bfloat16",
         "TTFT": "32.0 ms",
@@ -118,7 +124,7 @@ def test_the_summarys_numbers() -> None:
 
 
 def test_the_reference_has_no_change() -> None:
-    cells = row(summary_section(full_run()), "fp32")
+    cells = row(summary(full_run()), "fp32")
     assert (cells["speed-up"], cells["change"]) == ("1.00×", "–")
 
 
@@ -131,13 +137,13 @@ def in_blocks() -> Run:
 def test_a_speedup_of_blocks_has_its_interval() -> None:
     """Ten blocks, a hundredth above and below the logarithm of 2: the error is a third of that, and Student's t of nine
     degrees of freedom makes 2.26 x 0.33 = 0.75 of it. Two processes add 1.96 x 1.41 hundredths."""
-    summary = summary_section(in_blocks())
-    assert row(summary, "bf16")["speed-up"] == "2.00× (1.94–2.06)"
-    assert row(summary, "fp32")["speed-up"] == "1.00×"
+    table = summary(in_blocks())
+    assert row(table, "bf16")["speed-up"] == "2.00× (1.94–2.06)"
+    assert row(table, "fp32")["speed-up"] == "1.00×"
 
 
 def test_a_scenarios_table_has_the_speedup_beside_the_latency() -> None:
-    table = section(document_of(in_blocks()), "Precision").table
+    table = section(found(in_blocks()), "Precision").table
     place = header(table).index("latency")
     assert header(table)[place : place + 2] == ("latency", "speed-up")
     assert [cells[place + 1] for cells in rows(table)] == ["1.00×", "2.00× (1.94–2.06)"]
@@ -146,40 +152,39 @@ def test_a_scenarios_table_has_the_speedup_beside_the_latency() -> None:
 
 
 def test_the_variation_says_how_many_rounds_were_disturbed() -> None:
-    variation = section(document_of(in_blocks()), "Variation between rounds")
+    variation = section(found(in_blocks()), "Variation between rounds")
     assert row(variation, "bf16")["disturbed"] == "1"
     assert row(variation, "fp32")["disturbed"] == "–"
 
 
 def test_a_variant_that_did_not_run_has_its_reason() -> None:
-    summary = summary_section(full_run())
-    assert row(summary, "autocast-fp16")["what ran"].startswith("skipped: float16 autocast needs an accelerator")
-    assert row(summary, "ort-fp32")["what ran"] == "error: OutOfMemory: 512 bytes asked for"
-    assert set(rows(summary.table)[-1][2:]) == {"–"}
+    table = summary(full_run())
+    assert row(table, "autocast-fp16")["what ran"].startswith("skipped: float16 autocast needs an accelerator")
+    assert row(table, "ort-fp32")["what ran"] == "error: OutOfMemory: 512 bytes asked for"
+    assert set(rows(table.table)[-1][2:]) == {"–"}
 
 
 def test_the_summary_says_on_which_workload() -> None:
-    assert summary_section(full_run()).note == ("One prompt, 64 prompt tokens, 16 new tokens, batch 1, cache dynamic.")
+    assert summary(full_run()).note == ("One prompt, 64 prompt tokens, 16 new tokens, batch 1, cache dynamic.")
 
 
 def test_the_summary_where_nothing_was_timed() -> None:
-    assert summary_section(make_run([skipped_record("fp32", "why")])).note == "Nothing was timed."
+    assert summary(make_run([skipped_record("fp32", "why")])).note == "Nothing was timed."
 
 
 def test_random_weights_stand_at_what_ran() -> None:
     run = make_run([make_record()], [make_variant(quality={}, quality_note="random weights")])
-    document = document_of(run)
-    assert row(document.summary, "fp32")["what ran"] == "float32; quality not measured: random weights"
-    assert row(document.summary, "fp32")["perplexity"] == "–"
-    assert ("Quality", "random weights") in document.reference
+    assert row(summary(run), "fp32")["what ran"] == "float32; quality not measured: random weights"
+    assert row(summary(run), "fp32")["perplexity"] == "–"
+    assert ("Quality", "random weights") in reference_facts(found(run))
 
 
 def test_what_is_not_finite_hides_no_perplexity_that_is() -> None:
     variant = make_variant(quality_note="not finite: kld_max")
-    document = document_of(make_run([make_record()], [variant]))
-    assert row(document.summary, "fp32")["perplexity"] == "20.000"
-    assert row(section(document, "Precision"), "fp32")["perplexity"] == "20.000"
-    assert "fp32: not finite: kld_max." in document.footnotes
+    run = make_run([make_record()], [variant])
+    assert row(summary(run), "fp32")["perplexity"] == "20.000"
+    assert row(section(found(run), "Precision"), "fp32")["perplexity"] == "20.000"
+    assert "fp32: not finite: kld_max." in notes(run)
 
 
 def test_texts_that_depart_from_the_references_are_told_of_every_variant() -> None:
@@ -189,25 +194,25 @@ def test_texts_that_depart_from_the_references_are_told_of_every_variant() -> No
         make_record("bf16", extra={"first_divergent_token": 2.0, "divergent_share": 0.5}),
         make_record("bf16", case="another", extra={"first_divergent_token": 5.0, "divergent_share": 0.25}),
     ]
-    quality = section(document_of(make_run(records)), "Quality")
+    quality = section(found(make_run(records)), "Quality")
     columns = [registry()[name].column for name in ("first_divergent_token", "divergent_share")]
     assert [row(quality, "bf16")[column] for column in columns] == ["3.5000", "37.5 %"]
     assert [row(quality, "fp32")[column] for column in columns] == ["–", "–"]
     none = [make_variant(name, quality={}, quality_note="random weights") for name in ("fp32", "bf16")]
-    note = section(document_of(make_run(records, none)), "Quality").note
+    note = section(found(make_run(records, none)), "Quality").note
     assert note == f"{' and '.join(columns)}: of the generated texts against fp32's, the mean of the benchmarks' means."
 
 
 def test_candidates_that_were_not_used_are_a_warning() -> None:
-    document = document_of(make_run([make_record()], provenance=make_provenance(passed_over=("mine: no such folder",))))
-    assert "Not used: mine: no such folder." in document.warnings
+    run = make_run([make_record()], provenance=make_provenance(passed_over=("mine: no such folder",)))
+    assert "Not used: mine: no such folder." in page_values(found(run))["warnings"]
 
 
 def test_memory_that_was_sampled_says_so() -> None:
     sampled = MemoryFacts(12_000_000, method="sampled every 2 ms")
-    notes = document_of(make_run([make_record(memory=sampled)])).footnotes
-    assert "The resident memory was sampled every 2 ms: a shorter peak may have escaped." in notes
-    assert not any("sampled" in note for note in document_of(make_run([make_record()])).footnotes)
+    told = notes(make_run([make_record(memory=sampled)]))
+    assert "The resident memory was sampled every 2 ms: a shorter peak may have escaped." in told
+    assert not any("sampled" in note for note in notes(make_run([make_record()])))
 
 
 def test_one_prompt_token_is_one_token() -> None:
@@ -231,17 +236,17 @@ def test_latency_is_the_median_and_half_the_quartiles_distance(rounds_s: tuple[f
 
 def test_warnings() -> None:
     run = full_run(interrupted=True, provenance=make_provenance(random_weights=True))
-    assert document_of(run).warnings == (
+    assert page_values(found(run))["warnings"] == [
         "The run was interrupted; this is what had finished by then.",
         "Random weights: speed and memory are real, the generated text is meaningless.",
         "Failed to load: ort-fp32.",
-    )
-    assert document_of(make_run([make_record()])).warnings == ()
+    ]
+    assert page_values(found(make_run([make_record()])))["warnings"] == []
 
 
 def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
     own = make_record(scenario="my_chat")
-    titles = [item.title for item in document_of(make_run([own, *full_run().records], full_run().variants)).sections]
+    titles = [item.title for item in all_sections(found(make_run([own, *full_run().records], full_run().variants)))]
     assert titles == [
         "Prefill and decode",
         "Variation between rounds",
@@ -255,8 +260,6 @@ def test_scenarios_are_in_the_suites_order_and_own_ones_follow() -> None:
         "Prompt length",
         "Edge prompts",
         "My chat",
-        "Generated texts",
-        "Skipped and failed",
     ]
 
 
@@ -268,7 +271,7 @@ def test_a_scenario_says_how_it_is_shown() -> None:
         Scenario("idle", "Never ran"),
     )
     records = [make_record(scenario=name) for name in ("my_first", "first", "second")]
-    sections = document_of(make_run(records, scenarios=shown)).sections
+    sections = all_sections(found(make_run(records, scenarios=shown)))
     tables = {item.scenario: item for item in sections if item.scenario}
     assert [(item.scenario, item.title) for item in tables.values()] == [
         ("second", "The second"),
@@ -282,13 +285,13 @@ def test_a_scenario_says_how_it_is_shown() -> None:
 
 def test_a_scenario_without_a_workload_that_ran_has_no_table() -> None:
     bare = replace(skipped_record("fp32", "why", scenario="batch"), workload=None)
-    assert "Batch size" not in [item.title for item in document_of(make_run([bare])).sections]
+    assert "Batch size" not in [item.title for item in all_sections(found(make_run([bare])))]
 
 
 def test_an_own_metric_among_a_scenarios_columns_stands_there_once() -> None:
     own = Metric("mine", "Mine", "own column", Unit.NONE, Direction.NEITHER, Kind.EXACT, "mine")
     run = make_run([make_record(extra={"mine": 1.0})], scenarios=(Scenario("precision", "", ("mine", "ttft_s")),))
-    names = header(section(build_document(findings_of(run, registry([own]))), "Precision").table)
+    names = header(section(findings_of(run, registry([own])), "Precision").table)
     assert names == ("variant", "what ran", "latency", "own column", "TTFT", "remarks")
 
 
@@ -298,18 +301,18 @@ def test_a_sweep_has_its_cases_together_and_a_column_for_them() -> None:
         for variant in ("fp32", "bf16")
         for case in ("1", "8")
     ]
-    table = section(document_of(make_run(records)), "Batch size").table
+    table = section(found(make_run(records)), "Batch size").table
     assert header(table)[:2] == ("case", "variant")
     assert [cells[:2] for cells in rows(table)] == [("1", "fp32"), ("1", "bf16"), ("8", "fp32"), ("8", "bf16")]
 
 
 def test_a_scenario_of_one_case_has_no_column_for_it() -> None:
-    assert header(section(document_of(full_run()), "Precision").table)[0] == "variant"
+    assert header(section(found(full_run()), "Precision").table)[0] == "variant"
 
 
 def test_the_padding_table() -> None:
     """100 tokens of padding beside 100 of prompts; 64 new tokens in half a second."""
-    cells = row(section(document_of(full_run()), "Padding"), "left")
+    cells = row(section(found(full_run()), "Padding"), "left")
     assert (cells["tokens/s"], cells["prompt tokens"], cells["padding tokens"], cells["padding share"]) == (
         "128",
         "100",
@@ -320,45 +323,40 @@ def test_the_padding_table() -> None:
 
 def test_what_was_not_measured_says_so() -> None:
     record = make_record(status=Status.NOT_MEASURED, reason="--benchmark-disable", rounds_s=(), batches_s=())
-    cells = row(section(document_of(make_run([record])), "Precision"), "fp32")
+    cells = row(section(found(make_run([record])), "Precision"), "fp32")
     assert (cells["latency"], cells["tokens/s"]) == ("–", "–")
     assert cells["remarks"] == "not measured: --benchmark-disable"
 
 
 def test_a_failed_test_keeps_its_numbers_and_its_reason() -> None:
     record = make_record(median_s=0.5, status=Status.ERROR, reason="AssertionError: too slow\nassert 1 < 0")
-    cells = row(section(document_of(make_run([record])), "Precision"), "fp32")
+    cells = row(section(found(make_run([record])), "Precision"), "fp32")
     assert cells["tokens/s"] == "32.0"
     assert cells["remarks"] == "error: AssertionError: too slow"
-
-
-def test_generated_texts_stand_side_by_side() -> None:
-    table = section(document_of(full_run()), "Generated texts").table
-    assert rows(table) == (("capital", "fp32", " Paris"), ("capital", "bnb-nf4", " Rome"))
 
 
 def test_skips_with_the_same_reason_are_counted_together() -> None:
     records = [skipped_record("fp16", "not here", case=str(number)) for number in range(3)]
     run = make_run([*records, skipped_record("fp32", "OutOfMemory", status=Status.ERROR)])
-    assert rows(section(document_of(run), "Skipped and failed").table) == (
-        ("fp16", "skipped", "not here", "3"),
-        ("fp32", "error", "OutOfMemory", "1"),
+    assert found(run).skipped_or_failed == (
+        SkippedOrFailed("fp16", Status.SKIPPED, "not here", 3),
+        SkippedOrFailed("fp32", Status.ERROR, "OutOfMemory", 1),
     )
 
 
 def test_facts_say_where_the_numbers_come_from() -> None:
-    facts = dict(document_of(full_run(provenance=make_provenance(dirty=True))).facts)
-    assert facts["Commit"] == "0123456789ab on main, with uncommitted changes"
-    assert facts["Machine"] == "a processor, 2 cores, 2 threads; Linux"
-    assert facts["Libraries"] == "torch 2.6.0"
+    shown = dict(facts(full_run(provenance=make_provenance(dirty=True))))
+    assert shown["Commit"] == "0123456789ab on main, with uncommitted changes"
+    assert shown["Machine"] == "a processor, 2 cores, 2 threads; Linux"
+    assert shown["Libraries"] == "torch 2.6.0"
 
 
 def test_outside_a_repository_there_is_no_commit() -> None:
-    assert "Commit" not in dict(document_of(full_run(provenance=make_provenance(commit="", branch=""))).facts)
+    assert "Commit" not in dict(facts(full_run(provenance=make_provenance(commit="", branch=""))))
 
 
 def test_the_reference_is_shown_on_the_common_workload() -> None:
-    reference = dict(document_of(full_run()).reference)
+    reference = dict(reference_facts(found(full_run())))
     assert reference["Variant"] == "fp32: float32"
     assert reference["Output throughput"] == "160 tokens/s"
     assert reference["Perplexity"] == "20.000"
@@ -366,7 +364,7 @@ def test_the_reference_is_shown_on_the_common_workload() -> None:
 
 def test_footnotes_tell_the_noise_floor() -> None:
     """fp32 came to 100 and 101 ms, fp16, which ran the same, to 102 ms: too few pairs to tell 2 % from chance."""
-    note = document_of(full_run()).footnotes[0]
+    note = notes(full_run())[0]
     assert "is taken to differ by up to 15 %" in note
     assert "3 pairs" in note
 
@@ -374,7 +372,7 @@ def test_footnotes_tell_the_noise_floor() -> None:
 def test_footnotes_tell_a_noise_floor_that_was_found() -> None:
     """Five records of the same work make ten pairs, four of them 20 % apart."""
     times_s = (1.0, 1.0, 1.0, 1.0, 1.2)
-    note = document_of(make_run([make_record("fp32", time_s, case=str(time_s)) for time_s in times_s])).footnotes[0]
+    note = notes(make_run([make_record("fp32", time_s, case=str(time_s)) for time_s in times_s]))[0]
     assert "20 %" in note
     assert "10 pairs" in note
 
@@ -382,11 +380,11 @@ def test_footnotes_tell_a_noise_floor_that_was_found() -> None:
 def test_footnotes_tell_how_things_came_to_be() -> None:
     run = full_run()
     noted = replace(run, variants=(replace(run.variants[0], notes=("exported in 3 s", "opset 18")), *run.variants[1:]))
-    assert "fp32: exported in 3 s; opset 18." in document_of(noted).footnotes
+    assert "fp32: exported in 3 s; opset 18." in notes(noted)
 
 
 def test_the_time_of_the_session() -> None:
-    assert document_of(full_run()).footnotes[-1] == "The session took 12 s: generating 9.0 s, loading 2.0 s."
+    assert notes(full_run())[-1] == "The session took 12 s: generating 9.0 s, loading 2.0 s."
 
 
 def test_own_metrics_are_columns_where_they_have_a_value() -> None:
@@ -395,9 +393,9 @@ def test_own_metrics_are_columns_where_they_have_a_value() -> None:
         for name, kind in (("answers", Kind.EXACT), ("accuracy", Kind.QUALITY), ("absent", Kind.EXACT))
     ]
     run = make_run([make_record(extra={"answers": 3.0})], [make_variant(quality={"accuracy": 0.75})])
-    document = build_document(findings_of(run, registry(own)))
-    for item in (document.summary, section(document, "Precision")):
+    findings = findings_of(run, registry(own))
+    for item in (summary_section(findings), section(findings, "Precision")):
         cells = row(item, "fp32")
         assert (cells["answers column"], cells["accuracy column"]) == ("3.00", "0.7500")
         assert "absent column" not in cells
-    assert ("Accuracy", "0.7500") in document.reference
+    assert ("Accuracy", "0.7500") in reference_facts(findings)

@@ -1,70 +1,31 @@
-"""What the report says, before any format: a `Document` of tables and sentences, computed from a run."""
+"""Where a run's numbers come from: its facts, the reference's figures, footnotes, and the commands that repeat it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 
-from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.choices import choice_footnotes
-from llm_bench_fixtures.report.tables.load import load_sections
 from llm_bench_fixtures.report.tables.scenarios import (
     LATENCY,
-    means_sections,
-    not_asked_sentence,
-    scenario_of_texts,
-    scenario_sections,
 )
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
 from llm_bench_fixtures.report.tables.values import latency_cell
-from llm_bench_fixtures.report.tables.variants import summary_section, variant_sections
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.report.words.workload import describe_workload
-from llm_bench_fixtures.results.formatting import MISSING, Notation, count, three_digits, with_unit
+from llm_bench_fixtures.results.formatting import count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, VariantResult
+from llm_bench_fixtures.text import printable
 
-TEXTS, SKIPPED = "Generated texts", "Skipped and failed"  # titles of sections
-
-
-@dataclass(frozen=True)
-class Document:
-    title: str
-    header: str
-    warnings: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    summary: Section
-    reference: tuple[tuple[str, str], ...]
-    sections: tuple[Section, ...]
-    footnotes: tuple[str, ...]
-
-
-def build_document(findings: Findings) -> Document:
-    """The whole report as values."""
-    run = findings.run
-    return Document(
-        title=f"Text generation of {run.provenance.model}",
-        header=findings.header,
-        warnings=tuple(filter(None, (findings.noisy, *findings.warnings))),
-        facts=tuple(facts(run)),
-        summary=summary_section(findings),
-        reference=tuple(_reference(findings)),
-        sections=(
-            *means_sections(findings),
-            *variant_sections(findings),
-            *scenario_sections(findings),
-            *load_sections(run),
-            *_equivalence_sections(run),
-            *_text_sections(run),
-            *_skipped_or_failed_sections(findings),
-        ),
-        footnotes=tuple(footnotes(findings)),
-    )
+OWN = "llm-bench-fixtures"
+BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(\.\d+)*")  # of torch: the name of an index of PyTorch's own
+TORCH_INDEX = "https://download.pytorch.org/whl/"
 
 
 def facts(run: Run) -> Iterator[tuple[str, str]]:
@@ -97,7 +58,7 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "Command", provenance.command
 
 
-def _reference(findings: Findings) -> Iterator[tuple[str, str]]:
+def reference_facts(findings: Findings) -> Iterator[tuple[str, str]]:
     """What the reference does on the common workload."""
     record, variant = findings.reference, findings.run.variant(findings.run.reference)
     if record is None or variant is None:
@@ -118,51 +79,6 @@ def _reference(findings: Findings) -> Iterator[tuple[str, str]]:
 def _name(variant: VariantResult) -> str:
     """The id, and what actually ran where the id doesn't say it."""
     return f"{variant.id}: {variant.label}" if variant.label else variant.id
-
-
-def _equivalence_sections(run: Run) -> Iterator[Section]:
-    """Whether a variant's text depends on how it is run: a row a variant, a column a mode."""
-    variants = [variant for variant in run.variants if variant.equivalence]
-    if variants:
-        modes = list(dict.fromkeys(found.mode for variant in variants for found in variant.equivalence))
-        rows = [(variant.id, *(_mode_cell(variant, mode) for mode in modes)) for variant in variants]
-        note = (
-            "Each mode is compared with a prompt alone, unpadded, with the usual cache. A tie: they differ within the "
-            "tolerance of the variant's arithmetic."
-        )
-        yield Section("Same text however it is run", Table.of_texts((VARIANT, *map(str, modes)), rows), note)
-
-
-def _mode_cell(variant: VariantResult, mode: ExecutionMode) -> str:
-    found = [found for found in variant.equivalence if found.mode is mode]
-    return "; ".join(dict.fromkeys(item.short for item in found)) or MISSING
-
-
-def _text_sections(run: Run) -> Iterator[Section]:
-    """The generated texts of the standard prompts, variants below each other."""
-    shown = scenario_of_texts(run)
-    records = [record for record in run.records if record.scenario == shown and record.outputs]
-    if records:
-        cases = list(dict.fromkeys(record.case for record in records))
-        by_place = {(record.case, record.variant): record.outputs[0] for record in records}
-        variants = dict.fromkeys(record.variant for record in records)
-        rows = [
-            (case, variant, by_place[case, variant])
-            for case in cases
-            for variant in variants
-            if (case, variant) in by_place
-        ]
-        yield Section(TEXTS, Table.of_texts(("prompt", VARIANT, "continuation"), rows), not_asked_sentence(run))
-
-
-def _skipped_or_failed_sections(findings: Findings) -> Iterator[Section]:
-    columns = (*map(Column, (VARIANT, "status", "reason")), Column("benchmarks", Notation.COUNT))
-    rows = [
-        (Cell(one.variant), Cell(one.status.value), Cell(one.reason), Cell(value=one.benchmarks))
-        for one in findings.skipped_or_failed
-    ]
-    if rows:
-        yield Section(SKIPPED, Table(columns, tuple(rows)))
 
 
 def footnotes(findings: Findings) -> Iterator[str]:
@@ -207,3 +123,40 @@ def noise_footnote(findings: Findings) -> str:
 
 def _by_size(items: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     return sorted(((str(name), value) for name, value in items), key=lambda item: -item[1])
+
+
+def repeat_command(run: Run) -> str:
+    """A line for each step, for a shell: the commit, what was installed, and the run itself. Each word is quoted, as a
+    saved run may come from anybody."""
+    return "\n".join(_commands(run))
+
+
+def _commands(run: Run) -> Iterator[str]:
+    provenance = run.provenance
+    if provenance.commit:
+        yield shlex.join(["git", "switch", "--detach", printable(provenance.commit)])
+        if provenance.dirty:
+            yield "# and the changes that were not committed"
+    libraries = dict(provenance.libraries)
+    if provenance.commit and libraries.pop(OWN, ""):
+        yield "pip install -e ."
+    if libraries:
+        yield shlex.join(["pip", "install", *map(printable, _requirements(libraries))])
+    yield shlex.join(map(printable, _words(run)))
+
+
+def _requirements(libraries: Mapping[str, str]) -> Iterator[str]:
+    """Each at its version. No index has a local version (`+cpu`) but PyTorch's own, by the tag's name."""
+    for name, version in libraries.items():
+        public, _, tag = version.partition("+")
+        yield f"{name}=={public}"
+        if name == "torch" and BUILD.fullmatch(tag):
+            yield from ("--extra-index-url", f"{TORCH_INDEX}{tag}")
+
+
+def _words(run: Run) -> list[str]:
+    """Of the command line; of what it selected, where the line can't be read as a shell would."""
+    try:
+        return shlex.split(run.provenance.command)
+    except ValueError:
+        return ["pytest", *run.selection]
