@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "report-tone-swapped",
-        "report/tables/short.py",
+        "report/tables/by_variant.py",
         "Tone.WORSE if found.low > 1 else Tone.BETTER",
         "Tone.BETTER if found.low > 1 else Tone.WORSE",
         "tests/report/tables/test_short_table.py",

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.choices import choice_footnotes
 from llm_bench_fixtures.report.tables.scenarios import (
     LATENCY,
 )
 from llm_bench_fixtures.report.tables.values import latency_cell
+from llm_bench_fixtures.report.tables.variants import choice_footnotes
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.formatting import count, three_digits, with_unit

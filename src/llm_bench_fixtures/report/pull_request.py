@@ -24,8 +24,8 @@ from llm_bench_fixtures.report.renderers.markdown import (
     markdown_table,
     named,
 )
-from llm_bench_fixtures.report.tables.cases import cases_table
-from llm_bench_fixtures.report.tables.short import short_table
+from llm_bench_fixtures.report.tables.by_variant import short_table
+from llm_bench_fixtures.report.tables.scenarios import cases_table
 from llm_bench_fixtures.report.tables.table import Cell, Table
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import speedup_footnotes

@@ -16,7 +16,7 @@ from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence, common_to, labels_of
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.short import BATCHED, FLIPS, figure_columns
+from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, figure_columns
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Figures, Section, Table, in_one_unit
 from llm_bench_fixtures.report.words.answer import standing_words
 from llm_bench_fixtures.report.words.workload import describe_headline

@@ -6,7 +6,7 @@ import pytest
 from run_factory import make_block_record, make_record, make_run
 
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.tables.cases import cases_table
+from llm_bench_fixtures.report.tables.scenarios import cases_table
 from llm_bench_fixtures.report.tables.table import Cell, Tone
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import registry

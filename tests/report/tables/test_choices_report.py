@@ -12,8 +12,8 @@ from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.report.about import footnotes
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.build import all_sections
-from llm_bench_fixtures.report.tables.choices import least_told
 from llm_bench_fixtures.report.tables.table import Section
+from llm_bench_fixtures.report.tables.variants import least_told
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import Run
 

@@ -10,7 +10,7 @@ from shown_table import by_column, header, rows
 
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.renderers.figures import legend, text
-from llm_bench_fixtures.report.tables.short import variants_table
+from llm_bench_fixtures.report.tables.by_variant import variants_table
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, SECOND_SIZES, Notation, common_unit

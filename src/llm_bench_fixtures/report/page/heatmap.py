@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, spread
-from llm_bench_fixtures.report.tables.cases import cases_table, scenarios_of
+from llm_bench_fixtures.report.tables.scenarios import cases_table, scenarios_of
 from llm_bench_fixtures.report.tables.table import Cell, Column, Tone
 from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import legend, texts
-from llm_bench_fixtures.report.tables.by_variant import what_ran
-from llm_bench_fixtures.report.tables.short import FLIPS, figure_columns, throughput, variants_table
+from llm_bench_fixtures.report.tables.by_variant import FLIPS, figure_columns, throughput, variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN, Table
 from llm_bench_fixtures.report.words.workload import describe_headline
 from llm_bench_fixtures.results.formatting import count

@@ -8,8 +8,7 @@ from pathlib import Path
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.columns import Paint, columns, fitting, plain, title_line, wrapped
 from llm_bench_fixtures.report.renderers.figures import legend
-from llm_bench_fixtures.report.tables.by_variant import what_ran
-from llm_bench_fixtures.report.tables.short import variants_table
+from llm_bench_fixtures.report.tables.by_variant import variants_table, what_ran
 from llm_bench_fixtures.report.tables.table import WHAT_RAN
 from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed
 from llm_bench_fixtures.results.folder import PAGE_FILE

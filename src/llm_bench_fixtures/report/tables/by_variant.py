@@ -1,14 +1,19 @@
-"""Columns of tables that have a row a variant, on the headline's workload."""
+"""A row a variant, on the headline's workload: the columns of figures, and the table that a terminal, a pull request and
+a paper make of them, with one unit a column, and better and worse marked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from llm_bench_fixtures.answer.peaks import WEIGHTS
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.headline import BATCHES
+from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
+from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
 from llm_bench_fixtures.errors import first_line
+from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.cases import scenarios_of
+from llm_bench_fixtures.report.tables.scenarios import scenarios_of
 from llm_bench_fixtures.report.tables.table import (
     ELSEWHERE,
     VARIANT,
@@ -17,13 +22,31 @@ from llm_bench_fixtures.report.tables.table import (
     Column,
     Figures,
     Table,
+    Tone,
+    in_one_unit,
     metric_column,
 )
-from llm_bench_fixtures.report.tables.values import QUARTILES, headline_speedup, latency_cell, metric_cell
-from llm_bench_fixtures.report.words.workload import describe_prompts, title_of
+from llm_bench_fixtures.report.tables.values import (
+    CHANGE_ERROR,
+    QUARTILES,
+    flip_cells,
+    headline_speedup,
+    latency_cell,
+    metric_cell,
+    odd_ratios,
+    perplexity_change,
+)
+from llm_bench_fixtures.report.words.workload import describe_prompts, listed, pooled_lengths, title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
-from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
+
+BATCHED = "batched"
+FLIPS = "flips"
+BATCHED_MEANS = "batched: tokens/s at the largest batch, and its size"
+# A narrow table leaves these out, the least needed first; other columns even sooner, and the essential ones never.
+DROPPED = (FLIPS, "KLD", "top-1", "TTFT", "TPOT", WHAT_RAN, "weights", BATCHED, "peak", "tokens/s")
+ESSENTIAL = (VARIANT, "latency", "speed-up", "perplexity")
 
 
 def table_by_variant(variants: Iterable[VariantResult], figures: Sequence[Figures]) -> Table:
@@ -82,3 +105,137 @@ def _cell(metric: Metric, variant: VariantResult, record: Record | None) -> Cell
 def _bare(variant: VariantResult) -> Record:
     """A record of the variant without anything measured."""
     return Record("", "", "", variant.id, variant.status)
+
+
+def variants_table(findings: Findings, variants: Sequence[VariantResult], names: Sequence[str] = ()) -> Table:
+    """A row a variant. One that didn't run has its reason. Columns without a value are left out.
+
+    names: of the columns of figures, to show only these.
+    """
+    shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.column.name in names)]
+    table = table_by_variant(variants, [what_ran_column(findings), *shown])
+    columns = tuple(replace(column, droppable=_droppable(column.name)) for column in table.columns)
+    notes = _odd_ratios(findings, {one.column.name: one.cells for one in shown})
+    return replace(table, columns=columns, notes=notes)
+
+
+def _odd_ratios(findings: Findings, cells: Mapping[str, Mapping[str, Cell]]) -> tuple[str, ...]:
+    """cells: by column and variant. Figures of other workloads than the headline's have marks of their own."""
+    latencies, speedups = cells.get("latency", {}), cells.get("speed-up", {})
+    reference = latencies.get(findings.run.reference, Cell())
+    rows = [
+        (name, reference, latencies[name], found)
+        for name, found in speedups.items()
+        if name in latencies and name not in findings.elsewhere
+    ]
+    lengths = pooled_lengths(findings)
+    if not lengths:
+        return odd_ratios(rows)
+    shown = describe_prompts(next(iter(findings.common.values())))
+    return odd_ratios(rows, f"is a mean over prompts of {listed(lengths, 'and')} tokens", f"of {shown}")
+
+
+def _droppable(name: str) -> int:
+    if name in ESSENTIAL:
+        return 0
+    return len(DROPPED) - DROPPED.index(name) if name in DROPPED else len(DROPPED) + 1
+
+
+def short_table(findings: Findings) -> Table:
+    """That of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
+    metrics."""
+    own = [metric.column for metric in findings.added]
+    names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", "top-1", FLIPS, *own)
+    return variants_table(findings, findings.run.variants, names)
+
+
+def throughput(findings: Findings) -> str:
+    """The column that stands for it in a table that has room for one."""
+    return BATCHED if len(findings.largest_batch) > 1 else "tokens/s"
+
+
+def figure_columns(findings: Findings) -> Iterator[Figures]:
+    """Every column of figures, from the left to the right."""
+    metrics, run = findings.metrics, findings.run
+    speeds = _speed_tones(findings, findings.common)
+    peak = next((name for name in PEAKS if name == memory_metric(findings)), PEAKS[-1])
+    yield from (_in_one_unit(metrics[name], findings) for name in ("ttft_s", "tpot_s"))
+    yield from (
+        _in_one_unit(metrics[name], findings, speeds) for name in ("latency_s", "speedup", "output_tokens_per_s")
+    )
+    yield _batched(findings)
+    yield _in_one_unit(metrics[WEIGHTS], findings, _memory_tones(findings, WEIGHTS))
+    peaks = _in_one_unit(metrics[peak], findings, _memory_tones(findings, peak))
+    yield replace(peaks, column=replace(peaks.column, name="peak"))
+    yield _perplexities(findings)
+    yield from (_in_one_unit(metrics[name], findings) for name in ("kld_mean", "top1_agreement"))
+    flips = {one.id: flip_cells(one)["flips"] for one in run.variants if one.label}
+    yield Figures(Column(FLIPS, Notation.COUNT, metric=metrics["flips"]), flips)
+    yield from (_in_one_unit(metric, findings) for metric in findings.added)
+
+
+def _in_one_unit(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
+    """Times and bytes in one unit."""
+    found = headline_figures(metric, findings)
+    return Figures(in_one_unit(found.column, found.cells.values()), _toned(found.cells, tones or {}))
+
+
+def _toned(cells: Mapping[str, Cell], tones: Mapping[str, Tone]) -> dict[str, Cell]:
+    return {name: replace(cell, tone=tones.get(name)) for name, cell in cells.items()}
+
+
+def _speed_tones(seen: Evidence, records: Mapping[str, Record]) -> dict[str, Tone]:
+    """Of the variants that are faster or slower than the reference's record by a difference that this run can show."""
+    reference = records.get(seen.run.reference)
+    if reference is None:
+        return {}
+    gains = {name: seen.gain(one, reference) for name, one in records.items() if not seen.ran_the_reference(name)}
+    faster = {name: Tone.BETTER for name, gain in gains.items() if gain.is_faster}
+    return faster | {name: Tone.WORSE for name, gain in gains.items() if gain.is_slower}
+
+
+def _batched(findings: Findings) -> Figures:
+    """Tokens per second at the largest batch and its size, which is a variant's own where it lacks the headline's."""
+    metric = findings.metrics["output_tokens_per_s"]
+    own = sorted(findings.run.measured(BATCHES), key=_batch_size)
+    cells = {}
+    for name, record in ({record.variant: record for record in own} | {**findings.largest_batch}).items():
+        cells[name] = replace(metric_cell(metric, record, findings.run.variant(name)), mark=f" ({_batch_size(record)})")
+    column = Column(BATCHED, Notation.NUMBER, unit=str(metric.unit), legend=BATCHED_MEANS)
+    return Figures(column, _toned(cells, _speed_tones(findings, findings.largest_batch)))
+
+
+def _batch_size(record: Record) -> int:
+    return record.workload.batch_size if record.workload else 0
+
+
+def _memory_tones(seen: Evidence, metric: str) -> dict[str, Tone]:
+    peaks = peaks_of(seen, metric)
+    reference = peaks.get(seen.run.reference)
+    if reference is None:
+        return {}
+    less = {name: Tone.BETTER for name, one in peaks.items() if is_less(one, reference, metric)}
+    return less | {name: Tone.WORSE for name, one in peaks.items() if is_less(reference, one, metric)}
+
+
+def _perplexities(findings: Findings) -> Figures:
+    """The reference's perplexity and the others' change, which all are sorted by."""
+    run, metric = findings.run, findings.metrics["perplexity"]
+    cells = {}
+    for one in run.variants:
+        if one.label:
+            change = perplexity_change(one)
+            own = Cell(value=one.quality.get("perplexity"), rank=1.0 if one.id == run.reference else None)
+            cells[one.id] = own if change.is_missing else change
+    column = replace(metric_column(metric), error_is=CHANGE_ERROR)
+    return Figures(column, _toned(cells, _quality_tones(run)))
+
+
+def _quality_tones(run: Run) -> dict[str, Tone]:
+    """Of the variants that are not near-lossless, and whose whole interval is on one side of the reference's."""
+    tones = {}
+    for variant in run.variants:
+        found = interval_of(variant, QualityMeasure.PPL_RATIO)
+        if found is not None and not is_near_lossless(variant) and not found.low <= 1 <= found.high:
+            tones[variant.id] = Tone.WORSE if found.low > 1 else Tone.BETTER
+    return tones

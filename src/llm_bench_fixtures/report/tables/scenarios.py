@@ -1,15 +1,15 @@
-"""The tables that have a row a benchmark: one for each scenario."""
+"""The tables that have a row a benchmark, one for each scenario, and the one that has a row a case."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.cases import CASE, scenarios_of
-from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, metric_column
+from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone, metric_column
 from llm_bench_fixtures.report.tables.values import (
     QUARTILES,
     latency_cell,
@@ -22,10 +22,54 @@ from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status
+from llm_bench_fixtures.results.speedup import record_speedup
 
 LATENCY = Column("latency", Notation.SECONDS, error_is=QUARTILES)
 SPEEDUP = Column("speed-up", Notation.TIMES)
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
+SCENARIO, CASE = "scenario", "case"
+
+
+def scenarios_of(run: Run) -> dict[str, Scenario]:
+    """By name, those that the run names, in its order; then any others that records are of."""
+    named = {one.name: one for one in run.scenarios}
+    return named | {one.scenario: Scenario(one.scenario) for one in run.records if one.scenario not in named}
+
+
+def cases_table(findings: Findings) -> Table:
+    """Columns: the scenario, the case, and each variant that was measured, named by its id; cases in the scenarios'
+    order.
+
+    A variant's cell is its speed-up over the reference in this case, with the 95 % interval, and better or worse where
+    the whole interval is on one side of 1. The reference's column, and a cell without a speed-up, are latencies: their
+    notation is SECONDS. `Cell()` where a variant didn't run the case.
+    """
+    run = findings.run
+    records = {(one.scenario, one.case, one.variant): one for one in run.measured()}
+    variants = [one.id for one in run.variants if any(one.id == variant for *_, variant in records)]
+    scenarios = scenarios_of(run)
+    order = list(scenarios)
+    places = sorted(dict.fromkeys(place[:2] for place in records), key=lambda place: order.index(place[0]))
+    rows = (
+        (
+            Cell(title_of(scenarios[scenario])),
+            Cell(case),
+            *(_speedup_or_latency(records.get((scenario, case, name)), findings) for name in variants),
+        )
+        for scenario, case in places
+    )
+    notations = (Notation.SECONDS if name == run.reference else Notation.TIMES for name in variants)
+    return Table((Column(SCENARIO), Column(CASE), *map(Column, variants, notations)), tuple(rows))
+
+
+def _speedup_or_latency(record: Record | None, findings: Findings) -> Cell:
+    if record is None:
+        return Cell()
+    found = None if record.variant == findings.run.reference else record_speedup(record)
+    if found is None:
+        return Cell(value=record.median_s, notation=Notation.SECONDS)
+    tone = Tone.BETTER if found.is_faster else Tone.WORSE if found.is_slower else None
+    return replace(times_cell(found), tone=None if findings.ran_the_reference(record.variant) else tone)
 
 
 def scenario_sections(findings: Findings) -> Iterator[Section]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.report.tables.table import Cell
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
@@ -15,6 +16,7 @@ from llm_bench_fixtures.statistics.ratio import Speedup
 QUARTILES = "half the distance between the quartiles of the latency"
 NEXT_TO_EACH_OTHER, OF_ALL_ROUNDS = "compares rounds that ran next to each other", "medians of all rounds"
 MOST_NAMED = 4  # rows, in a sentence
+FLIP_METRICS = ("flips", "flips_lost", "flips_gained")
 CHANGE_ERROR = "one standard error of the perplexity's change"
 
 
@@ -76,3 +78,17 @@ def perplexity_change(variant: VariantResult) -> Cell:
     """The perplexity's change against the reference's, with its standard error."""
     quality = variant.quality
     return Cell(value=quality.get("ppl_ratio"), error=quality.get("ppl_ratio_error"), notation=Notation.CHANGE)
+
+
+def flip_cells(variant: VariantResult) -> dict[str, Cell]:
+    """By metric: all flips, the answers lost and those gained, with the 95 % intervals of their shares."""
+    quality, items = variant.quality, round(variant.quality.get("choice_items", 0))
+    if not items or "flips" not in quality:
+        return {name: Cell() for name in FLIP_METRICS}
+    ways = {name: round(quality.get(name, 0.0)) for name in FLIP_METRICS[1:]}
+    return {name: _counted(number, items) for name, number in {FLIP_METRICS[0]: sum(ways.values()), **ways}.items()}
+
+
+def _counted(number: int, items: int) -> Cell:
+    low, high = exact_interval(number, items)
+    return Cell(value=number, low=low, high=high, of=items)

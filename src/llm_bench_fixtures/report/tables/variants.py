@@ -1,4 +1,5 @@
-"""The tables that have a row a variant: the summary, and the details of each of its columns."""
+"""The page's tables that have a row a variant: the summary, the details of each of its columns, the answers to
+questions of multiple choice, and whether a text depends on how it is run."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ from llm_bench_fixtures.report.tables.by_variant import (
     table_by_variant,
     what_ran_column,
 )
-from llm_bench_fixtures.report.tables.choices import choice_sections
 from llm_bench_fixtures.report.tables.table import (
     SUMMARY,
     VARIANT,
@@ -24,15 +24,17 @@ from llm_bench_fixtures.report.tables.table import (
     Table,
     metric_column,
 )
-from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, perplexity_change
+from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, FLIP_METRICS, flip_cells, perplexity_change
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
-from llm_bench_fixtures.results.formatting import MISSING, Notation
+from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
-from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
+from llm_bench_fixtures.results.metrics.choices import CHOICES, OF_CHOICES
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
 
 CHANGE = Column("change", Notation.CHANGE, error_is=CHANGE_ERROR)
+CHOICE_METRICS = {metric.name: metric for metric in CHOICES}
+SHOWN_OF_CHOICES = ("choice_accuracy", *FLIP_METRICS, "answers_changed")
 
 
 def summary_section(findings: Findings) -> Section:
@@ -135,3 +137,49 @@ def _table(findings: Findings, figures: Sequence[Figures]) -> Table | None:
 def _stability(record: Record) -> Cell:
     variation = coefficient_of_variation(record.rounds_s)
     return Cell() if variation is None else Cell(stability(variation))
+
+
+def choice_sections(findings: Findings) -> Iterator[Section]:
+    """A row a variant that was asked; nothing where none was."""
+    run = findings.run
+    asked = _asked(run)
+    if asked:
+        columns = (Column(VARIANT), *(metric_column(CHOICE_METRICS[name]) for name in SHOWN_OF_CHOICES))
+        rows = tuple((Cell(variant.id), *_choice_cells(variant)) for variant in asked)
+        flips = f" Flips are against {run.reference}, each way with its 95 % interval." if _any_flips(run) else ""
+        note = f"{f'Of {run.provenance.choices}.' if run.provenance.choices else ''}{flips}".strip()
+        yield Section("Multiple choice", Table(columns, rows), note)
+
+
+def choice_footnotes(run: Run) -> Iterator[str]:
+    """What a flip is, and which shares of flips so few questions can't tell from none."""
+    if _any_flips(run):
+        items = int(max(variant.quality["choice_items"] for variant in _asked(run)))
+        yield (
+            "A flip is an answer that turned from right to wrong, or from wrong to right. Where the two cancel out, "
+            "the share of right answers hides them. The interval is Clopper and Pearson's, for questions like these."
+        )
+        yield (
+            f"Limits of flips: none in {count(items, 'question')} rules out only shares above "
+            f"{format_share(least_told(items))}. Answers that a model is unsure of flip easily, so flips say little "
+            "where a model does hardly better than guessing."
+        )
+
+
+def least_told(items: int) -> float:
+    """The high end of the interval where nothing flips: the share of flips at which that has a probability of 2.5 %."""
+    return 1.0 - float(0.025 ** (1 / items))
+
+
+def _any_flips(run: Run) -> bool:
+    return any("flips" in variant.quality for variant in _asked(run))
+
+
+def _asked(run: Run) -> list[VariantResult]:
+    return [variant for variant in run.variants if variant.quality.get("choice_items")]
+
+
+def _choice_cells(variant: VariantResult) -> Iterator[Cell]:
+    flips = flip_cells(variant)
+    for name in SHOWN_OF_CHOICES:
+        yield flips[name] if name in flips else Cell(value=variant.quality.get(name))
