@@ -24,8 +24,7 @@ from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findin
 from llm_bench_fixtures.report.page.build import all_sections, page_values
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.scenarios import LATENCY
-from llm_bench_fixtures.report.tables.table import Section
-from llm_bench_fixtures.report.tables.values import latency_cell
+from llm_bench_fixtures.report.tables.table import Section, latency_cell
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry

@@ -12,7 +12,7 @@ from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.scenarios import (
     LATENCY,
 )
-from llm_bench_fixtures.report.tables.values import latency_cell
+from llm_bench_fixtures.report.tables.table import latency_cell
 from llm_bench_fixtures.report.tables.variants import choice_footnotes
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
 from llm_bench_fixtures.report.words.workload import describe_workload

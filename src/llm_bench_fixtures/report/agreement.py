@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.agreement import Agreement, FiguresByRun
 from llm_bench_fixtures.history.storage import MADE_BY_AUTOSAVE
-from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table, in_one_unit
-from llm_bench_fixtures.report.tables.values import times_cell
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table, in_one_unit, times_cell
 from llm_bench_fixtures.results.formatting import Notation, count, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.pooled import PooledRun

@@ -1,5 +1,5 @@
-"""A row a variant, on the headline's workload: the columns of figures, and the table that a terminal, a pull request and
-a paper make of them, with one unit a column, and better and worse marked."""
+"""A row a variant, on the headline's workload: the columns of figures, and the table that a terminal, a pull request
+and a paper make of them, with one unit a column, and better and worse marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.scenarios import scenarios_of
 from llm_bench_fixtures.report.tables.table import (
+    CHANGE_ERROR,
     ELSEWHERE,
+    QUARTILES,
     VARIANT,
     WHAT_RAN,
     Cell,
@@ -23,16 +25,12 @@ from llm_bench_fixtures.report.tables.table import (
     Figures,
     Table,
     Tone,
-    in_one_unit,
-    metric_column,
-)
-from llm_bench_fixtures.report.tables.values import (
-    CHANGE_ERROR,
-    QUARTILES,
     flip_cells,
     headline_speedup,
+    in_one_unit,
     latency_cell,
     metric_cell,
+    metric_column,
     odd_ratios,
     perplexity_change,
 )

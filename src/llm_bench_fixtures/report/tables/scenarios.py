@@ -9,11 +9,18 @@ from dataclasses import replace
 from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.tables.table import VARIANT, WHAT_RAN, Cell, Column, Section, Table, Tone, metric_column
-from llm_bench_fixtures.report.tables.values import (
+from llm_bench_fixtures.report.tables.table import (
     QUARTILES,
+    VARIANT,
+    WHAT_RAN,
+    Cell,
+    Column,
+    Section,
+    Table,
+    Tone,
     latency_cell,
     metric_cell,
+    metric_column,
     odd_ratios,
     speedup_cell,
     times_cell,

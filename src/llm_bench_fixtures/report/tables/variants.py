@@ -15,6 +15,8 @@ from llm_bench_fixtures.report.tables.by_variant import (
     what_ran_column,
 )
 from llm_bench_fixtures.report.tables.table import (
+    CHANGE_ERROR,
+    FLIP_METRICS,
     SUMMARY,
     VARIANT,
     Cell,
@@ -22,9 +24,10 @@ from llm_bench_fixtures.report.tables.table import (
     Figures,
     Section,
     Table,
+    flip_cells,
     metric_column,
+    perplexity_change,
 )
-from llm_bench_fixtures.report.tables.values import CHANGE_ERROR, FLIP_METRICS, flip_cells, perplexity_change
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in

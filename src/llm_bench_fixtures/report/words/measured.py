@@ -9,7 +9,7 @@ from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.noise import disturbance, in_turns_at_all, was_alone
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict
 from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.values import headline_speedup
+from llm_bench_fixtures.report.tables.table import headline_speedup
 from llm_bench_fixtures.results.formatting import count, three_digits
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.results.speedup import disturbed_pairs

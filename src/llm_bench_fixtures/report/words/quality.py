@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, Standing, is_near_lossless, near_lossless
 from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.renderers.figures import text
-from llm_bench_fixtures.report.tables.values import perplexity_change
+from llm_bench_fixtures.report.tables.table import perplexity_change
 from llm_bench_fixtures.results.formatting import count, five_digits, format_change, format_share
 from llm_bench_fixtures.results.record import Run, VariantResult
 
