@@ -32,20 +32,6 @@ BETTER = {Direction.HIGHER_IS_BETTER: "↑", Direction.LOWER_IS_BETTER: "↓", D
 SHOWN = {"?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}  # by how many of a positional argument there are
 LONG_HELP = 100  # characters that are not written on two pages
 MARK = "<!-- What follows is written by tools/write_docs.py. -->"
-GATE, PAIR, PYTEST, ALL = "`llm-bench gate`", "`llm-bench pair`", "`pytest --llm-gate`", "all commands"
-GIVEN_BY = {
-    ExitStatus.PASSED: ALL,
-    ExitStatus.INTERRUPTED: ALL,
-    ExitStatus.USAGE: ALL,
-    ExitStatus.REGRESSED: f"{PYTEST}, {GATE}, {PAIR}",
-    ExitStatus.NO_BASELINE: f"{PYTEST}, {GATE}",
-    ExitStatus.NOT_COMPARABLE: f"{PYTEST}, {GATE}, {PAIR}",
-    ExitStatus.COVERAGE: f"{PYTEST}, {GATE}, {PAIR}",
-    ExitStatus.NOT_MEASURED: f"{PYTEST}, {GATE}, {PAIR}, `llm-bench aa`",
-    ExitStatus.INCONCLUSIVE: PAIR,
-    ExitStatus.WORKER_FAILED: f"{PAIR}, `llm-bench aa`",
-    ExitStatus.SLIGHTLY_WORSE: PAIR,
-}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -91,8 +77,8 @@ def needed_extra(backend: str) -> str:
 
 
 def exit_status_table() -> Iterator[str]:
-    yield from ("| status | meaning | given by |", "| ---: | --- | --- |")
-    yield from (f"| {status:d} | **{status.words}**: {status.meaning} | {GIVEN_BY[status]} |" for status in ExitStatus)
+    yield from ("| status | meaning |", "| ---: | --- |")
+    yield from (f"| {status:d} | **{status.words}**: {status.meaning} |" for status in ExitStatus)
     yield ""
 
 
