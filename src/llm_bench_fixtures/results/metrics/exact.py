@@ -27,33 +27,32 @@ def _padding_share(record: Record, _: VariantResult) -> float | None:
 
 # What a row does not say.
 _row = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.EXACT)
+_flops = partial(_row, unit=Unit.FLOPS, source="torch.utils.flop_counter")
+_tokens = partial(_row, unit=Unit.TOKENS)
 
 EXACT: tuple[Metric, ...] = (
-    _row(
+    _tokens(
         name="new_tokens",
         title="New tokens",
         column="new tokens",
-        unit=Unit.TOKENS,
         direction=Direction.NEITHER,
         formula="tokens generated in a round, over all prompts",
         value=_of_workload(lambda workload: workload.new_tokens),
         tables={ReportTable.SCENARIO: 50, ReportTable.REFERENCE: 60},
     ),
-    _row(
+    _tokens(
         name="prompt_tokens",
         title="Prompt tokens",
         column="prompt tokens",
-        unit=Unit.TOKENS,
         direction=Direction.NEITHER,
         formula="tokens of the prompts of a round, padding not counted",
         value=_of_workload(lambda workload: workload.prompt_tokens),
         tables={ReportTable.SCENARIO: 40, ReportTable.REFERENCE: 70},
     ),
-    _row(
+    _tokens(
         name="padded_tokens",
         title="Padding tokens",
         column="padding tokens",
-        unit=Unit.TOKENS,
         formula="positions of a round's batches that hold padding",
         value=_of_workload(lambda workload: workload.padded_tokens),
     ),
@@ -74,26 +73,22 @@ EXACT: tuple[Metric, ...] = (
         value=_of_work(lambda work: work.forward_passes),
         tables={ReportTable.MEMORY: 80},
     ),
-    _row(
+    _flops(
         name="prefill_flops",
         title="FLOPs of the prefill",
         column="prefill FLOPs",
-        unit=Unit.FLOPS,
         formula=(
             "floating-point operations of the architecture's matrix multiplications, "
             "padding and masked positions included; for a mixture of experts, those of the experts that a position uses"
         ),
-        source="torch.utils.flop_counter",
         value=_of_work(lambda work: work.prefill_flops),
         tables={ReportTable.MEMORY: 90},
     ),
-    _row(
+    _flops(
         name="decode_flops",
         title="FLOPs of the decode",
         column="decode FLOPs",
-        unit=Unit.FLOPS,
         formula="prefill_flops' count, for all forward passes after the first of each batch",
-        source="torch.utils.flop_counter",
         value=_of_work(lambda work: work.decode_flops),
         tables={ReportTable.MEMORY: 100},
     ),

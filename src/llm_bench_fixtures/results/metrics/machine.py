@@ -30,15 +30,14 @@ def _probe_median(part: int) -> Value:
 
 # What a row does not say.
 _row = partial(Metric, unit=Unit.SECONDS, direction=Direction.NEITHER, kind=Kind.TIMING)
+_utilization = partial(_row, unit=Unit.SHARE, direction=Direction.HIGHER_IS_BETTER, tolerance=NEVER_JUDGED)
 
 # How much the machine could do at the hour is no property of the code: MBU and MFU are never judged.
 MACHINE: tuple[Metric, ...] = (
-    _row(
+    _utilization(
         name="mbu",
         title="Model bandwidth utilization",
         column="MBU",
-        unit=Unit.SHARE,
-        direction=Direction.HIGHER_IS_BETTER,
         formula=(
             "bytes of weights and cache that the decode reads / its seconds / this machine's measured read bandwidth; "
             "only with a cache. For a mixture of experts a lower bound, because rows of a batch may use different ones"
@@ -46,14 +45,11 @@ MACHINE: tuple[Metric, ...] = (
         source="Databricks, LLM inference performance engineering, 2023",
         value=roofline.mbu,
         tables={ReportTable.PREFILL_DECODE: 90},
-        tolerance=NEVER_JUDGED,
     ),
-    _row(
+    _utilization(
         name="mfu",
         title="Model FLOPs utilization",
         column="MFU",
-        unit=Unit.SHARE,
-        direction=Direction.HIGHER_IS_BETTER,
         formula=(
             "FLOPs of the prefill, padding included / its seconds / this machine's measured matrix-multiply rate in "
             "the variant's dtype"
@@ -61,7 +57,6 @@ MACHINE: tuple[Metric, ...] = (
         source="after PaLM",
         value=roofline.mfu,
         tables={ReportTable.PREFILL_DECODE: 80},
-        tolerance=NEVER_JUDGED,
     ),
     _row(
         name="roofline_ttft_s",

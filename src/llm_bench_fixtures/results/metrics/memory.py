@@ -24,6 +24,7 @@ def _of_memory(value: Callable[[MemoryFacts], float | None]) -> Value:
 
 # What a row does not say.
 _row = partial(Metric, unit=Unit.BYTES, direction=Direction.LOWER_IS_BETTER, kind=Kind.MEMORY)
+_seconds = partial(_row, unit=Unit.SECONDS, kind=Kind.TIMING)
 
 MEMORY: tuple[Metric, ...] = (
     _row(
@@ -81,22 +82,18 @@ MEMORY: tuple[Metric, ...] = (
         value=_of_memory(lambda memory: memory.cuda_reserved_bytes),
         tables={ReportTable.MEMORY: 70},
     ),
-    _row(
+    _seconds(
         name="first_generate_s",
         title="First generate",
         column="first generate",
-        unit=Unit.SECONDS,
-        kind=Kind.TIMING,
         formula="the first generate of a fresh process, of one prompt; not with --llm-in-process",
         value=lambda _, variant: variant.first_generate_s,
         tables={ReportTable.VARIATION: 70},
     ),
-    _row(
+    _seconds(
         name="load_s",
         title="Load time",
         column="load",
-        unit=Unit.SECONDS,
-        kind=Kind.TIMING,
         formula=(
             "from files on disk to a model that can run, its weights read into memory; exporting and quantizing to a "
             "cache not counted"
@@ -105,12 +102,10 @@ MEMORY: tuple[Metric, ...] = (
         value=lambda _, variant: variant.load_s,
         tables={ReportTable.REFERENCE: 80, ReportTable.VARIATION: 60},
     ),
-    _row(
+    _seconds(
         name="compile_s",
         title="Compile time",
         column="compile",
-        unit=Unit.SECONDS,
-        kind=Kind.TIMING,
         formula=(
             "from a loaded model to one that runs compiled in every shape, before anything else is timed; with code "
             "from the cache, the seconds that compiling took then. The seconds of loading that code are a note of the "
@@ -120,12 +115,10 @@ MEMORY: tuple[Metric, ...] = (
         tables={ReportTable.VARIATION: 62},
         tolerance=NEVER_JUDGED,  # measured once, by whatever run filled the cache
     ),
-    _row(
+    _seconds(
         name="conversion_s",
         title="Conversion time",
         column="conversion",
-        unit=Unit.SECONDS,
-        kind=Kind.TIMING,
         formula=(
             "what making the engine's own form of the model took: exporting, converting, calibrating, quantizing, and "
             "trying it once; measured when it was made and kept with it in the cache"

@@ -19,6 +19,8 @@ from llm_bench_fixtures.results.metrics.metric import (
 
 # What a row does not say.
 _row = partial(Metric, unit=Unit.NONE, direction=Direction.LOWER_IS_BETTER, kind=Kind.QUALITY)
+_divergence = partial(_row, unit=Unit.NATS_PER_TOKEN, source="llama-perplexity")
+_divergence_error = partial(_row, unit=Unit.NATS_PER_TOKEN, direction=Direction.NEITHER, source="own")
 
 QUALITY: tuple[Metric, ...] = (
     _row(
@@ -77,34 +79,22 @@ QUALITY: tuple[Metric, ...] = (
         formula="ppl_ratio x standard error of the mean of the tokens' paired differences of log-likelihood",
         source="llama-perplexity",
     ),
-    _row(
+    _divergence(
         name="kld_mean",
         title="Mean divergence from the reference",
         column="KLD",
-        unit=Unit.NATS_PER_TOKEN,
         formula="mean over the scored tokens of sum p ln(p / q): Kullback-Leibler divergence from the reference's p",
-        source="llama-perplexity",
         tables={ReportTable.SUMMARY: 80},
         tolerance=Tolerance(relative=0.10, absolute=0.001),
     ),
-    _row(
+    _divergence_error(
         name="kld_error",
         title="Error of the mean divergence",
         column="KLD ±",
-        unit=Unit.NATS_PER_TOKEN,
-        direction=Direction.NEITHER,
         formula="half-width of a 95 % interval of kld_mean where the reference's p were sampled; 0 where all were kept",
-        source="own",
     ),
     *(
-        _row(
-            name=f"kld_{part}",
-            title=title,
-            column=column,
-            unit=Unit.NATS_PER_TOKEN,
-            formula=formula,
-            source="llama-perplexity",
-        )
+        _divergence(name=f"kld_{part}", title=title, column=column, formula=formula)
         for part, title, column, formula in (
             ("p50", "Median divergence", "KLD p50", "median of the tokens' divergences"),
             (
@@ -119,14 +109,11 @@ QUALITY: tuple[Metric, ...] = (
         )
     ),
     *(
-        _row(
+        _divergence_error(
             name=f"{name}_error",
             title=f"Error of the {what} divergence",
             column=f"{column} ±",
-            unit=Unit.NATS_PER_TOKEN,
-            direction=Direction.NEITHER,
             formula=f"half-width of a 95 % interval of {name}, where the reference's p were sampled",
-            source="own",
         )
         for name, what, column in (
             ("kld_p50", "median", "KLD p50"),

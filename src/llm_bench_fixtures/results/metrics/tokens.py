@@ -32,6 +32,7 @@ def _per_prefill_second(count: Callable[[WorkloadFacts], int]) -> Value:
 
 # What a row does not say.
 _row = partial(Metric, unit=Unit.SECONDS, direction=Direction.LOWER_IS_BETTER, kind=Kind.TIMING)
+_throughput = partial(_row, unit=Unit.TOKENS_PER_SECOND, direction=Direction.HIGHER_IS_BETTER)
 
 TOKENS: tuple[Metric, ...] = (
     _row(
@@ -80,32 +81,26 @@ TOKENS: tuple[Metric, ...] = (
         )
         for percent in (50, 90, 99)
     ),
-    _row(
+    _throughput(
         name="prefill_tokens_per_s",
         title="Prefill throughput",
         column="prefill tokens/s",
-        unit=Unit.TOKENS_PER_SECOND,
-        direction=Direction.HIGHER_IS_BETTER,
         formula="prompt tokens, padding not counted / summed seconds of the batches up to their first token",
         source="llama-bench's pp",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens),
         tables={ReportTable.PREFILL_DECODE: 40},
     ),
-    _row(
+    _throughput(
         name="prefill_positions_per_s",
         title="Prefill throughput with padding",
         column="prefill positions/s",
-        unit=Unit.TOKENS_PER_SECOND,
-        direction=Direction.HIGHER_IS_BETTER,
         formula="prompt tokens and padding / summed seconds of the batches up to their first token",
         value=_per_prefill_second(lambda workload: workload.prompt_tokens + workload.padded_tokens),
     ),
-    _row(
+    _throughput(
         name="decode_tokens_per_s",
         title="Decode throughput",
         column="decode tokens/s",
-        unit=Unit.TOKENS_PER_SECOND,
-        direction=Direction.HIGHER_IS_BETTER,
         formula=(
             "tokens after the first of all prompts / summed seconds of the batches from their first to their last token"
         ),
