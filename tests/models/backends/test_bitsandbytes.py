@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, L
 
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backends.bnb_layers import LeftOut, left_out_of, other_weights
+from llm_bench_fixtures.models.backends.bnb_layers import Reason, left_out_of, other_weights
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.models.transformers import TransformersModel
@@ -128,8 +128,8 @@ def blueprint(name: str) -> Any:
 def test_routers_of_experts_stay_as_they_are() -> None:
     """A layer's gate has a row for each expert; what else is called a gate doesn't."""
     left_out = left_out_of(blueprint("mixtral"), repacks=False)
-    gates = tuple(f"model.layers.{layer}.block_sparse_moe.gate" for layer in range(2))
-    assert left_out == LeftOut(("lm_head",), gates, (), ())
+    gates = [f"model.layers.{layer}.block_sparse_moe.gate" for layer in range(2)]
+    assert left_out.others[Reason.ROUTER] == gates
     assert left_out.names == ["lm_head", *gates]
     assert left_out.notes == (f"not quantized: the routers of its experts ({', '.join(gates)})",)
 
@@ -137,8 +137,10 @@ def test_routers_of_experts_stay_as_they_are() -> None:
 def test_projections_to_state_space_parameters_stay_as_they_are() -> None:
     found = left_out_of(blueprint("mamba"), repacks=True)
     parts = ("x_proj", "dt_proj")
-    assert found.state_space == tuple(f"backbone.layers.{layer}.mixer.{part}" for layer in range(2) for part in parts)
-    assert found.unfit == ()
+    assert found.others[Reason.STATE_SPACE] == [
+        f"backbone.layers.{layer}.mixer.{part}" for layer in range(2) for part in parts
+    ]
+    assert not found.others[Reason.UNFIT]
 
 
 def test_layers_whose_shape_the_kernel_does_not_take_are_left_and_named() -> None:
@@ -147,10 +149,10 @@ def test_layers_whose_shape_the_kernel_does_not_take_are_left_and_named() -> Non
     config = LlamaConfig(hidden_size=64, intermediate_size=80, **sizes)
     with torch.device("meta"):
         module = AutoModelForCausalLM.from_config(config)
-    mlp = tuple(f"model.layers.0.mlp.{part}" for part in ("gate_proj", "up_proj", "down_proj"))
+    mlp = [f"model.layers.0.mlp.{part}" for part in ("gate_proj", "up_proj", "down_proj")]
     assert left_out_of(module, repacks=False).names is None
     found = left_out_of(module, repacks=True)
-    assert found.unfit == mlp
+    assert found.others[Reason.UNFIT] == mlp
     (note,) = found.notes
     assert note.startswith("not quantized: layers that don't have a multiple of 32 rows and of 64 columns")
     assert note.endswith(f"({', '.join(mlp)})")
@@ -158,10 +160,10 @@ def test_layers_whose_shape_the_kernel_does_not_take_are_left_and_named() -> Non
 
 def test_layers_whose_inputs_have_four_dimensions_stay_as_they_are(make_request: MakeRequest, tmp_path: Path) -> None:
     """Bug: under transformers 5 each round of DeepSeek as int8 failed on a CPU: bitsandbytes takes no such inputs."""
-    names = tuple(f"model.layers.{layer}.self_attn.kv_b_proj" for layer in range(2))
+    names = [f"model.layers.{layer}.self_attn.kv_b_proj" for layer in range(2)]
     found = left_out_of(blueprint("deepseek_v3"), repacks=False, is_int8_on_cpu=True)
-    assert found.expanding == (names if IS_TRANSFORMERS_5 else ())
-    assert left_out_of(blueprint("deepseek_v3"), repacks=False).expanding == ()
+    assert found.others[Reason.EXPANDING] == (names if IS_TRANSFORMERS_5 else [])
+    assert not left_out_of(blueprint("deepseek_v3"), repacks=False).others[Reason.EXPANDING]
     with quiet_libraries():
         model = load_variant(make_request("bnb-int8", BY_NAME["deepseek_v3"].build(tmp_path))).model
         ids = torch.tensor([[11, 12, 13]])
@@ -172,8 +174,12 @@ def test_layers_whose_inputs_have_four_dimensions_stay_as_they_are(make_request:
 def test_coefficients_that_the_models_code_clips_are_not_quantized() -> None:
     """Bug: each pass of Gemma 3n clipped the packed numbers of its 4-bit weights, and failed at those in int8."""
     found = left_out_of(blueprint("gemma3n_text"), repacks=True)
-    assert "model.layers.0.altup.correction_coefs" in found.clipped
-    assert {name.rpartition(".")[2] for name in found.clipped} == {"correction_coefs", "prediction_coefs"}
+    clipped = found.others[Reason.CLIPPED]
+    assert "model.layers.0.altup.correction_coefs" in clipped
+    assert {name.rpartition(".")[2] for name in clipped} == {
+        "correction_coefs",
+        "prediction_coefs",
+    }
     assert found.notes[-1].startswith("not quantized: coefficients that the model's code clips as it runs (model.")
 
 

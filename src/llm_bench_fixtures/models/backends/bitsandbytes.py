@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.backends.bnb_layers import (
@@ -22,15 +23,17 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
     scales_of,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.device import resolve_precision
 from llm_bench_fixtures.models.needs import Storage
+from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
+from llm_bench_fixtures.models.weights import lesser_share, unmap
 from llm_bench_fixtures.options.parsers import Setting, parse_bool
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
-    from llm_bench_fixtures.models.transformers import TransformersModel
 
 
 INT8 = "int8"
@@ -63,11 +66,6 @@ def prepare(request: LoadRequest) -> None:
 
 
 def load(request: LoadRequest) -> TransformersModel:
-    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
-    from llm_bench_fixtures.models.device import resolve_precision
-    from llm_bench_fixtures.models.transformers import torch_model
-    from llm_bench_fixtures.models.weights import unmap
-
     usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
     # of all that isn't quantized, and of the products as far as bitsandbytes has a choice
     precision = resolve_precision(request.settings.of(COMPUTE_DTYPE) or usual, request.device)
@@ -135,8 +133,6 @@ def _quantization_config(request: LoadRequest, precision: ResolvedPrecision, lef
 
 
 def _label(request: LoadRequest, precision: ResolvedPrecision, compute: ResolvedPrecision | None, share: float) -> str:
-    from llm_bench_fixtures.models.weights import lesser_share
-
     part = lesser_share(share)
     if compute is None:
         return f"bitsandbytes int8{part}, {precision.label} elsewhere"

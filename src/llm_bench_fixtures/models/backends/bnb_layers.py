@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.models.architecture import without_weights
+from llm_bench_fixtures.models.experts import expert_count
+from llm_bench_fixtures.models.weights import share_of, weights_outside
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +31,19 @@ PACKED_ROWS, SCALED_COLUMNS = 32, 64
 NAMED = 3  # layers, of those that the report tells of
 
 
+class Reason(StrEnum):
+    """Why linear layers aren't quantized, in the report's words."""
+
+    ROUTER = "the routers of its experts"
+    STATE_SPACE = "projections to state-space parameters"
+    UNFIT = (
+        f"layers that don't have a multiple of {PACKED_ROWS} rows and of {SCALED_COLUMNS} columns, as the processor's "
+        "kernel needs"
+    )
+    EXPANDING = "layers whose inputs have four dimensions, where int8 on a CPU takes three"
+    CLIPPED = "coefficients that the model's code clips as it runs"
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Names of layers that are not quantized, though they are linear."""
@@ -33,71 +51,48 @@ class LeftOut:
     head: tuple[str, ...]
     """The output layer, which bitsandbytes never quantizes."""
 
-    routers: tuple[str, ...]
-    """Of mixtures of experts."""
-
-    state_space: tuple[str, ...]
-    """Projections to the parameters of a state space."""
-
-    unfit: tuple[str, ...]
-    """Of a shape that the kernel doesn't take."""
-
-    expanding: tuple[str, ...] = ()
-    """Whose inputs have more dimensions than it takes."""
-
-    clipped: tuple[str, ...] = ()
-    """Weights that the model's code changes as it runs."""
+    others: Mapping[Reason, Sequence[str]]
+    """In the order of the reasons."""
 
     @property
     def names(self) -> list[str] | None:
         """All of them, for transformers; None where it finds the output layer by itself."""
-        ours = [*self.routers, *self.state_space, *self.unfit, *self.expanding, *self.clipped]
+        ours = [name for names in self.others.values() for name in names]
         return [*self.head, *ours] if ours else None
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the report says of them."""
-        kinds = {
-            "the routers of its experts": self.routers,
-            "projections to state-space parameters": self.state_space,
-            f"layers that don't have a multiple of {PACKED_ROWS} rows and of {SCALED_COLUMNS} columns, as the "
-            "processor's kernel needs": self.unfit,
-            "layers whose inputs have four dimensions, where int8 on a CPU takes three": self.expanding,
-            "coefficients that the model's code clips as it runs": self.clipped,
-        }
-        return tuple(f"not quantized: {kind} ({_listed(names)})" for kind, names in kinds.items() if names)
+        return tuple(f"not quantized: {reason} ({_listed(names)})" for reason, names in self.others.items() if names)
 
 
 def find_left_out(source: ModelSource, *, repacks: bool, is_int8_on_cpu: bool) -> LeftOut:
     """By the shape of the model, without its weights. repacks: whether its 4-bit weights are packed for AVX512-BF16."""
-    from llm_bench_fixtures.models.architecture import without_weights
-
     module = without_weights(source.load_config(), source.trust_remote_code)
     return left_out_of(module, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
 
 
 def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> LeftOut:
     """module: a transformers model, with or without weights."""
-    from llm_bench_fixtures.models.experts import expert_count
-
     experts = expert_count(module.config)
     output = module.get_output_embeddings()
-    head, routers, state_space, unfit, expanding, clipped = [], [], [], [], [], []
+    head = []
+    others: dict[Reason, list[str]] = {reason: [] for reason in Reason}
     for name, part, rows, columns in _linear_layers(module):
         owner, _, layer = name.rpartition(".")
         if part is output:
             head.append(name)
         elif experts and rows in (1, experts) and ROUTERS & set(name.split(".")[-2:]):
-            routers.append(name)
+            others[Reason.ROUTER].append(name)
         elif layer in STATE_SPACE:
-            state_space.append(name)
+            others[Reason.STATE_SPACE].append(name)
         elif layer in CLIPPED:
-            clipped.append(name)
+            others[Reason.CLIPPED].append(name)
         elif repacks and (rows % PACKED_ROWS or columns % SCALED_COLUMNS):
-            unfit.append(name)
+            others[Reason.UNFIT].append(name)
         elif is_int8_on_cpu and layer == EXPANDING and hasattr(module.get_submodule(owner), EXPANDED_BY):
-            expanding.append(name)
-    return LeftOut(*map(tuple, (head, routers, state_space, unfit, expanding, clipped)))
+            others[Reason.EXPANDING].append(name)
+    return LeftOut(tuple(head), others)
 
 
 def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, int, int]]:
@@ -115,15 +110,11 @@ def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modu
 
 def quantized_share(module: torch.nn.Module) -> float:
     """Of all weights of the loaded model, how many are in quantized layers."""
-    from llm_bench_fixtures.models.weights import share_of
-
     return share_of(quantized_layers(module), module)
 
 
 def other_weights(module: torch.nn.Module) -> list[torch.Tensor]:
     """All weights that aren't quantized."""
-    from llm_bench_fixtures.models.weights import weights_outside
-
     return weights_outside(quantized_layers(module), module)
 
 
@@ -137,9 +128,7 @@ def repacks_on(device: Device) -> bool:
     """Whether 4-bit weights are packed anew before their first use, and multiplied in bfloat16."""
     from bitsandbytes.functional import has_avx512bf16
 
-    from llm_bench_fixtures.models.device import DeviceKind
-
-    return device.kind is DeviceKind.CPU and bool(has_avx512bf16())
+    return device.kind == "cpu" and bool(has_avx512bf16())
 
 
 def repack(module: torch.nn.Module) -> None:
@@ -179,6 +168,6 @@ def scales_of(module: torch.nn.Module) -> Callable[[torch.Tensor], list[torch.Te
     return scales_beside
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{', '.join(names[:NAMED])}{more}"

@@ -13,18 +13,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError, first_line, reason_of
-from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.attention import attention_choice, check_dtype
+from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
+from llm_bench_fixtures.models.backends import bnb_layers
 from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.device import ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
+from llm_bench_fixtures.models.weights import (
+    fault_in,
+    is_packed,
+    lesser_share,
+    storage_bytes,
+    unmap,
+    weight_tensors,
+)
 from llm_bench_fixtures.options.parsers import LoadFormat
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
+    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.quantized import StoredQuantization
-    from llm_bench_fixtures.models.transformers import TransformersModel
     from llm_bench_fixtures.options.settings import Settings
 
 AS_STORED = "as stored"
@@ -103,11 +114,6 @@ def _check_environment(request: LoadRequest, stored: StoredQuantization) -> None
 
 
 def load(request: LoadRequest) -> TransformersModel:
-    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
-    from llm_bench_fixtures.models.backends.bnb_layers import scales_of
-    from llm_bench_fixtures.models.transformers import torch_model
-    from llm_bench_fixtures.models.weights import storage_bytes
-
     stored, precision = _stored(request), _precision(request)
     check_dtype(request, precision.actual)
     torch_backend.check_memory(request, bytes_per_weight=1)
@@ -124,7 +130,7 @@ def load(request: LoadRequest) -> TransformersModel:
         precision,
         label=_label(stored, layers, share, compute, precision),
         compute=compute.actual if compute else None,
-        scales=scales_of(module),
+        scales=bnb_layers.scales_of(module),
         quantized_share=share,
     )
     buffers = storage_bytes([tensor for layer in layers for _, tensor in layer.named_buffers(recurse=False)])
@@ -140,7 +146,6 @@ def load(request: LoadRequest) -> TransformersModel:
 @contextmanager
 def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
     """A library that doesn't go with this transformers is no fault of the run; a full disk or memory is."""
-    from llm_bench_fixtures.models.backend import installed_versions
     from llm_bench_fixtures.models.loading import translate_out_of_memory
 
     try:
@@ -156,8 +161,6 @@ def _unavailable_where_it_fails(stored: StoredQuantization) -> Iterator[None]:
 
 def _precision(request: LoadRequest) -> ResolvedPrecision:
     """Of all that isn't quantized: the one that the config names, as far as the device has a fast path for it."""
-    from llm_bench_fixtures.models.device import ResolvedPrecision, resolve_precision
-
     named = getattr(request.source.load_config(), "dtype", None)
     asked = parse_precision(str(named)) if named else Precision.FLOAT32
     method = _stored(request).method
@@ -169,9 +172,6 @@ def _precision(request: LoadRequest) -> ResolvedPrecision:
 def _use_once(module: Any, stored: StoredQuantization, device: Device) -> None:
     """Run each layer once, as some pack or unpack their weights when they are first used, and let go of the files."""
     import torch
-
-    from llm_bench_fixtures.models.backends import bnb_layers
-    from llm_bench_fixtures.models.weights import fault_in, unmap, weight_tensors
 
     if stored.method == "bitsandbytes" and bnb_layers.repacks_on(device):
         bnb_layers.repack(module)
@@ -190,8 +190,6 @@ def _quantized_layers(module: torch.nn.Module) -> list[Any]:
     """
     import torch
 
-    from llm_bench_fixtures.models.weights import is_packed
-
     linear = [part for part in module.modules() if hasattr(part, "in_features") and hasattr(part, "out_features")]
     largest = {layer: max((one for _, one in _tensors_of(layer)), key=torch.numel, default=None) for layer in linear}
     return [layer for layer, tensor in largest.items() if tensor is not None and is_packed(tensor)]
@@ -204,8 +202,6 @@ def _tensors_of(layer: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 def _share(module: torch.nn.Module, layers: list[Any]) -> float | None:
     """Of all weights, how many are in those layers; None where transformers has unpacked them."""
-    from llm_bench_fixtures.models.weights import weight_tensors
-
     packed = {id(tensor) for layer in layers for name, tensor in _tensors_of(layer) if name != "bias"}
     inside = sum(int(layer.in_features) * int(layer.out_features) for layer in layers)
     outside = sum(weight.numel() for weight in weight_tensors(module) if id(weight) not in packed)
@@ -216,15 +212,13 @@ def _compute(
     stored: StoredQuantization, layers: list[Any], precision: ResolvedPrecision, device: Device
 ) -> ResolvedPrecision | None:
     """The dtype that matrices are multiplied in; None for integers, and where it isn't known."""
-    from llm_bench_fixtures.models.backends.bnb_layers import repacks_on
-
     if not layers or stored.method in FLOAT32_ONLY:
         return precision
     if stored.method not in FLOAT_PRODUCTS or stored.scheme == "int8":
         return None
     if stored.method != "bitsandbytes":
         return precision
-    if repacks_on(device):
+    if bnb_layers.repacks_on(device):
         return replace(precision, actual=Precision.BFLOAT16, reason="AVX512-BF16")
     own = next((parse_precision(str(layer.compute_dtype)) for layer in layers if layer.compute_dtype), None)
     return replace(precision, actual=own, requested=own, reason="") if own else precision
@@ -237,8 +231,6 @@ def _label(
     compute: ResolvedPrecision | None,
     rest: ResolvedPrecision,
 ) -> str:
-    from llm_bench_fixtures.models.weights import lesser_share
-
     if not layers:
         return f"{stored}, unpacked by transformers to {rest.label}"
     classes = ", ".join(sorted({type(layer).__name__ for layer in layers}))

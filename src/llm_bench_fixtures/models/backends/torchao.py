@@ -14,16 +14,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
+from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend, Chosen
 from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
+from llm_bench_fixtures.models.device import resolve_precision
 from llm_bench_fixtures.models.needs import Storage
+from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.models.weights import lesser_share, share_of, unmap, weights_outside
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.models.transformers import TransformersModel
 
 
 DYNAMIC = "int8-dynamic"
@@ -54,12 +58,6 @@ def prepare(request: LoadRequest) -> None:
 
 def load(request: LoadRequest) -> TransformersModel:
     """Raises BackendUnavailable where there is nothing to quantize; the model does where it can't run."""
-    from llm_bench_fixtures.models.attention import attention_choice, check_dtype
-    from llm_bench_fixtures.models.backends.bnb_layers import left_out_of
-    from llm_bench_fixtures.models.device import resolve_precision
-    from llm_bench_fixtures.models.transformers import torch_model
-    from llm_bench_fixtures.models.weights import lesser_share, share_of, unmap, weights_outside
-
     usual = Precision.FLOAT32 if request.device.kind == "cpu" else Precision.BFLOAT16
     precision = resolve_precision(usual, request.device)  # of what isn't quantized, and of products with it
     check_dtype(request, precision.actual)
