@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from llm_bench_fixtures.errors import NotReached, TimeUp
-from llm_bench_fixtures.models.backends import CATALOGUE, compiled, compiled_model
-from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
+from llm_bench_fixtures.models.backends import CATALOGUE, compiled
+from llm_bench_fixtures.models.backends.compiled import CompiledModel
 from llm_bench_fixtures.models.lineup import plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.model import ModelFacts
@@ -63,8 +63,8 @@ def test_kept_code_is_loaded_in_one_process_and_compiled_in_one_that_ends(
         VariantLoader(setup, RunBuilder("fp32")).load(variant)
         return [process.is_open for process in processes], re.split("[,:]", processes[-1].facts.notes[0])[0]
 
-    monkeypatch.setattr(compiled_model, "settle", lambda _: missing.pop(0))
-    monkeypatch.setattr(compiled_model, "check_steps", lambda _: None)
+    monkeypatch.setattr(compiled, "settle", lambda _: missing.pop(0))
+    monkeypatch.setattr(compiled, "check_steps", lambda _: None)
     monkeypatch.setattr(loader, "IsolatedModel", Process)
     monkeypatch.setattr(VariantLoader, "_describe", lambda self, result, model: result)
     assert are_open(2, 0) == ([False, True], "compiled in this run")

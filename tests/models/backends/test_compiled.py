@@ -15,8 +15,7 @@ from torch._dynamo.utils import counters
 from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, check_equivalence
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled
-from llm_bench_fixtures.models.backends.compiled import check
-from llm_bench_fixtures.models.backends.compiled_model import CompiledModel, check_steps, settle
+from llm_bench_fixtures.models.backends.compiled import CompiledModel, check, check_steps, settle
 from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries

@@ -21,9 +21,8 @@ from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
-from llm_bench_fixtures.models.backends import ct2_engine as engine
 from llm_bench_fixtures.models.backends import ctranslate2 as backend
-from llm_bench_fixtures.models.backends.ct2_engine import Ct2Model, kernels, open_generator
+from llm_bench_fixtures.models.backends.ctranslate2 import Ct2Model, kernels, open_generator
 from llm_bench_fixtures.models.device import Device
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -177,13 +176,13 @@ def test_the_kernels_are_those_that_the_log_tells_of(
     compute_type: str, log: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "llm_bench_fixtures.models.backends.ct2_engine.run_within", lambda *_, **__: SimpleNamespace(stderr=log)
+        "llm_bench_fixtures.models.backends.ctranslate2.run_within", lambda *_, **__: SimpleNamespace(stderr=log)
     )
     assert kernels.__wrapped__(compute_type) == told
 
 
 def test_kernels_of_a_process_that_does_not_end_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_bench_fixtures.models.backends.ct2_engine.PROBE_S", 0.001)
+    monkeypatch.setattr("llm_bench_fixtures.models.backends.ctranslate2.PROBE_S", 0.001)
     assert kernels.__wrapped__("float32") == ""
 
 
@@ -212,7 +211,7 @@ def test_a_table_that_is_the_output_layer_too_is_read(is_tied: bool, read: int) 
         "decoder/embeddings/weight": Tensor(np.zeros((4, 10), np.int8)),
         "decoder/layer_0/bias": Tensor(np.zeros(4, np.float32)),
     } | ({"decoder/projection/weight": "decoder/embeddings/weight"} if is_tied else {})
-    facts = engine.counts_of(variables)
+    facts = backend.counts_of(variables)
     assert facts["weight_bytes_read"] == read
     assert math.isclose(facts["quantized_share"], 40 / 44)
 
@@ -271,7 +270,7 @@ def test_an_architecture_without_a_converter_is_unavailable(make_request: MakeRe
 def test_a_conversion_that_fails_is_not_kept(
     make_request: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_try", lambda *_: [][0])  # an IndexError
+    monkeypatch.setattr(backend, "_try", lambda *_: [][0])  # an IndexError
     request = replace(make_request("ct2-fp32"), store=ArtifactStore(tmp_path))
     with pytest.raises(BackendUnavailable, match=r"^CTranslate2 doesn't run gpt2 models as converted: IndexError: "):
         load_variant(request)

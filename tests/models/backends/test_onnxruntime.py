@@ -28,7 +28,6 @@ from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnx_calibration as calibration
 from llm_bench_fixtures.models.backends import onnx_graphs as graphs
-from llm_bench_fixtures.models.backends import onnx_making as making
 from llm_bench_fixtures.models.backends import onnxruntime as backend
 from llm_bench_fixtures.models.device import Device, DeviceKind, resident_bytes
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
@@ -137,7 +136,7 @@ def test_a_static_cache_is_not_among_the_caches(loaded: Mapping[str, Transformer
 
 
 def test_the_labels_say_the_instruction_set(loaded: Mapping[str, TransformersModel]) -> None:
-    instructions = making.instruction_set()
+    instructions = backend.instruction_set()
     assert [loaded[variant].facts.label for variant in VARIANTS] == [
         "ONNX Runtime float32",
         f"ONNX Runtime int8 dynamic ({instructions})",
@@ -425,7 +424,7 @@ def test_the_instruction_set_is_the_best_that_the_processor_has(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr("llm_bench_fixtures.models.device.processor_flags", lambda: frozenset(flags))
-    assert making.instruction_set() == instructions
+    assert backend.instruction_set() == instructions
 
 
 def test_the_exported_session_has_as_many_threads_as_torch(loaded: Mapping[str, TransformersModel]) -> None:

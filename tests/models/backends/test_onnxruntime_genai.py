@@ -22,9 +22,9 @@ from llm_bench_fixtures.errors import AnotherModel, BackendUnavailable, OutOfMem
 from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, ExecutionMode, check_equivalence
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
-from llm_bench_fixtures.models.backends import CATALOGUE, genai_engine
+from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.backends import onnxruntime_genai as backend
-from llm_bench_fixtures.models.backends.genai_engine import (
+from llm_bench_fixtures.models.backends.onnxruntime_genai import (
     MOST_ROWS,
     PADDING,
     GenaiModel,
@@ -93,7 +93,7 @@ def test_the_token_that_ends_a_text_is_passed_over(
     ids = torch.tensor(PROMPTS[:1])
     first, second = loaded["fp32"].logits(ids, torch.ones_like(ids))[0, -1].topk(2).indices.tolist()
     assert generate(loaded["ortgenai-fp32"], padded(PROMPTS[:1]), 1)[0][-1] == first
-    engine = open_engine(build(make_request("ortgenai-fp32", llama), genai_engine.PLAIN).folder, first)
+    engine = open_engine(build(make_request("ortgenai-fp32", llama), backend.PLAIN).folder, first)
     assert continue_rows(engine, PROMPTS[:1], LONGEST, 1) == [[second]]
 
 
@@ -101,7 +101,7 @@ def test_what_was_published_with_the_model_is_no_setting(
     loaded: Mapping[str, Any], llama: ModelSource, make_request: MakeRequest, tmp_path: Path
 ) -> None:
     """With a penalty of nine on repetition, no token would come twice."""
-    folder = shutil.copytree(build(make_request("ortgenai-fp32", llama), genai_engine.PLAIN).folder, tmp_path / "built")
+    folder = shutil.copytree(build(make_request("ortgenai-fp32", llama), backend.PLAIN).folder, tmp_path / "built")
     path = folder / "genai_config.json"
     config = json.loads(path.read_text("utf-8"))
     config["search"] |= {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "do_sample": True, "num_beams": 2}
@@ -212,7 +212,7 @@ def test_the_label_says_what_the_graph_asks_to_compute_in(levels: list[int], tol
 def test_a_product_without_an_accuracy_level_leaves_the_choice() -> None:
     asked = [helper.make_node("MatMulNBits", [], [], N=2, K=32, **more) for more in ({"accuracy_level": 4}, {})]
     graph = helper.make_graph([*asked, helper.make_node("MatMul", [], [])], "graph", [], [])
-    assert genai_engine.accuracy_levels(graph) == [0, 4]
+    assert backend.accuracy_levels(graph) == [0, 4]
 
 
 def test_the_weights_that_are_read_are_those_of_float32(loaded: Mapping[str, Any]) -> None:
@@ -235,7 +235,7 @@ def test_a_second_load_reuses_what_was_built(
 ) -> None:
     progress = Progress()
     request = make_request("ortgenai-fp32", llama, progress)
-    facts, built_s = load_variant(request).facts, build(request, genai_engine.PLAIN).made_s
+    facts, built_s = load_variant(request).facts, build(request, backend.PLAIN).made_s
     assert facts.notes == ("genai-fp32 reused from the cache",)
     assert facts.conversion_s == loaded["ortgenai-fp32"].facts.conversion_s == built_s > 0
     assert not progress.phase_s[Phase.EXPORTING]
@@ -286,9 +286,9 @@ def test_a_builder_that_does_not_end_is_stopped(
     llama: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It imports torch, which takes longer than this limit."""
-    monkeypatch.setattr(genai_engine, "BUILDER_S", 0.36)
+    monkeypatch.setattr(backend, "BUILDER_S", 0.36)
     with pytest.raises(BackendUnavailable, match=r"builder was stopped, as it took over 0\.0001 hours$"):
-        genai_engine.run_builder(llama, tmp_path, "fp32")
+        backend.run_builder(llama, tmp_path, "fp32")
 
 
 def test_a_closed_model_has_released_the_engine(loaded: Mapping[str, Any]) -> None:

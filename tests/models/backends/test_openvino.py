@@ -20,7 +20,7 @@ from llm_bench_fixtures.measure.equivalence import EquivalenceVerdict, Execution
 from llm_bench_fixtures.measure.quality import Score
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic
 from llm_bench_fixtures.models.artifacts import ArtifactStore
-from llm_bench_fixtures.models.backends import openvino_graphs as graphs
+from llm_bench_fixtures.models.backends import openvino as backend
 from llm_bench_fixtures.models.device import resident_bytes
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant
 from llm_bench_fixtures.models.quiet import quiet_libraries
@@ -82,7 +82,7 @@ def test_padding_and_batches_change_no_answer(
 def test_float32_is_what_the_compiled_model_says(loaded: Mapping[str, TransformersModel]) -> None:
     """Bug: on a processor with AMX OpenVINO computes float32 weights in bfloat16, unless it is told not to."""
     model = loaded["ov-fp32"]
-    chosen = graphs.chosen_by(model.module, is_float32=True)
+    chosen = backend.chosen_by(model.module, is_float32=True)
     assert (chosen.floats, chosen.cache) == ("f32", "f32")
     assert model.facts.compute is Precision.FLOAT32
     assert model.facts.tolerance == TOLERANCES[Arithmetic.FLOAT32]
@@ -92,7 +92,7 @@ def test_float32_is_what_the_compiled_model_says(loaded: Mapping[str, Transforme
 def test_the_cache_is_in_what_is_computed_in(loaded: Mapping[str, TransformersModel]) -> None:
     """Bug: of a cache in 8 bits, OpenVINO's default, some batches have logits that are no numbers."""
     for variant, model in loaded.items():
-        chosen = graphs.chosen_by(model.module, is_float32=variant == "ov-fp32")
+        chosen = backend.chosen_by(model.module, is_float32=variant == "ov-fp32")
         assert chosen.cache == chosen.floats
 
 
@@ -115,7 +115,7 @@ def test_the_model_has_as_many_threads_as_torch(loaded: Mapping[str, Transformer
 def test_what_is_told_of_openvinos_choices(
     floats: str, cache: str, group: int, label: str, compute: Precision | None, arithmetic: Arithmetic
 ) -> None:
-    chosen = graphs.Choices(floats, cache, "gemm", group)
+    chosen = backend.Choices(floats, cache, "gemm", group)
     assert (chosen.label, chosen.compute, chosen.tolerance) == (label, compute, TOLERANCES[arithmetic])
 
 

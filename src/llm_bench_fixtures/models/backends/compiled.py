@@ -16,20 +16,25 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
-from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.backends import torch as torch_backend
+from llm_bench_fixtures.models.conversion import TextTrial, tokens
+from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.processes.environment import setting
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
+    import torch
+
     from llm_bench_fixtures.models.artifacts import Key
-    from llm_bench_fixtures.models.backends.compiled_model import CompiledModel
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
 
@@ -43,6 +48,11 @@ NOT_COMPILED = (
     "its decode steps alone are compiled: not its prefill, the passes that score it, or anything without a cache; what "
     "runs with the usual cache has the static one"
 )
+
+SHAPES = ((1, 8), (2, 8), (1, 21), (3, 40))  # prompts, and tokens of each: unlike in what code may be specialized for
+MOST_TOKENS = max(columns for _, columns in SHAPES)
+NEW_TOKENS = 3  # two of them by decode steps
+MOST_ROUNDS = 3  # of all shapes, until nothing more is compiled
 
 
 def check(variant: Variant, device: Device) -> None:
@@ -67,9 +77,6 @@ def prepare(request: LoadRequest) -> None:
 def load(request: LoadRequest) -> CompiledModel:
     """Raises BackendUnavailable where the model's decode step can't be compiled once and for all, AnotherModel where
     the compiled one computes something else."""
-    from llm_bench_fixtures.models.backends.compiled_model import CompiledModel, refusing_endless_compiling
-    from llm_bench_fixtures.workloads import CacheKind
-
     plain = torch_backend.load_source_model(request)
     if CacheKind.STATIC not in plain.facts.cache_kinds:
         raise BackendUnavailable(f"transformers has no static cache for {_architecture(request)} models")
@@ -84,8 +91,6 @@ def load(request: LoadRequest) -> CompiledModel:
 def _compile_config(request: LoadRequest) -> Any:
     from transformers import CompileConfig
 
-    from llm_bench_fixtures.models.device import DeviceKind
-
     on_cpu = request.device.kind is DeviceKind.CPU
     config = CompileConfig(dynamic=True, mode="default" if on_cpu else "reduce-overhead")
     config._compile_all_devices = True  # else transformers compiles on accelerators only
@@ -97,8 +102,6 @@ def _compile(request: LoadRequest, model: CompiledModel) -> tuple[float, str]:
 
     Raises BackendUnavailable, and AnotherModel for code that computes something else.
     """
-    from llm_bench_fixtures.models.backends.compiled_model import check_steps, settle
-
     folder = request.store.workspace("compiled", _key(request))
     kept_s = _kept_seconds(folder)
     began_s = time.perf_counter()
@@ -127,8 +130,6 @@ def _activity(request: LoadRequest, *, is_kept: bool) -> AbstractContextManager[
 def _key(request: LoadRequest) -> Key:
     """What decides how long it takes to compile. What decides the code is torch's to know."""
     import torch
-
-    from llm_bench_fixtures.models.backend import installed_versions
 
     return {
         "config": request.source.load_config().to_json_string(use_diff=False),
@@ -161,6 +162,83 @@ def _unavailable_where_it_fails(request: LoadRequest) -> Iterator[None]:
 
 def _architecture(request: LoadRequest) -> str:
     return str(request.source.load_config().model_type)
+
+
+@dataclass(eq=False)
+class CompiledModel(TransformersModel):
+    """Generates with a static cache and compiled decode steps; without a cache as it is."""
+
+    compile_config: Any = None
+    """A CompileConfig of transformers'."""
+
+    def _generate(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind, **more: Any
+    ) -> Any:
+        if cache is not CacheKind.OFF:
+            cache = CacheKind.STATIC
+            more |= {"compile_config": self.compile_config, "disable_compile": False}
+        return super()._generate(input_ids, attention_mask, new_tokens, cache, **more)
+
+    def close(self) -> None:
+        import torch
+
+        super().close()
+        torch.compiler.reset()
+
+
+def refusing_endless_compiling() -> AbstractContextManager[object]:
+    """Within it, code that would be compiled again and again raises an error. By itself torch would run it as it is."""
+    import torch._dynamo.config
+
+    patched: AbstractContextManager[object] = torch._dynamo.config.patch(fail_on_recompile_limit_hit=True)
+    return patched
+
+
+def settle(model: CompiledModel) -> int:
+    """Generate in unlike shapes until nothing more is compiled; how many graphs were not in torch's cache.
+
+    Raises BackendUnavailable where there is no end to it, and where transformers compiles nothing.
+    """
+    from torch._dynamo.utils import counters
+
+    stats, caching = counters["stats"], counters["inductor"]
+    first, missed = stats["unique_graphs"], caching["fxgraph_cache_miss"]
+    for _ in range(MOST_ROUNDS):
+        before = stats["unique_graphs"]
+        _generate_each_shape(model)
+        if stats["unique_graphs"] == before:
+            break
+    else:
+        number = stats["unique_graphs"] - first
+        raise BackendUnavailable(f"torch.compile makes ever more code of this model: {number} graphs, and no end")
+    if stats["unique_graphs"] == first:
+        raise BackendUnavailable("transformers compiles nothing of this model")
+    return int(caching["fxgraph_cache_miss"] - missed)
+
+
+def check_steps(model: CompiledModel) -> None:
+    """Raise AnotherModel where the compiled steps' logits are not those of a plain pass over the same tokens."""
+    import torch
+
+    prompt = tokens(model.facts.vocabulary, min(MOST_TOKENS, model.facts.context_length - NEW_TOKENS))
+    prompt = prompt.to(model.device.name)
+    continued, steps = model.generate_with_logits(prompt, torch.ones_like(prompt), NEW_TOKENS, CacheKind.STATIC)
+    model.forget_caches()
+    ids = continued[:, :-1]
+    plain = model.logits(ids, torch.ones_like(ids))
+    trial = TextTrial(((ids, plain[0, -NEW_TOKENS:].float().cpu()),))
+    trial.check("torch.compile's code", lambda _: steps, model.variant.precision)
+
+
+def _generate_each_shape(model: CompiledModel) -> None:
+    import torch
+
+    longest = model.facts.context_length - NEW_TOKENS
+    for rows, columns in SHAPES:
+        ids = torch.ones(rows, min(columns, longest), dtype=torch.int64, device=model.device.name)
+        model.forget_caches()
+        model.generate(ids, torch.ones_like(ids), NEW_TOKENS, CacheKind.STATIC)
+    model.forget_caches()
 
 
 BACKEND = Backend(

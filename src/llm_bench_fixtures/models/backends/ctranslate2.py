@@ -6,20 +6,43 @@ is quantized as it comes, on a scale a token.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, WorkloadUnsupported
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends.engine_model import BatchCounter, EngineModel, OnToken, Shown, unpadded
+from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.conversion import (
+    TextTrial,
+    converted_facts,
+    key_of,
+    unavailable_where_it_fails,
+    write_counts,
+)
+from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
+from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.processes.work_limit import run_within
+from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.backends.ct2_engine import Ct2Model
+    from pathlib import Path
+
+    import torch
+
+    from llm_bench_fixtures.models.artifacts import Artifact, Key
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
-
+    from llm_bench_fixtures.workloads import Batch, CacheKind
 
 VARIANTS = (
     Variant("ct2-fp32", "ctranslate2", "CTranslate2's form of the model, in float32"),
@@ -32,6 +55,19 @@ VARIANTS = (
     ),
 )
 COMPUTE_TYPES = {None: "float32", "int8": "int8_float32"}  # by quantization, as CTranslate2 names them
+WEIGHTS_FILE = "model.bin"
+LIBRARIES = ("torch", "transformers", "ctranslate2")
+COUNTS = ("weight_bytes_read", "quantized_share")
+FLOAT32 = "float32"
+TABLES = ("decoder/embeddings/", "decoder/position_encodings/")  # of which a pass looks up some rows
+# Opens a model that isn't there, at which CTranslate2 logs what it found of the processor.
+PROBE = """
+import contextlib, ctranslate2
+with contextlib.suppress(RuntimeError):
+    ctranslate2.Generator("", device="cpu")
+"""
+PROBE_S = 60.0  # of its work, at most
+STORED = {None: Storage(4.0, 4.0, loading=4.0, making=12.0), "int8": Storage(1.0, 1.0, loading=1.0, making=12.0)}
 
 
 def check(variant: Variant, device: Device) -> None:
@@ -45,33 +81,235 @@ def check(variant: Variant, device: Device) -> None:
 
 def prepare(request: LoadRequest) -> None:
     importlib.import_module("ctranslate2")
-    engine = importlib.import_module("llm_bench_fixtures.models.backends.ct2_engine")
-    engine.check_convertible(request.source.load_config())
-    engine.kernels(COMPUTE_TYPES[request.variant.quantization])
+    check_convertible(request.source.load_config())
+    kernels(COMPUTE_TYPES[request.variant.quantization])
 
 
 def load(request: LoadRequest) -> Ct2Model:
-    from llm_bench_fixtures.models.backends import ct2_engine as engine
-    from llm_bench_fixtures.models.conversion import converted_facts
-    from llm_bench_fixtures.models.device import resident_at_rest
-
     wanted = COMPUTE_TYPES[request.variant.quantization]
-    artifact = engine.convert(request, wanted)
+    artifact = convert(request, wanted)
     before_bytes = resident_at_rest(request.device)
-    generator = engine.open_generator(artifact.folder, wanted)
+    generator = open_generator(artifact.folder, wanted)
     facts = converted_facts(
         request,
         (artifact,),
         before_bytes,
-        label=f"CTranslate2 {generator.compute_type} ({engine.kernels(wanted) or 'unknown kernels'})",
-        weight_bytes=(artifact.folder / engine.WEIGHTS_FILE).stat().st_size,
+        label=f"CTranslate2 {generator.compute_type} ({kernels(wanted) or 'unknown kernels'})",
+        weight_bytes=(artifact.folder / WEIGHTS_FILE).stat().st_size,
     )
-    longest = engine.longest_prompt(request.source.load_config())
+    longest = longest_prompt(request.source.load_config())
     facts = replace(facts, context_length=min(facts.context_length, longest))
-    return engine.Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
+    return Ct2Model(request.variant, request.device, generator, request.source.load_tokenizer(), facts)
 
 
-STORED = {None: Storage(4.0, 4.0, loading=4.0, making=12.0), "int8": Storage(1.0, 1.0, loading=1.0, making=12.0)}
+def check_convertible(config: Any) -> None:
+    """Raise BackendUnavailable for an architecture that CTranslate2 has no converter for."""
+    from ctranslate2.converters import transformers as converters
+
+    if type(config).__name__ not in converters._MODEL_LOADERS:
+        raise BackendUnavailable(f"CTranslate2 has no converter for {config.model_type} models")
+
+
+def convert(request: LoadRequest, compute_type: str) -> Artifact:
+    """The source's model as CTranslate2 runs it; of integers, only where it is right in float32.
+
+    Raises BackendUnavailable where it can't be made or run, AnotherModel where it is another one.
+    """
+    if compute_type != FLOAT32:
+        convert(request, FLOAT32)
+    name, model_type = request.source.name, request.source.load_config().model_type
+    key: Key = {**key_of(request, LIBRARIES, COUNTS), "weights": compute_type}
+
+    def build(folder: Path) -> None:
+        converting = request.progress.activity(Phase.EXPORTING, f"converting {name} for CTranslate2, {compute_type}")
+        with converting, unavailable_where_it_fails(f"CTranslate2 can't convert {model_type} models"):
+            variables, trial = _convert(request, folder, compute_type)
+            write_counts(folder, counts_of(variables))
+        with unavailable_where_it_fails(f"CTranslate2 doesn't run {model_type} models as converted"):
+            _try(folder, compute_type, trial)
+
+    return request.store.get("ctranslate2", key, build)
+
+
+def _convert(request: LoadRequest, folder: Path, compute_type: str) -> tuple[Mapping[str, Any], TextTrial]:
+    """Write the converted model into the folder. Returns its variables by name, tensors or an equal one's name, and
+    its trial."""
+    import torch
+    from ctranslate2.converters import TransformersConverter
+
+    source = request.source
+
+    class Converter(TransformersConverter):  # type: ignore[misc]
+        """Converts what the source loads, with a vocabulary of numbers: a token's id is its text."""
+
+        def load_model(self, *_: object, **__: object) -> Any:
+            check_memory(request, torch.float32.itemsize)
+            module = source.load_model(dtype=torch.float32)
+            self.trial = TextTrial.of(module, longest_prompt(module.config))
+            return module
+
+        def load_tokenizer(self, *_: object, **__: object) -> Any:
+            return source.load_tokenizer()
+
+        def _load(self) -> Any:
+            self.spec = super()._load()
+            self.spec.register_vocabulary([str(token) for token in range(self.spec.get_vocabulary_size())])
+            for name in ("unk_token", "bos_token", "eos_token"):  # each call names its own
+                setattr(self.spec.config, name, "0")
+            return self.spec
+
+    converter = Converter(str(source.folder), trust_remote_code=source.trust_remote_code)
+    converter.convert(str(folder), quantization=compute_type, force=True)
+    return converter.spec.variables(), converter.trial
+
+
+def longest_prompt(config: Any) -> int:
+    """Tokens that it takes: version 4.8 fails on prompts beyond a window."""
+    text = config.get_text_config()
+    return min(context_of(text), getattr(text, "sliding_window", None) or context_of(text))
+
+
+def _try(folder: Path, compute_type: str, trial: TextTrial) -> None:
+    """Two tokens generated for two rows, and the trial's texts: in float32 compared, else only run.
+
+    Raises AnotherModel, and what the library raises.
+    """
+    import torch
+
+    generator = open_generator(folder, compute_type)
+    generator.generate_batch([["1", "2"], ["1", "2", "3"]], max_length=2, include_prompt_in_result=False)
+
+    def run(ids: torch.Tensor) -> torch.Tensor:
+        return forward(generator, ids, torch.tensor([ids.shape[1]]))
+
+    if compute_type == FLOAT32:
+        trial.check("CTranslate2's conversion", run)
+    else:
+        run(trial.texts[0][0])
+
+
+def counts_of(variables: Mapping[str, Any]) -> dict[str, float]:
+    """COUNTS of a converted model. variables: its tensors by name; of an alias, the name of what it is the same as."""
+    tensors = {name: tensor for name, tensor in variables.items() if not isinstance(tensor, str)}
+    shared = {alias for alias in variables.values() if isinstance(alias, str)}
+    looked_up = {name for name in tensors if name.startswith(TABLES) and name not in shared}
+    counts = {name: tensor.numpy().size for name, tensor in tensors.items()}
+    in_8_bits = sum(counts[name] for name, tensor in tensors.items() if tensor.dtype == "int8" and tensor.shape)
+    read = sum(tensor.num_bytes() for name, tensor in tensors.items() if name not in looked_up)
+    return dict(zip(COUNTS, (read, in_8_bits / max(sum(counts.values()), 1)), strict=True))
+
+
+@functools.cache
+def kernels(compute_type: str) -> str:
+    """The library of CTranslate2's matrix products, and the instruction set of all else; empty where that isn't known.
+
+    Its log alone tells them, on the error stream of a process: here of one that does nothing else.
+    """
+    environment = {**os.environ, "CT2_VERBOSE": "1", "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-c", PROBE]
+    try:
+        done = run_within(PROBE_S, command, environment)
+    except subprocess.TimeoutExpired:
+        return ""
+    told = dict(re.findall(r" - (.+?): (\w+)", done.stderr))
+    products = told.get("SGEMM backend" if compute_type == "float32" else "GEMM_S8 backend")
+    return ", ".join(filter(None, (products, told.get("Selected ISA"))))
+
+
+def open_generator(folder: Path, compute_type: str) -> Any:
+    """CTranslate2's generator over the converted model in the folder, with as many threads as torch uses."""
+    import ctranslate2
+    import torch
+
+    return ctranslate2.Generator(
+        str(folder), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=torch.get_num_threads()
+    )
+
+
+def forward(generator: Any, input_ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Logits of rows that begin with their tokens: (B, T) and (B,) int64 in, (B, T, V) float32 out."""
+    import ctranslate2
+    import numpy as np
+    import torch
+
+    views = (ctranslate2.StorageView.from_array(part.to(torch.int32).numpy()) for part in (input_ids, lengths))
+    return torch.from_numpy(np.asarray(generator.forward_batch(*views))).float()
+
+
+class Ct2Model(EngineModel):
+    """Runs a generator of CTranslate2's, whose vocabulary is the ids themselves, written as text.
+
+    It takes no padding: each row is its own tokens. Rows of unequal length run together up to the length of the
+    shortest, and from there on token by token.
+    """
+
+    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
+        """As `EngineModel.continued`. Raises WorkloadUnsupported for a batch that CTranslate2 4.8 answers wrongly."""
+        import numpy as np
+        import torch
+
+        prompts = unpadded(batch)
+        if min(map(len, prompts)) == 1 < max(map(len, prompts)):
+            raise WorkloadUnsupported(
+                "CTranslate2 counts prompts as answers where one of a single token is in a batch with longer ones"
+            )
+        results = self.engine.generate_batch(
+            [[str(token) for token in prompt] for prompt in prompts],
+            min_length=new_tokens,
+            max_length=new_tokens,
+            end_token=self._ends,
+            include_prompt_in_result=False,
+            callback=None if on_token is None else _adding(BatchCounter(len(prompts), on_token)),
+            return_logits_vocab=shown is not None,
+        )
+        if shown is not None:
+            steps = [[np.asarray(step).reshape(-1) for step in row.logits[0][-new_tokens:]] for row in results]
+            shown += torch.from_numpy(np.array(steps)).float().unbind(1)
+        return [result.sequences_ids[0] for result in results]
+
+    def generate_with_logits(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, new_tokens: int, cache: CacheKind
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `ShowsLogits.generate_with_logits`.
+
+        CTranslate2 shows logits in which the token that ends the text is masked already; that one is taken from a
+        forward pass over the same text.
+        """
+        import torch
+
+        output, logits = super().generate_with_logits(input_ids, attention_mask, new_tokens, cache)
+        if self._ends:
+            mask = torch.cat([attention_mask, attention_mask.new_ones(len(output), new_tokens)], dim=1)
+            logits[..., self._ends] = self.logits(output, mask)[:, -new_tokens - 1 : -1, self._ends]
+        return output, logits
+
+    @property
+    def _ends(self) -> list[int]:
+        """The ids that end a text."""
+        end = self.tokenizer.eos_token_id
+        return [] if end is None else [end]
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """As `Model.logits`, in float32. What stands at padding means nothing."""
+        import torch
+
+        order = attention_mask.argsort(dim=1, descending=True, stable=True)  # tokens first, in their order
+        is_ordered = bool((attention_mask.diff(dim=1) <= 0).all())
+        ids = input_ids if is_ordered else input_ids.gather(1, order)
+        logits = forward(self.engine, ids, attention_mask.sum(dim=1))
+        if is_ordered:
+            return logits
+        return torch.zeros_like(logits).scatter_(1, order[..., None].expand_as(logits), logits)
+
+
+def _adding(counter: BatchCounter) -> Callable[[Any], bool]:
+    """Takes each of CTranslate2's `GenerationStepResult`, and stops no row."""
+
+    def take(step: Any) -> bool:
+        counter.add(step.batch_id)
+        return False
+
+    return take
 
 
 BACKEND = Backend(

@@ -7,19 +7,46 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
+import math
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.errors import BackendUnavailable, LlmBenchError, OutOfMemory, WorkloadUnsupported
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends import onnx_graphs
+from llm_bench_fixtures.models.backends.engine_model import EngineModel, OnToken, Shown, unpadded
+from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.conversion import (
+    OUT_OF_ROOM,
+    TextTrial,
+    converted_facts,
+    key_of,
+    read_counts,
+    unavailable_where_it_fails,
+    write_counts,
+)
+from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
+from llm_bench_fixtures.processes.scratch import remove
+from llm_bench_fixtures.processes.work_limit import run_within
+from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.backends.genai_engine import GenaiModel
-    from llm_bench_fixtures.models.loading import LoadRequest
+    import onnx
+    import torch
 
+    from llm_bench_fixtures.models.artifacts import Artifact
+    from llm_bench_fixtures.models.loading import LoadRequest
+    from llm_bench_fixtures.models.source import ModelSource
+    from llm_bench_fixtures.workloads import Batch
 
 VARIANTS = (
     Variant("ortgenai-fp32", "onnxruntime_genai", "ONNX graph of onnxruntime-genai's builder, in its own loop"),
@@ -36,6 +63,33 @@ COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloa
 """What products with matrices in blocks are computed in, by MatMulNBits' accuracy_level."""
 
 NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
+
+PLAIN = "fp32"
+FLOAT32_BYTES = 4
+BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
+SCRATCH = "scratch"  # of the builder, beside what it makes
+BUILDER_S = 7200.0  # of its work, at most; it takes minutes for a large model
+COUNTS = (*onnx_graphs.COUNTS, "accuracy_levels")
+LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-genai", "onnx", "onnx-ir")
+PADDING = -1
+"""Stands for no token. The engine takes each place that holds the id of its padding for one, and prompts may hold any
+token; looked up in the table of embeddings, it gives the last row, which its mask then hides."""
+
+ERRORS = 3  # of ONNX Runtime's logging
+MOST_ROWS = 32  # that the engine runs at a time
+GREEDY = {
+    "do_sample": False,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+}
+"""In place of what was published with the model."""
+
+STORED = {
+    None: Storage(4.0, 4.0, output_copy=4.0, loading=4.0, making=12.0),
+    "int4": Storage(0.65, 4.0, output_copy=0.65, loading=1.0, making=12.0),
+}
 
 
 def prepare(request: LoadRequest) -> None:
@@ -62,10 +116,6 @@ def builder_architectures() -> frozenset[str]:
 
 
 def load(request: LoadRequest) -> GenaiModel:
-    from llm_bench_fixtures.models.backends.genai_engine import PLAIN, GenaiModel, build, open_engine
-    from llm_bench_fixtures.models.conversion import converted_facts, read_counts
-    from llm_bench_fixtures.models.device import resident_at_rest
-
     built = build(request, request.variant.quantization or PLAIN)
     before_bytes = resident_at_rest(request.device)
     tokenizer = request.source.load_tokenizer()
@@ -88,10 +138,198 @@ def label(variant: Variant, accuracy_levels: list[int]) -> str:
     return f"onnxruntime-genai {variant.quantization}, computes in {types or 'float32'}"
 
 
-STORED = {
-    None: Storage(4.0, 4.0, output_copy=4.0, loading=4.0, making=12.0),
-    "int4": Storage(0.65, 4.0, output_copy=0.65, loading=1.0, making=12.0),
-}
+def build(request: LoadRequest, precision: str) -> Artifact:
+    """The source's model as the builder makes it; in fewer bits only where it is right in float32.
+
+    Raises BackendUnavailable where it can't be made or run, AnotherModel where it is another one.
+    """
+    if precision != PLAIN:
+        build(request, PLAIN)
+
+    def make(folder: Path) -> None:
+        check_memory(request, FLOAT32_BYTES)
+        trial = TextTrial.of_source(request.source)  # raises for what the builder would make up, or run
+        with request.progress.activity(Phase.EXPORTING, f"building {request.source.name} for onnxruntime-genai"):
+            run_builder(request.source, folder, precision)
+            count_weights(folder)
+            _try(request, folder, trial if precision == PLAIN else None)
+
+    return request.store.get(f"genai-{precision}", key_of(request, LIBRARIES, COUNTS), make)
+
+
+def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
+    """Run the builder in a process of its own, as it prints, changes the path of imports and keeps memory.
+
+    Raises BackendUnavailable with what it says where it fails or takes too long, OutOfMemory where memory
+    or the disk was too small.
+    """
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder"]
+    command += ["--input", str(source.folder), "--output", str(folder), "--cache_dir", str(folder / SCRATCH)]
+    command += ["--precision", precision, "--execution_provider", "cpu"]
+    command += ["--extra_options", "hf_token=false", f"hf_remote={source.trust_remote_code}".lower()]
+    with off_the_working_folder(), setting("HF_HUB_OFFLINE", "1"):
+        done = _run(command)
+    if done.returncode:
+        raise failure(done.returncode, done.stderr)
+    remove(folder / SCRATCH)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Raises BackendUnavailable where it takes longer than BUILDER_S."""
+    try:
+        return run_within(BUILDER_S, command)
+    except subprocess.TimeoutExpired:
+        limit = f"{BUILDER_S / 3600:g} hours"
+        raise BackendUnavailable(f"onnxruntime-genai's model builder was stopped, as it took over {limit}") from None
+
+
+def failure(status: int, stderr: str) -> LlmBenchError:
+    """What the builder's exit status and last words mean."""
+    reason = stderr.strip().rpartition("\n")[2] or f"exit status {status}"
+    if status < 0 or OUT_OF_ROOM.search(reason):
+        return OutOfMemory(f"onnxruntime-genai's model builder was ended: {reason}")
+    hint = ""
+    if "cannot import name" in reason:
+        hint = ". Version 0.15.2 works under transformers 4.57, 0.18 under transformers 5"
+    return BackendUnavailable(f"onnxruntime-genai's model builder failed: {reason}{hint}")
+
+
+def _try(request: LoadRequest, folder: Path, trial: TextTrial | None) -> None:
+    """Raise BackendUnavailable for a model that doesn't run, AnotherModel for one that fails the trial, so that it
+    isn't kept."""
+    with unavailable_where_it_fails("onnxruntime-genai doesn't run what its builder made"):
+        engine = open_engine(folder, request.source.load_tokenizer().eos_token_id)
+        continue_rows(engine, [[1, 1, 1], [1, 1]], 3, 2)
+        if trial is not None:
+            trial.check("onnxruntime-genai's conversion", lambda ids: forward(engine, ids.tolist()))
+
+
+def count_weights(folder: Path) -> None:
+    """Keep COUNTS of the graph in the folder."""
+    import onnx
+
+    path = onnx_graphs.only_graph(folder)
+    graph = onnx.load(path, load_external_data=False).graph
+    read = onnx_graphs.weight_bytes_read(path)
+    counts = (read, quantized_share(graph), accuracy_levels(graph))
+    write_counts(folder, dict(zip(COUNTS, counts, strict=True)))
+
+
+def _block_attributes(graph: onnx.GraphProto) -> list[dict[str, int]]:
+    """Those of each product with a matrix in blocks."""
+    from onnx import helper
+
+    blocks = [node for node in graph.node if node.op_type == BLOCKS]
+    return [{item.name: helper.get_attribute_value(item) for item in node.attribute} for node in blocks]
+
+
+def accuracy_levels(graph: onnx.GraphProto) -> list[int]:
+    """In what ONNX Runtime is asked to multiply matrices in blocks: 1 is float32, 4 is int8, 0 leaves it the choice."""
+    return sorted({attributes.get("accuracy_level", 0) for attributes in _block_attributes(graph)})
+
+
+def quantized_share(graph: onnx.GraphProto) -> float:
+    """Of all weights of the graph, how many are in MatMulNBits' blocks, whose scales are no weights."""
+    from onnx import TensorProto
+
+    quantized = sum(attributes["N"] * attributes["K"] for attributes in _block_attributes(graph))
+    beside = {name for node in graph.node if node.op_type == BLOCKS for name in node.input}
+    others = sum(
+        math.prod(weight.dims)
+        for weight in graph.initializer
+        if weight.data_type == TensorProto.FLOAT and weight.name not in beside
+    )
+    return float(quantized / max(quantized + others, 1))
+
+
+def open_engine(folder: Path, end: int | None) -> Any:
+    """The engine over a built model, with as many threads as torch uses. end: the token that ends a text.
+
+    Raises BackendUnavailable where there is none.
+    """
+    import onnxruntime_genai
+    import torch
+
+    if end is None:
+        raise BackendUnavailable("onnxruntime-genai needs a token that ends a text, and the tokenizer has none")
+    session: dict[str, int | str | bool] = {
+        "intra_op_num_threads": torch.get_num_threads(),
+        "log_severity_level": ERRORS,
+        "enable_cpu_mem_arena": False,  # it would keep what the largest run took, and decodes no faster
+    }
+    if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # this pool has no such variable of its own
+        session["session.intra_op.allow_spinning"] = "0"
+    tokens = {"pad_token_id": PADDING, "eos_token_id": end}
+    config = onnxruntime_genai.Config(str(folder))
+    config.overlay(json.dumps({"model": {**tokens, "decoder": {"session_options": session}}}))
+    return onnxruntime_genai.Model(config)
+
+
+def start(engine: Any, rows: Sequence[Sequence[int]], width: int, new_tokens: int) -> Any:
+    """A generator of the engine's that has run the rows, padded to that width on the right."""
+    import numpy as np
+    import onnxruntime_genai
+
+    parameters = onnxruntime_genai.GeneratorParams(engine)
+    longest = width + new_tokens
+    # below min_length the engine passes over the end of a text
+    parameters.set_search_options(**GREEDY, batch_size=len(rows), max_length=longest, min_length=longest)
+    generator = onnxruntime_genai.Generator(engine, parameters)
+    generator.append_tokens(np.array([[*row, *[PADDING] * (width - len(row))] for row in rows], dtype=np.int32))
+    return generator
+
+
+def forward(engine: Any, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Logits of rows of one length: (B, T, V) float32."""
+    import torch
+
+    return torch.from_numpy(start(engine, rows, len(rows[0]), 0).get_output("logits"))
+
+
+def continue_rows(
+    engine: Any,
+    rows: Sequence[Sequence[int]],
+    width: int,
+    new_tokens: int,
+    on_token: OnToken = None,
+    shown: Shown = None,
+) -> list[list[int]]:
+    """The greedy continuation of each row, padded to that width. The last two: as in `EngineModel.continued`.
+
+    A row alone isn't padded: the engine would forget that it is after the first token.
+    """
+    import numpy as np
+    import torch
+
+    generator = start(engine, rows, width if len(rows) > 1 else len(rows[0]), new_tokens)
+    steps = []
+    for _ in range(new_tokens):
+        if shown is not None:
+            shown.append(torch.tensor(generator.get_logits())[:, -1])  # before the engine passes over the end in them
+        generator.generate_next_token()
+        if on_token is not None:
+            on_token()
+        steps.append(generator.get_next_tokens())
+    texts: list[list[int]] = np.array(steps).T.tolist()
+    return texts
+
+
+class GenaiModel(EngineModel):
+    """Runs token ids with onnxruntime-genai, whose attention takes padding on the right only: rows are moved there."""
+
+    def continued(self, batch: Batch, new_tokens: int, on_token: OnToken, shown: Shown) -> list[list[int]]:
+        """As `EngineModel.continued`. Raises WorkloadUnsupported for more rows than the engine takes."""
+        if len(batch.input_ids) > MOST_ROWS:
+            raise WorkloadUnsupported(f"onnxruntime-genai runs at most {MOST_ROWS} prompts at a time")
+        return continue_rows(self.engine, unpadded(batch), batch.input_ids.shape[1], new_tokens, on_token, shown)
+
+    def logits(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """As `Model.logits`. Padding on the right needs no mask, as no position before it sees it."""
+        import torch
+
+        rows = input_ids.tolist()
+        parts = (rows[first : first + MOST_ROWS] for first in range(0, len(rows), MOST_ROWS))
+        return torch.cat([forward(self.engine, part) for part in parts])
 
 
 BACKEND = Backend(

@@ -7,19 +7,40 @@ quantized models are kept in the artifact store.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import io
+import logging
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends.optimum_models import TASK, HoardingModel, check_exportable, try_generating
+from llm_bench_fixtures.models.backends.torch import check_memory
+from llm_bench_fixtures.models.conversion import (
+    TextTrial,
+    converted_facts,
+    key_of,
+    logits_of,
+    unavailable_where_it_fails,
+    write_counts,
+)
+from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
-from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import Precision, Variant
+from llm_bench_fixtures.progress import Phase
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.artifacts import Artifact
-    from llm_bench_fixtures.models.backends.openvino_graphs import OpenVinoModel
-    from llm_bench_fixtures.models.loading import LoadRequest
+    from pathlib import Path
 
+    from llm_bench_fixtures.models.artifacts import Artifact, Key
+    from llm_bench_fixtures.models.loading import LoadRequest
 
 VARIANTS = (
     Variant("ov-fp32", "openvino", "OpenVINO export with KV cache, computed in float32"),
@@ -39,42 +60,273 @@ VARIANTS = (
     ),
 )
 
-
-def prepare(request: LoadRequest) -> None:
-    importlib.import_module("llm_bench_fixtures.models.backends.openvino_graphs").import_silently()
-    optimum = importlib.import_module("llm_bench_fixtures.models.backends.optimum_models")
-    optimum.check_exportable(request.source.load_config().model_type, "OpenVINO")
-
-
-def load(request: LoadRequest) -> OpenVinoModel:
-    from llm_bench_fixtures.models.backends import openvino_graphs as graphs
-    from llm_bench_fixtures.models.conversion import converted_facts
-    from llm_bench_fixtures.models.device import resident_at_rest
-
-    quantization = request.variant.quantization
-    made: tuple[Artifact, ...] = (graphs.export(request),)
-    if quantization is not None:
-        made += (graphs.quantize(request, made[0], quantization),)
-    before_bytes = resident_at_rest(request.device)
-    folder = made[-1].folder
-    module = graphs.open_model(folder, is_float32=quantization is None)
-    chosen = graphs.chosen_by(module, is_float32=quantization is None)
-    facts = converted_facts(
-        request,
-        made,
-        before_bytes,
-        label=f"OpenVINO {quantization or 'float32'} weights ({chosen.label})",
-        weight_bytes=(folder / graphs.WEIGHTS_FILE).stat().st_size,
-    )
-    facts = replace(facts, compute=chosen.compute, tolerance=chosen.tolerance)
-    return graphs.OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
-
+WEIGHTS_FILE = "openvino_model.bin"
+GRAPH_FILE = "openvino_model.xml"
+COUNTS = ("weight_bytes_read", "quantized_share")
+FEWER_BITS = frozenset({"u8", "i8", "u4", "i4"})
+FLOATS = {"f32": Precision.FLOAT32, "f16": Precision.FLOAT16, "bf16": Precision.BFLOAT16}  # as OpenVINO names them
+PRODUCT = "FullyConnected"  # OpenVINO's name for a product with a weight matrix
+# What stands between a weight and what uses it: the way back from fewer bits.
+DECOMPRESSION = frozenset({"Convert", "Subtract", "Multiply", "Reshape"})
+LIBRARIES = ("torch", "transformers", "optimum", "optimum-intel", "openvino", "nncf")
+TELEMETRY = "openvino_telemetry"
+QUANTIZATIONS: dict[str, dict[str, Any]] = {  # as Optimum's command line has them
+    "int8": {"bits": 8, "sym": False},
+    "int4": {"bits": 4, "sym": False, "group_size": 128, "ratio": 1.0, "group_size_fallback": "adjust"},
+}
 
 STORED = {
     None: Storage(4.0, 4.0, has_all_logits=True, loading=4.0, making=12.0),
     "int8": Storage(1.0, 1.0, has_all_logits=True, loading=1.0, making=12.0),
     "int4": Storage(0.6, 1.0, has_all_logits=True, loading=1.0, making=12.0),
 }
+
+
+def prepare(request: LoadRequest) -> None:
+    import_silently()
+    check_exportable(request.source.load_config().model_type, "OpenVINO")
+
+
+def load(request: LoadRequest) -> OpenVinoModel:
+    quantization = request.variant.quantization
+    made: tuple[Artifact, ...] = (export(request),)
+    if quantization is not None:
+        made += (quantize(request, made[0], quantization),)
+    before_bytes = resident_at_rest(request.device)
+    folder = made[-1].folder
+    module = open_model(folder, is_float32=quantization is None)
+    chosen = chosen_by(module, is_float32=quantization is None)
+    facts = converted_facts(
+        request,
+        made,
+        before_bytes,
+        label=f"OpenVINO {quantization or 'float32'} weights ({chosen.label})",
+        weight_bytes=(folder / WEIGHTS_FILE).stat().st_size,
+    )
+    facts = replace(facts, compute=chosen.compute, tolerance=chosen.tolerance)
+    return OpenVinoModel(request.variant, request.device, module, request.source.load_tokenizer(), facts)
+
+
+def import_silently() -> None:
+    """Import Optimum's part for OpenVINO.
+
+    OpenVINO and NNCF send their makers word of each import and conversion, unless the module for that can't be found.
+    NNCF sets its own level when it is imported, past `quiet_libraries`.
+    """
+    sys.modules.setdefault(TELEMETRY, None)  # type: ignore[arg-type]  # which makes its import fail
+    with _silence():
+        importlib.import_module("optimum.intel.openvino")
+    logging.getLogger("nncf").setLevel(logging.ERROR)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep off the terminal what OpenVINO logs as errors and goes on from, and what NNCF draws of its progress."""
+    logger = logging.getLogger("openvino")  # its own level: an export ends what `logging.disable` does
+    level, disabled = logger.level, logging.root.manager.disable
+    logger.setLevel(logging.CRITICAL)
+    logging.disable(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(disabled)
+        logger.setLevel(level)
+
+
+def export(request: LoadRequest) -> Artifact:
+    """The source's model as a graph that holds its cache. Raises BackendUnavailable where it can't be made or run."""
+    name, model_type = request.source.name, request.source.load_config().model_type
+
+    def build(folder: Path) -> None:
+        exporting = request.progress.activity(Phase.EXPORTING, f"exporting {name} to OpenVINO")
+        with exporting, unavailable_where_it_fails(f"Optimum can't export {model_type} models to OpenVINO"):
+            trial = _export(request, folder)
+        _finish(request, folder, trial)
+
+    return request.store.get("openvino-export", key_of(request, LIBRARIES, COUNTS), build)
+
+
+def _export(request: LoadRequest, folder: Path) -> TextTrial:
+    """Of what the source loads, in float32: Optimum itself would quantize a model of over 10⁹ weights."""
+    import torch
+    from optimum.exporters.openvino import export_from_model
+    from optimum.intel.openvino import OVConfig
+
+    check_memory(request, torch.float32.itemsize)
+    module = request.source.load_model(dtype=torch.float32)
+    trial = TextTrial.of(module)
+    with _silence():
+        export_from_model(module, folder, task=TASK, ov_config=OVConfig(dtype="fp32"), stateful=True)
+    return trial
+
+
+def quantize(request: LoadRequest, exported: Artifact, quantization: str) -> Artifact:
+    """The exported graph with weights in fewer bits. Raises BackendUnavailable where it can't be made or run."""
+    name, model_type = request.source.name, request.source.load_config().model_type
+    key: Key = {**key_of(request, LIBRARIES, COUNTS), "config": str(QUANTIZATIONS[quantization])}
+
+    def build(folder: Path) -> None:
+        quantizing = request.progress.activity(Phase.QUANTIZING, f"quantizing {name} to {quantization} for OpenVINO")
+        with quantizing, unavailable_where_it_fails(f"OpenVINO can't quantize {model_type} models"):
+            _quantize(exported.folder, folder, quantization)
+        _finish(request, folder)
+
+    return request.store.get(f"openvino-{quantization}", key, build)
+
+
+def _quantize(source: Path, target: Path, quantization: str) -> None:
+    """From the weights alone, without calibration."""
+    from optimum.intel.openvino import OVModelForCausalLM, OVWeightQuantizationConfig
+
+    config = OVWeightQuantizationConfig(**QUANTIZATIONS[quantization])
+    with _silence():
+        module = OVModelForCausalLM.from_pretrained(source, compile=False, quantization_config=config)
+        module.save_pretrained(target)
+
+
+def _finish(request: LoadRequest, folder: Path, trial: TextTrial | None = None) -> None:
+    """Count the weights of the graph in the folder, and try it, so that one that doesn't run isn't kept.
+
+    trial: of one in float32. Raises AnotherModel where it fails that.
+    """
+    model_type = request.source.load_config().model_type
+    with unavailable_where_it_fails(f"OpenVINO doesn't run {model_type} models as converted"):
+        count_weights(folder)
+        module = open_model(folder, is_float32=trial is not None)
+        try_generating(module, request.source.load_tokenizer())
+        if trial is not None:
+            trial.check("OpenVINO's conversion", partial(logits_of, module))
+
+
+class OpenVinoModel(HoardingModel):
+    """One of Optimum's models, whose request keeps the memory that its runs took."""
+
+    def give_back(self) -> None:
+        compiled = self.module.request.get_compiled_model()
+        self.module.request = None
+        compiled.release_memory()
+        self.module.request = compiled.create_infer_request()
+
+
+def open_model(folder: Path, *, is_float32: bool) -> Any:
+    """Optimum's generation model over the graph in the folder, with as many threads as torch uses.
+
+    is_float32: compute in float32; else in what OpenVINO chooses by the processor. The cache is in the same, not in the
+    8 bits that OpenVINO takes by default: with those, version 2026.4 gives now and then a batch of a GPT-2 or a Llama,
+    padded or not, logits that are no numbers.
+    """
+    import openvino
+    import torch
+    from optimum.intel.openvino import OVModelForCausalLM
+
+    usual = openvino.Core().get_property("CPU", "INFERENCE_PRECISION_HINT").to_string()
+    floats = "f32" if is_float32 else usual
+    settings = {
+        "NUM_STREAMS": "1",
+        "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
+        "ENABLE_CPU_PINNING": "NO",  # the process' own affinity decides
+        "INFERENCE_PRECISION_HINT": floats,
+        "KV_CACHE_PRECISION": floats,
+    }
+    return OVModelForCausalLM.from_pretrained(folder, ov_config=settings)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What OpenVINO computes a compiled model in."""
+
+    floats: str
+    """The type of what isn't integers, as OpenVINO names it."""
+
+    cache: str
+    """The type of keys and values in the cache."""
+
+    kernels: str
+    """Its name for what computes most matrix products of a token: with the instruction set, and the type of `floats`
+    also where it multiplies integers."""
+
+    group: int = 0
+    """How many activations share a scale where they are quantized before each product; 0 where they aren't."""
+
+    @property
+    def label(self) -> str:
+        quantized = f"activations int8 in groups of {self.group}, " if self.group else ""
+        return f"{self.kernels}, {quantized}KV cache {self.cache}"
+
+    @property
+    def compute(self) -> Precision | None:
+        """The dtype that matrices are multiplied in; None for integers."""
+        return None if self.group else FLOATS[self.floats]
+
+    @property
+    def tolerance(self) -> float:
+        rounded = self.group or self.cache not in FLOATS
+        return max(tolerance_of(FLOATS[self.floats]), TOLERANCES[Arithmetic.INT8] if rounded else 0.0)
+
+
+def chosen_by(module: Any, *, is_float32: bool) -> Choices:
+    """What the compiled model tells, after a pass over one token: only then is it settled, and weights have their form.
+
+    module: Optimum's. is_float32: whether its weights are floats. Of others, OpenVINO quantizes the activations where
+    it computes the rest in float32; where that is bfloat16, as with AMX, it doesn't, whatever group size it tells of
+    (version 2026.4, measured: the logits are the same for each).
+    """
+    import torch
+
+    one = torch.ones(1, 1, dtype=torch.int64)
+    module(input_ids=one, attention_mask=one)
+    compiled = module.request.get_compiled_model()
+    infos = [node.get_rt_info() for node in compiled.get_runtime_model().get_ops()]
+    products = Counter(info["primitiveType"].astype(str) for info in infos if info["layerType"].astype(str) == PRODUCT)
+    floats = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    return Choices(
+        floats,
+        cache=compiled.get_property("KV_CACHE_PRECISION").to_string(),
+        kernels=products.most_common(1)[0][0],
+        group=0 if is_float32 or floats != "f32" else compiled.get_property("DYNAMIC_QUANTIZATION_GROUP_SIZE"),
+    )
+
+
+def count_weights(folder: Path) -> None:
+    """Keep COUNTS of the graph in the folder."""
+    import openvino
+
+    graph = openvino.Core().read_model(folder / GRAPH_FILE)
+    write_counts(folder, dict(zip(COUNTS, (weight_bytes_read(graph), quantized_share(graph)), strict=True)))
+
+
+def weight_bytes_read(graph: Any) -> int:
+    """Bytes of the weights that each run of the graph reads: of all but the tables that are only looked up."""
+    return sum(
+        node.get_byte_size() for node in _constants(graph) if any(not is_lookup for is_lookup in _lookups_of(node))
+    )
+
+
+def quantized_share(graph: Any) -> float:
+    """Of all weights of the graph, how many are stored in 8 bits or fewer."""
+    counts = Counter[bool]()
+    for node in _constants(graph):
+        kind = node.get_element_type().get_type_name()
+        if kind in FEWER_BITS or kind in FLOATS:
+            counts[kind in FEWER_BITS] += math.prod(node.get_output_shape(0))
+    return counts[True] / max(counts.total(), 1)
+
+
+def _constants(graph: Any) -> list[Any]:
+    return [node for node in graph.get_ops() if node.get_type_name() == "Constant"]
+
+
+def _lookups_of(node: Any) -> list[bool]:
+    """For each use of a constant, past what turns it back to floats: whether it only looks rows up."""
+    found = []
+    for use in node.output(0).get_target_inputs():
+        user = use.get_node()
+        if user.get_type_name() in DECOMPRESSION:
+            found += _lookups_of(user)
+        else:
+            found.append(user.get_type_name() == "Gather" and use.get_index() == 0)
+    return found
 
 
 BACKEND = Backend(
