@@ -15,12 +15,10 @@ from llm_bench_fixtures.errors import BackendUnavailable, EndpointFailed, Worklo
 from llm_bench_fixtures.models.backends.endpoint import key_variable
 from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, is_loopback, read_key
 from llm_bench_fixtures.models.backends.endpoint_protocol import (
+    Asker,
     Completion,
     Served,
-    converse,
     explore,
-    forced_log_likelihood,
-    log_likelihoods,
 )
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
@@ -62,18 +60,10 @@ def open_endpoint(request: LoadRequest, url: str, wanted: str, timeout_s: float)
         runner.run(client.close())
         runner.close()
         raise
-    facts = _facts(
-        request.source,
-        url,
-        served,
-        has_open_key=bool(key.headers) and not url.startswith("https://") and not is_loopback(url),
-    )
+    has_open_key = bool(key.headers) and not url.startswith("https://") and not is_loopback(url)
+    facts = _facts(request.source, url, served, has_open_key=has_open_key)
     facts = replace(facts, label=key.hide(facts.label))  # which has the server's words
     return EndpointModel(request, client, runner, served, tokenizer, facts)
-
-
-def _is_private(url: str) -> bool:
-    return url.startswith("https://") or is_loopback(url)
 
 
 def _facts(source: ModelSource, url: str, served: Served, *, has_open_key: bool) -> ModelFacts:
@@ -144,6 +134,7 @@ class EndpointModel(Model):
         self._client = client
         self._runner = runner
         self._served = served
+        self._asker = Asker(client, served.model, tokenizer)
 
     def generate(
         self,
@@ -179,7 +170,7 @@ class EndpointModel(Model):
         prompt: str | TokenIds = ids if form.takes_ids else self.tokenizer.decode(ids, skip_special_tokens=True)
         if not prompt:
             raise WorkloadUnsupported("the server takes texts only, and this prompt has none")
-        answer = await converse(self._client, form, self._served.model, prompt, new_tokens, on_tokens)
+        answer = await self._asker.converse(form, prompt, new_tokens, on_tokens)
         largest, vocabulary = max(answer.ids or (0,)), self.facts.vocabulary
         if self.facts.runs_source and largest >= vocabulary:
             raise EndpointFailed(f"the server gave token {largest}, where the vocabulary has {vocabulary:,} tokens")
@@ -217,13 +208,13 @@ class EndpointModel(Model):
 
     async def _score_row(self, scoring: Scoring, row: TokenIds) -> Sequence[float]:
         """The last token of a row that fills the context is generated, where the server can be made to."""
-        client, model, context = self._client, self._served.model, self.facts.context_length
+        context = self.facts.context_length
         fills = len(row) == context and self._served.forces_tokens
         try:
-            last = await forced_log_likelihood(client, model, row, self.tokenizer) if fills else None
+            last = await self._asker.forced_log_likelihood(row) if fills else None
             if last is None:
-                return await log_likelihoods(client, scoring, model, row)
-            return (*await log_likelihoods(client, scoring, model, row[:-1]), last)
+                return await self._asker.log_likelihoods(scoring, row)
+            return (*await self._asker.log_likelihoods(scoring, row[:-1]), last)
         except EndpointFailed as error:
             if error.status not in REFUSALS or len(row) < context:
                 raise

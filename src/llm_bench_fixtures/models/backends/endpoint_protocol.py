@@ -200,21 +200,7 @@ def _told(event: Event) -> int | None:
     return event.timings.predicted_n if event.timings else None
 
 
-async def converse(
-    client: EndpointClient,
-    form: Form,
-    model: str,
-    prompt: str | TokenIds,
-    new_tokens: int,
-    on_tokens: Callable[[int], None] | None = None,
-) -> Completion:
-    """Send one request and read its answer to the end. Raises EndpointFailed."""
-    reader = StreamReader(new_tokens, on_tokens, client.key.hide)
-    most_bytes = room_for(len(prompt) + new_tokens)
-    await client.stream(form.path, form.body(model, prompt, new_tokens), reader.take, most_bytes)
-    with client.in_words(form.path):
-        answer = reader.finish()
-    return replace(answer, text=client.key.hide(answer.text))
+FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
 
 
 class Scoring(StrEnum):
@@ -224,90 +210,149 @@ class Scoring(StrEnum):
     ECHO = "echo"  # OpenAI's, of before the chat
 
 
-async def find_scoring(
-    client: EndpointClient, form: Form, model: str, ids: TokenIds, chosen: tuple[int, float] | None
-) -> tuple[Scoring | None, str]:
-    """How it gives the likelihoods of a prompt's tokens, or why they can't be had.
+@dataclass(frozen=True)
+class Asker:
+    """Asks a server for one of its models."""
 
-    chosen: the token that it generates after the ids, with its log-likelihood, which is the known answer: in a prompt
-    the token must have the same.
-    """
-    if not form.takes_ids:
-        return None, "the server takes no prompts in the tokens of --llm-model, which are to be scored"
-    if chosen is None:
-        return None, "the server doesn't report a generated token with its likelihood, so a prompt's can't be checked"
-    token, expected = chosen
-    reasons = []
-    for way in Scoring:
+    client: EndpointClient
+    model: str
+    """By its name there."""
+    tokenizer: Tokenizer
+    """Ours."""
+
+    async def find_form(self, text: str) -> tuple[Form, Completion]:
+        """The first form that it takes, with its answer. Raises EndpointFailed with what it said to the others."""
+        refused: dict[str, EndpointFailed] = {}  # by path, of the plainest form
+        for form in FORMS:
+            try:
+                return form, await self.converse(form, text, NEW_TOKENS)
+            except EndpointFailed as error:
+                if error.status not in OTHER_FORM:
+                    raise
+                refused[form.path] = error
+        reasons = dict.fromkeys(map(str, refused.values()))
+        raise EndpointFailed("; ".join(reasons), max(error.status for error in refused.values()))
+
+    async def converse(
+        self, form: Form, prompt: str | TokenIds, new_tokens: int, on_tokens: Callable[[int], None] | None = None
+    ) -> Completion:
+        """Send one request and read its answer to the end. Raises EndpointFailed."""
+        reader = StreamReader(new_tokens, on_tokens, self.client.key.hide)
+        most_bytes = room_for(len(prompt) + new_tokens)
+        await self.client.stream(form.path, form.body(self.model, prompt, new_tokens), reader.take, most_bytes)
+        with self.client.in_words(form.path):
+            answer = reader.finish()
+        return replace(answer, text=self.client.key.hide(answer.text))
+
+    async def added_tokens(self, form: Form, texts: Sequence[str]) -> int | None:
+        """How many tokens it has more than we have, if it is the same for all texts, as of another tokenizer it
+        isn't."""
+        found = set()
+        for text in texts:
+            ours, answer = plain_ids(self.tokenizer, text), await self.converse(form, text, 1)
+            if answer.prompt_tokens is None:
+                return None
+            if answer.prompt_ids is not None and not form.is_chat and answer.prompt_ids[-len(ours) :] != ours:
+                return None
+            found.add(answer.prompt_tokens - len(ours))
+        is_same = len(found) == 1 and min(found) >= 0 and (form.is_chat or max(found) <= MOST_SPECIAL)
+        return found.pop() if is_same else None
+
+    async def with_ids(self, form: Form, ids: TokenIds) -> Form:
+        """The form with token ids for prompts, if the server takes them for what they are."""
+        by_ids = Form(form.is_chat, form.is_extended, takes_ids=True)
         try:
-            found = await log_likelihoods(client, way, model, (*ids, token))
-        except EndpointFailed as error:
-            reasons.append(f"{way}: {str(error).removeprefix(f'{client.url}/completions: ')}")
-            continue
-        if not abs(found[-1] - expected) <= LOG_PROB_TOLERANCE:  # which no NaN is
-            seen = f"a token had {expected:.2f} nats when it was generated, and {found[-1]:.2f} in a prompt"
-        elif min(found) >= -LOG_PROB_TOLERANCE:
-            seen = "every token of a prompt is as good as certain"
-        else:
-            return way, ""
-        reasons.append(f"{way}: {seen}")
-    return None, f"the server gives no likelihoods of a prompt's tokens ({'; '.join(reasons)})"
-
-
-async def forces_tokens(
-    client: EndpointClient,
-    way: Scoring | None,
-    model: str,
-    ids: TokenIds,
-    chosen: tuple[int, float] | None,
-    tokenizer: Tokenizer,
-) -> bool:
-    """Whether a token has the same likelihood when the server is made to generate it as in the prompt.
-
-    chosen: as for `find_scoring`. Another token than that is asked for, as a server that ignores this generates the
-    chosen one. Whatever fails is no reason to give up the server: only windows that fill its context need it.
-    """
-    other = next((token for token in ids if chosen is not None and token != chosen[0]), None)
-    if way is None or other is None:
-        return False
-    try:
-        forced = await forced_log_likelihood(client, model, (*ids, other), tokenizer)
-        if forced is None:
-            return False
-        found = await log_likelihoods(client, way, model, (*ids, other))
-    except EndpointFailed:
-        return False
-    return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE + OF_A_LOG_PROB * abs(forced)
-
-
-async def forced_log_likelihood(
-    client: EndpointClient, model: str, ids: TokenIds, tokenizer: Tokenizer
-) -> float | None:
-    """Of the last token, which the server is made to generate after the others; None where it doesn't do that.
-
-    vLLM takes no prompt that fills its context, as a token has to follow each.
-    """
-    told = await generated(client, model, ids[:-1], tokenizer, allowed_token_ids=ids[-1:])
-    return told[1] if told is not None and told[0] == ids[-1] else None
-
-
-async def generated(
-    client: EndpointClient, model: str, ids: TokenIds, tokenizer: Tokenizer, **more: TokenIds
-) -> tuple[int, float] | None:
-    """The token that follows, and its log-likelihood; None where the server doesn't report both."""
-    asked = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, **more}
-    for extension in ({"return_token_ids": True}, {}):
-        try:
-            found = await client.post("/completions", {**asked, **extension}, Scores, room_for(len(ids)))
-            return _read_generated(found.choices[0], tokenizer)
-        except UnreadableAnswer:
-            return None
+            answer = await self.converse(by_ids, ids, 1)
         except EndpointFailed as error:
             if not error.status:
                 raise
-            if error.status not in OTHER_FORM:
+            return form
+        return by_ids if answer.prompt_tokens == len(ids) else form
+
+    async def find_scoring(
+        self, form: Form, ids: TokenIds, chosen: tuple[int, float] | None
+    ) -> tuple[Scoring | None, str]:
+        """How it gives the likelihoods of a prompt's tokens, or why they can't be had.
+
+        chosen: the token that it generates after the ids, with its log-likelihood, which is the known answer: in a
+        prompt the token must have the same.
+        """
+        if not form.takes_ids:
+            return None, "the server takes no prompts in the tokens of --llm-model, which are to be scored"
+        if chosen is None:
+            why = "the server doesn't report a generated token with its likelihood, so a prompt's can't be checked"
+            return None, why
+        token, expected = chosen
+        reasons = []
+        for way in Scoring:
+            try:
+                found = await self.log_likelihoods(way, (*ids, token))
+            except EndpointFailed as error:
+                reasons.append(f"{way}: {str(error).removeprefix(f'{self.client.url}/completions: ')}")
+                continue
+            if not abs(found[-1] - expected) <= LOG_PROB_TOLERANCE:  # which no NaN is
+                seen = f"a token had {expected:.2f} nats when it was generated, and {found[-1]:.2f} in a prompt"
+            elif min(found) >= -LOG_PROB_TOLERANCE:
+                seen = "every token of a prompt is as good as certain"
+            else:
+                return way, ""
+            reasons.append(f"{way}: {seen}")
+        return None, f"the server gives no likelihoods of a prompt's tokens ({'; '.join(reasons)})"
+
+    async def forces_tokens(self, way: Scoring | None, ids: TokenIds, chosen: tuple[int, float] | None) -> bool:
+        """Whether a token has the same likelihood when the server is made to generate it as in the prompt.
+
+        chosen: as for `find_scoring`. Another token than that is asked for, as a server that ignores this generates the
+        chosen one. Whatever fails is no reason to give up the server: only windows that fill its context need it.
+        """
+        other = next((token for token in ids if chosen is not None and token != chosen[0]), None)
+        if way is None or other is None:
+            return False
+        try:
+            forced = await self.forced_log_likelihood((*ids, other))
+            if forced is None:
+                return False
+            found = await self.log_likelihoods(way, (*ids, other))
+        except EndpointFailed:
+            return False
+        return abs(found[-1] - forced) <= LOG_PROB_TOLERANCE + OF_A_LOG_PROB * abs(forced)
+
+    async def forced_log_likelihood(self, ids: TokenIds) -> float | None:
+        """Of the last token, which the server is made to generate after the others; None where it doesn't do that.
+
+        vLLM takes no prompt that fills its context, as a token has to follow each.
+        """
+        told = await self.generated(ids[:-1], allowed_token_ids=ids[-1:])
+        return told[1] if told is not None and told[0] == ids[-1] else None
+
+    async def generated(self, ids: TokenIds, **more: TokenIds) -> tuple[int, float] | None:
+        """The token that follows, and its log-likelihood; None where the server doesn't report both."""
+        asked = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 1, **more}
+        for extension in ({"return_token_ids": True}, {}):
+            try:
+                found = await self.client.post("/completions", {**asked, **extension}, Scores, room_for(len(ids)))
+                return _read_generated(found.choices[0], self.tokenizer)
+            except UnreadableAnswer:
                 return None
-    return None
+            except EndpointFailed as error:
+                if not error.status:
+                    raise
+                if error.status not in OTHER_FORM:
+                    return None
+        return None
+
+    async def log_likelihoods(self, way: Scoring, ids: TokenIds) -> tuple[float, ...]:
+        """Of each token after the first, in nats. Raises EndpointFailed where the answer isn't that."""
+        asked: dict[str, Any] = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0}
+        asked |= {"prompt_logprobs": 0} if way is Scoring.PROMPT_LOGPROBS else {"echo": True, "logprobs": 1}
+        body = await self.client.post("/completions", asked, Scores, room_for(len(ids)))
+        found = (_read_prompt_logprobs if way is Scoring.PROMPT_LOGPROBS else _read_echo)(body.choices[0], ids)
+        with self.client.in_words("/completions"):
+            if len(found) != len(ids) - 1:
+                raise EndpointFailed("it was ignored")
+            if not all(map(math.isfinite, found)) or max(found, default=0.0) > LOG_PROB_TOLERANCE:
+                raise EndpointFailed("what came are no logarithms of probabilities")
+        return found
 
 
 def _read_generated(choice: Scored, tokenizer: Tokenizer) -> tuple[int, float] | None:
@@ -320,20 +365,6 @@ def _read_generated(choice: Scored, tokenizer: Tokenizer) -> tuple[int, float] |
         return None if first.id is None else (first.id, first.logprob)
     ids, [score] = choice.token_ids or plain_ids(tokenizer, choice.text or ""), (found.token_logprobs or [None])[:1]
     return (ids[0], score) if len(ids) == 1 and score is not None else None
-
-
-async def log_likelihoods(client: EndpointClient, way: Scoring, model: str, ids: TokenIds) -> tuple[float, ...]:
-    """Of each token after the first, in nats. Raises EndpointFailed where the answer isn't that."""
-    asked: dict[str, Any] = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0}
-    asked |= {"prompt_logprobs": 0} if way is Scoring.PROMPT_LOGPROBS else {"echo": True, "logprobs": 1}
-    body = await client.post("/completions", asked, Scores, room_for(len(ids)))
-    found = (_read_prompt_logprobs if way is Scoring.PROMPT_LOGPROBS else _read_echo)(body.choices[0], ids)
-    with client.in_words("/completions"):
-        if len(found) != len(ids) - 1:
-            raise EndpointFailed("it was ignored")
-        if not all(map(math.isfinite, found)) or max(found, default=0.0) > LOG_PROB_TOLERANCE:
-            raise EndpointFailed("what came are no logarithms of probabilities")
-    return found
 
 
 def _read_prompt_logprobs(choice: Scored, ids: TokenIds) -> tuple[float, ...]:
@@ -351,9 +382,6 @@ def _read_echo(choice: Scored, ids: TokenIds) -> tuple[float, ...]:
     if len(found) not in (len(ids), len(ids) + 1) or found[0] is not None:
         return ()
     return tuple(one for one in found[1 : len(ids)] if one is not None)
-
-
-FORMS = (Form(), Form(is_extended=False), Form(is_chat=True), Form(is_chat=True, is_extended=False))
 
 
 @dataclass(frozen=True)
@@ -388,15 +416,16 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
     """wanted: the model's name, or "" for the only one. tokenizer: ours. Raises EndpointFailed."""
     card, unread = await _choose(client, wanted)
     texts = [text[:PROBED_CHARACTERS] for text in read_corpus(None).texts[-PROBED_TEXTS:]]
-    form, first = await _form(client, card.id, texts[0])
-    added = await _added_tokens(client, form, card.id, texts, tokenizer)
-    if added is not None and not form.is_chat:
-        form = await _with_ids(client, form, card.id, plain_ids(tokenizer, texts[0]))
-    prompt: str | TokenIds = plain_ids(tokenizer, texts[0]) if form.takes_ids else texts[0]
-    again = [await converse(client, form, card.id, prompt, NEW_TOKENS) for _ in range(2)][-1]
+    asker = Asker(client, card.id, tokenizer)
+    form, first = await asker.find_form(texts[0])
+    added = await asker.added_tokens(form, texts)
     ids = plain_ids(tokenizer, texts[0])
-    chosen = await generated(client, card.id, ids, tokenizer) if form.takes_ids else None
-    scoring, why_not = await find_scoring(client, form, card.id, ids, chosen)
+    if added is not None and not form.is_chat:
+        form = await asker.with_ids(form, ids)
+    prompt: str | TokenIds = ids if form.takes_ids else texts[0]
+    again = [await asker.converse(form, prompt, NEW_TOKENS) for _ in range(2)][-1]
+    chosen = await asker.generated(ids) if form.takes_ids else None
+    scoring, why_not = await asker.find_scoring(form, ids, chosen)
     return Served(
         model=card.id,
         owner=without_middle(card.owned_by or "", LONGEST_NAME),
@@ -410,7 +439,7 @@ async def explore(client: EndpointClient, wanted: str, tokenizer: Tokenizer) -> 
         scoring=scoring,
         no_scoring=why_not,
         first_tokens=again.first_tokens,
-        forces_tokens=await forces_tokens(client, scoring, card.id, ids, chosen, tokenizer),
+        forces_tokens=await asker.forces_tokens(scoring, ids, chosen),
     )
 
 
@@ -455,45 +484,3 @@ def _list_of(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
     shown = ", ".join(without_middle(name, LONGEST_NAME) for name in names[:MOST_LISTED])
     return f"it lists {shown or 'none'}{more}"
-
-
-async def _form(client: EndpointClient, model: str, text: str) -> tuple[Form, Completion]:
-    """The first form that it takes, with its answer. Raises EndpointFailed with what it said to the others."""
-    refused: dict[str, EndpointFailed] = {}  # by path, of the plainest form
-    for form in FORMS:
-        try:
-            return form, await converse(client, form, model, text, NEW_TOKENS)
-        except EndpointFailed as error:
-            if error.status not in OTHER_FORM:
-                raise
-            refused[form.path] = error
-    reasons = dict.fromkeys(map(str, refused.values()))
-    raise EndpointFailed("; ".join(reasons), max(error.status for error in refused.values()))
-
-
-async def _added_tokens(
-    client: EndpointClient, form: Form, model: str, texts: Sequence[str], tokenizer: Tokenizer
-) -> int | None:
-    """How many tokens it has more than we have, if it is the same for all texts, as of another tokenizer it isn't."""
-    found = set()
-    for text in texts:
-        ours, answer = plain_ids(tokenizer, text), await converse(client, form, model, text, 1)
-        if answer.prompt_tokens is None:
-            return None
-        if answer.prompt_ids is not None and not form.is_chat and answer.prompt_ids[-len(ours) :] != ours:
-            return None
-        found.add(answer.prompt_tokens - len(ours))
-    is_same = len(found) == 1 and min(found) >= 0 and (form.is_chat or max(found) <= MOST_SPECIAL)
-    return found.pop() if is_same else None
-
-
-async def _with_ids(client: EndpointClient, form: Form, model: str, ids: TokenIds) -> Form:
-    """The form with token ids for prompts, if the server takes them for what they are."""
-    by_ids = Form(form.is_chat, form.is_extended, takes_ids=True)
-    try:
-        answer = await converse(client, by_ids, model, ids, 1)
-    except EndpointFailed as error:
-        if not error.status:
-            raise
-        return form
-    return by_ids if answer.prompt_tokens == len(ids) else form
