@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
 
 from llm_bench_fixtures.errors import DamagedResults, UnreadableResults, UnwritableFile
 from llm_bench_fixtures.results.record import RecordHead, Run
@@ -105,31 +104,19 @@ def held(folder: Path) -> Iterator[None]:
             lock.release()
 
 
-class Extent(IntEnum):
-    NOTHING = 0
-    PART = 1
-    WHOLE = 2
+# How much was measured by the run that a report is of: one that has less never pushes out one that has more. Of a part
+# it is the number of measured records, which may be 0.
+NOTHING, WHOLE = -1.0, math.inf
 
 
-class Worth(NamedTuple):
-    """How much was measured by the run that a report is of: one that has less never pushes out one that has more."""
-
-    extent: Extent
-    measured: int = 0
-    """Measured records, by which two parts are compared."""
-
-
-NOTHING, WHOLE = Worth(Extent.NOTHING), Worth(Extent.WHOLE)
-
-
-def worth_of(run: Run[RecordHead]) -> Worth:
+def worth_of(run: Run[RecordHead]) -> float:
     """What a run measured: a part, where it was interrupted or has neither records nor loads; nothing, where all of its
     tests failed or were skipped."""
     has_figures = run.measured() or run.loads or any(variant.equivalence for variant in run.variants)
     if not has_figures and (run.records or run.interrupted):
         return NOTHING
     is_part = run.interrupted or not (run.records or run.loads)
-    return Worth(Extent.PART, len(run.measured())) if is_part else WHOLE
+    return len(run.measured()) if is_part else WHOLE
 
 
 def set_aside(folder: Path, *, but: Container[str] = ()) -> None:
@@ -167,7 +154,7 @@ def put_back(folder: Path) -> bool:
     return bool(names)
 
 
-def _worth_in(folder: Path) -> Worth:
+def _worth_in(folder: Path) -> float:
     """The worth of the report in the folder; nothing where its results are missing or cut off. Results that this
     version refuses, as too large or of another shape, count as a whole run's."""
     path = folder / RESULTS_FILE
@@ -215,7 +202,7 @@ def remove_pictures(plots: Path) -> None:
             (plots / f"{name}{ending}").unlink(missing_ok=True)
 
 
-def forget_earlier(folder: Path, worth: Worth = WHOLE) -> bool:
+def forget_earlier(folder: Path, worth: float = WHOLE) -> bool:
     """Remove the report that was set aside, unless it is worth more. Returns whether it is."""
     stays = worth < _worth_in(folder / EARLIER)
     if not stays:
