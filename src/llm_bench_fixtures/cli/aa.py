@@ -15,17 +15,19 @@ from __future__ import annotations
 import argparse
 import shutil
 
+from llm_bench_fixtures.cli.arguments import check_files, checked
+from llm_bench_fixtures.cli.console import say, write_json
+from llm_bench_fixtures.cli.paired_run import add_run_arguments, make_plan, run_sides
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.options.parsers import parse_path
+from llm_bench_fixtures.paired import resolution
+from llm_bench_fixtures.report.judged.pair import resolution_lines
 
 HELP = "measure this machine's resolution: a version against itself"
 THRESHOLD = 0.0  # nothing is to be judged
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from llm_bench_fixtures.cli.arguments import checked
-    from llm_bench_fixtures.cli.paired_run import add_run_arguments
-
     parser.usage = "%(prog)s [VERSION] [options] [-- pytest arguments]"
     parser.add_argument("version", metavar="VERSION", nargs="?", default=".", help="default: . (this folder as it is)")
     parser.add_argument(
@@ -39,12 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from llm_bench_fixtures.cli.arguments import check_files
-    from llm_bench_fixtures.cli.console import say, write_json
-    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides
-    from llm_bench_fixtures.paired import resolution
-    from llm_bench_fixtures.report.judged.pair import resolution_lines
-
     path = arguments.json or resolution.default_file()
     check_files(path)
     plan = make_plan(arguments, threshold=THRESHOLD, grows=False)

@@ -31,16 +31,18 @@ from __future__ import annotations
 
 import argparse
 
+from llm_bench_fixtures.cli.arguments import add_details, check_files, checked
+from llm_bench_fixtures.cli.console import show_report, warn, write_json
+from llm_bench_fixtures.cli.paired_run import add_run_arguments, make_plan, run_sides
+from llm_bench_fixtures.gate.options import parse_allowed
 from llm_bench_fixtures.options.parsers import parse_path, parse_share
+from llm_bench_fixtures.paired import resolution
+from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_warning
 
 HELP = "compare the speed of two versions in processes that take turns"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from llm_bench_fixtures.cli.arguments import add_details, checked
-    from llm_bench_fixtures.cli.paired_run import add_run_arguments
-    from llm_bench_fixtures.gate.options import parse_allowed
-
     parser.usage = "%(prog)s BASE [HEAD] [options] [-- pytest arguments]"
     parser.add_argument("base", metavar="BASE", help="what HEAD is compared with")
     parser.add_argument("head", metavar="HEAD", nargs="?", default=".", help="default: . (this folder as it is)")
@@ -67,12 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from llm_bench_fixtures.cli.arguments import check_files
-    from llm_bench_fixtures.cli.console import show_report, warn, write_json
-    from llm_bench_fixtures.cli.paired_run import make_plan, run_sides
-    from llm_bench_fixtures.paired import resolution
-    from llm_bench_fixtures.report.judged.pair import pair_json, pair_report, resolution_warning
-
     check_files(arguments.json, arguments.summary)
     coarse = resolution.coarser_than(arguments.threshold, arguments.pairs, arguments.threads, resolution.default_file())
     if coarse is not None:

@@ -17,6 +17,8 @@ import argparse
 import os
 import sys
 
+from llm_bench_fixtures.suite import pytest_arguments
+
 HELP = "run the ready suite on a model"
 QUICK = ("-k", "prompt_length")  # the workload that the answer for latency goes by
 
@@ -31,8 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Becomes pytest, where the system lets one process become another: signals and the exit status are pytest's."""
-    from llm_bench_fixtures.suite import pytest_arguments
-
     model = [f"--llm-model={arguments.model}"] if arguments.model else []
     quick = QUICK if arguments.quick else ()
     command = [sys.executable, "-m", "pytest", *pytest_arguments(), *model, *quick, *arguments.passed_on]
