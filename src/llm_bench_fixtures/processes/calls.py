@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from llm_bench_fixtures.errors import (
     ChannelClosed,
@@ -31,13 +31,10 @@ from llm_bench_fixtures.errors import (
     last_line,
     reason_of,
 )
-from llm_bench_fixtures.processes.channels import Pickled
+from llm_bench_fixtures.processes.channels import Channel, Pickled
+from llm_bench_fixtures.processes.worker import WorkerProcess
 from llm_bench_fixtures.progress import TICK_S, Phase, Progress
 from llm_bench_fixtures.text import without_middle
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.processes.channels import Channel
-    from llm_bench_fixtures.processes.worker import WorkerProcess
 
 LONGEST_TRACEBACK = 200_000  # characters
 

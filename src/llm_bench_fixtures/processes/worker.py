@@ -8,14 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from llm_bench_fixtures.errors import ChannelClosed, NoAnswer, TimeUp, WorkerDied
 from llm_bench_fixtures.processes import work_limit
+from llm_bench_fixtures.processes.channels import Channel
 from llm_bench_fixtures.processes.work_limit import StopWatch, WorkLimit, cpu_s_of, is_stopped
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.processes.channels import Channel
 
 S = TypeVar("S")
 R = TypeVar("R")

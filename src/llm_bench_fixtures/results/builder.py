@@ -9,17 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.progress import Phase
+from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.plausible import bounded
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
 from llm_bench_fixtures.results.speedup import with_expected_variance
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.measure.equivalence import Equivalence
-    from llm_bench_fixtures.results.load import LoadPoint
 
 
 class RunBuilder:

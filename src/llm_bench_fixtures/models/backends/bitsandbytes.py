@@ -23,7 +23,7 @@ from llm_bench_fixtures.models.backends.bnb_layers import (
     scales_of,
 )
 from llm_bench_fixtures.models.backends.torch import check_memory
-from llm_bench_fixtures.models.device import resolve_precision
+from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
@@ -31,7 +31,6 @@ from llm_bench_fixtures.models.weights import lesser_share, unmap
 from llm_bench_fixtures.options.parsers import Setting, parse_bool
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.device import Device, ResolvedPrecision
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.models.source import ModelSource
 

@@ -17,8 +17,11 @@ from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.backends import bnb_layers
 from llm_bench_fixtures.models.backends import torch as torch_backend
-from llm_bench_fixtures.models.device import ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_precision
+from llm_bench_fixtures.models.folders import local_folder
+from llm_bench_fixtures.models.quantized import StoredQuantization, stored_quantization
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
+from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
 from llm_bench_fixtures.models.weights import (
     fault_in,
@@ -33,9 +36,7 @@ from llm_bench_fixtures.options.parsers import LoadFormat
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.models.quantized import StoredQuantization
     from llm_bench_fixtures.options.settings import Settings
 
 AS_STORED = "as stored"
@@ -67,10 +68,6 @@ def with_reference(settings: Settings) -> Settings:
 
 
 def _names_quantized(settings: Settings) -> bool:
-    from llm_bench_fixtures.models.folders import local_folder
-    from llm_bench_fixtures.models.quantized import stored_quantization
-    from llm_bench_fixtures.models.trust import read_config
-
     try:
         folder = local_folder(settings.model[0])
         return folder is not None and stored_quantization(read_config(folder)) is not None

@@ -24,7 +24,7 @@ from llm_bench_fixtures.errors import BackendUnavailable, first_line
 from llm_bench_fixtures.models.backend import Backend, Chosen, installed_versions
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.conversion import TextTrial, tokens
-from llm_bench_fixtures.models.device import DeviceKind
+from llm_bench_fixtures.models.device import Device, DeviceKind
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.processes.environment import setting
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Key
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
 
 VARIANTS = (

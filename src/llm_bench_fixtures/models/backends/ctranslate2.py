@@ -27,7 +27,7 @@ from llm_bench_fixtures.models.conversion import (
     unavailable_where_it_fails,
     write_counts,
 )
-from llm_bench_fixtures.models.device import resident_at_rest
+from llm_bench_fixtures.models.device import Device, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.models.variants import Variant
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
     from llm_bench_fixtures.workloads import Batch, CacheKind
 

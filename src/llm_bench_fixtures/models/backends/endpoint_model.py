@@ -17,25 +17,23 @@ from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient, i
 from llm_bench_fixtures.models.backends.endpoint_protocol import (
     Asker,
     Completion,
+    Scoring,
     Served,
     explore,
 )
 from llm_bench_fixtures.models.backends.engine_model import BatchCounter
 from llm_bench_fixtures.models.device import Device, DeviceKind
-from llm_bench_fixtures.models.model import Model, ModelFacts, Reply
+from llm_bench_fixtures.models.model import Model, ModelFacts, Reply, Send
 from llm_bench_fixtures.models.transformers import DEFAULT_CONTEXT, context_of
 from llm_bench_fixtures.processes.environment import most_open_files
 from llm_bench_fixtures.progress import tell_share
-from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, plain_ids
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, CacheKind, TokenIds, Tokenizer, plain_ids
 
 if TYPE_CHECKING:
     import torch
 
-    from llm_bench_fixtures.models.backends.endpoint_protocol import Scoring
     from llm_bench_fixtures.models.loading import LoadRequest
-    from llm_bench_fixtures.models.model import Send
     from llm_bench_fixtures.models.source import ModelSource
-    from llm_bench_fixtures.workloads import TokenIds, Tokenizer
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Raw
 
@@ -26,6 +26,7 @@ from llm_bench_fixtures.models.backends.endpoint_client import (
     NOTHING,
     Card,
     Cards,
+    EndpointClient,
     Event,
     EventChoice,
     Name,
@@ -39,11 +40,7 @@ from llm_bench_fixtures.models.backends.endpoint_client import (
     summary,
 )
 from llm_bench_fixtures.text import without_middle
-from llm_bench_fixtures.workloads import plain_ids, read_corpus
-
-if TYPE_CHECKING:
-    from llm_bench_fixtures.models.backends.endpoint_client import EndpointClient
-    from llm_bench_fixtures.workloads import TokenIds, Tokenizer
+from llm_bench_fixtures.workloads import TokenIds, Tokenizer, plain_ids, read_corpus
 
 DONE = b"[DONE]"
 OTHER_FORM = frozenset({400, 404, 405, 422, 501})  # statuses of a server that doesn't know what it was asked

@@ -7,16 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from llm_bench_fixtures.models.model import Model
-from llm_bench_fixtures.workloads import Batch
+from llm_bench_fixtures.models.model import Model, ModelFacts
+from llm_bench_fixtures.workloads import Batch, CacheKind, Tokenizer
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.variants import Variant
-    from llm_bench_fixtures.workloads import CacheKind, Tokenizer
 
 OnToken: TypeAlias = "Callable[[], None] | None"
 Shown: TypeAlias = "list[torch.Tensor] | None"

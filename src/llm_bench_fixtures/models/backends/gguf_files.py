@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable, first_line
+from llm_bench_fixtures.models.backends.llamacpp_model import try_running
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import MOST_GAP, TextTrial, key_of, unavailable_where_it_fails, write_counts
 from llm_bench_fixtures.models.variants import Precision
@@ -174,8 +175,6 @@ def _try(
 ) -> None:
     """Raise BackendUnavailable for a file that doesn't run, AnotherModel for one that fails the trial, so that it
     isn't kept."""
-    from llm_bench_fixtures.models.backends.llamacpp_model import try_running
-
     config = request.source.load_config()
     with unavailable_where_it_fails(f"llama.cpp doesn't run {config.model_type} models as converted"):
         path, vocabulary = file_in(folder), config.get_text_config().vocab_size

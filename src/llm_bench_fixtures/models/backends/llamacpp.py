@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.models.backend import Backend, Chosen
+from llm_bench_fixtures.models.backends.gguf_files import check_convertible, file_in, make
+from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
+from llm_bench_fixtures.models.conversion import converted_facts, read_counts
+from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_path
 
 if TYPE_CHECKING:
-    from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel
     from llm_bench_fixtures.models.loading import LoadRequest
 
 
@@ -46,16 +49,10 @@ GGUF = Setting("gguf", parse_optional_path)
 def prepare(request: LoadRequest) -> None:
     importlib.import_module("cyllama.llama.llama_cpp").disable_logging()
     if request.settings.of(GGUF) is None:
-        writing = importlib.import_module("llm_bench_fixtures.models.backends.gguf_files")
-        writing.check_convertible(request.source.load_config())
+        check_convertible(request.source.load_config())
 
 
 def load(request: LoadRequest) -> LlamaCppModel:
-    from llm_bench_fixtures.models.backends.gguf_files import file_in, make
-    from llm_bench_fixtures.models.backends.llamacpp_model import LlamaCppModel, open_model
-    from llm_bench_fixtures.models.conversion import converted_facts, read_counts
-    from llm_bench_fixtures.models.device import resident_at_rest
-
     made = make(request, request.settings.of(GGUF))
     before_bytes = resident_at_rest(request.device)
     engine = open_model(file_in(made[-1].folder), request.source.load_config().get_text_config().vocab_size)

@@ -34,7 +34,7 @@ from llm_bench_fixtures.models.conversion import (
     logits_of,
     unavailable_where_it_fails,
 )
-from llm_bench_fixtures.models.device import processor_flags, resident_at_rest
+from llm_bench_fixtures.models.device import Device, processor_flags, resident_at_rest
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import prepare_for_greedy
 from llm_bench_fixtures.models.variants import Variant
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from llm_bench_fixtures.models.artifacts import Artifact, Key
-    from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.models.loading import LoadRequest
 
 DYNAMIC, STATIC = "int8-dynamic", "int8-static"
