@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.errors import BackendUnavailable
+from llm_bench_fixtures.models.architecture import without_weights
 from llm_bench_fixtures.models.attention import attention_choice, check_dtype
 from llm_bench_fixtures.models.backend import Backend
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.backends.bnb_layers import (
-    find_left_out,
+    left_out_of,
     other_weights,
-    quantized_share,
+    quantized_layers,
     repack,
     repacks_on,
     scales_of,
@@ -27,7 +28,7 @@ from llm_bench_fixtures.models.device import Device, ResolvedPrecision, resolve_
 from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import TransformersModel, torch_model
 from llm_bench_fixtures.models.variants import Precision, Variant, parse_precision
-from llm_bench_fixtures.models.weights import lesser_share, unmap
+from llm_bench_fixtures.models.weights import lesser_share, share_of, unmap
 from llm_bench_fixtures.options.parsers import Setting, parse_bool
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def load(request: LoadRequest) -> TransformersModel:
     check_memory(request, bytes_per_weight=1)
     repacks = compute is not None and repacks_on(request.device)
     is_int8_on_cpu = compute is None and request.device.kind == "cpu"
-    left_out = find_left_out(request.source, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
+    shape = without_weights(request.source.load_config(), request.source.trust_remote_code)
+    left_out = left_out_of(shape, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
     module = _load_quantized(
         request.source,
         dtype=precision.torch_dtype,
@@ -81,7 +83,7 @@ def load(request: LoadRequest) -> TransformersModel:
         device_map={"": request.device.name},
         **attention_choice(request),
     )
-    share = quantized_share(module)
+    share = share_of(quantized_layers(module), module)
     if not share:
         raise BackendUnavailable(f"bitsandbytes finds no layer to quantize in {request.source.name}")
     if repacks:

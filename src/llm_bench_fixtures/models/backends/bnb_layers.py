@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from llm_bench_fixtures.models.architecture import without_weights
 from llm_bench_fixtures.models.experts import expert_count
-from llm_bench_fixtures.models.weights import share_of, weights_outside
+from llm_bench_fixtures.models.weights import weights_outside
 
 if TYPE_CHECKING:
     import torch
 
     from llm_bench_fixtures.models.device import Device
-    from llm_bench_fixtures.models.source import ModelSource
 
 # Names of layers, in transformers' code, that nobody quantizes: they are small, and much hangs on them.
 ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
@@ -66,14 +64,9 @@ class LeftOut:
         return tuple(f"not quantized: {reason} ({_listed(names)})" for reason, names in self.others.items() if names)
 
 
-def find_left_out(source: ModelSource, *, repacks: bool, is_int8_on_cpu: bool) -> LeftOut:
-    """By the shape of the model, without its weights. repacks: whether its 4-bit weights are packed for AVX512-BF16."""
-    module = without_weights(source.load_config(), source.trust_remote_code)
-    return left_out_of(module, repacks=repacks, is_int8_on_cpu=is_int8_on_cpu)
-
-
 def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> LeftOut:
-    """module: a transformers model, with or without weights."""
+    """module: a transformers model, with or without weights. repacks: whether its 4-bit weights are packed for
+    AVX512-BF16."""
     experts = expert_count(module.config)
     output = module.get_output_embeddings()
     head = []
@@ -106,11 +99,6 @@ def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modu
         elif isinstance(part, Conv1D):  # GPT-2's, whose matrix lies the other way round
             columns, rows = part.weight.shape
             yield name, part, rows, columns
-
-
-def quantized_share(module: torch.nn.Module) -> float:
-    """Of all weights of the loaded model, how many are in quantized layers."""
-    return share_of(quantized_layers(module), module)
 
 
 def other_weights(module: torch.nn.Module) -> list[torch.Tensor]:
