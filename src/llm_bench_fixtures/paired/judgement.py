@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -69,10 +69,7 @@ def judge_pairs(
     may get worse, such as 0.03. alpha: of each interval. error: the family-wise error of all that is found.
     found_before: what earlier analyses found.
     """
-    tests: dict[Measurand, list[float]] = defaultdict(list)
-    for pair in pairs:
-        for measurand, difference in pair.items():
-            tests[measurand].append(difference)
+    tests = by_measurand(pairs)
     tree = Tree.of(tests, variants)
     of_tests = _estimates(tests, alpha)
     of_groups = _estimates(tree.differences(pairs), alpha)
@@ -89,6 +86,15 @@ def judge_pairs(
         group = tree.group_of(measurand, variants)
         judged[measurand] = with_group(own, groups[group], limit) if group else own
     return PairFindings(judged, groups)
+
+
+def by_measurand(pairs: Iterable[Mapping[Measurand, float]]) -> dict[Measurand, list[float]]:
+    """The differences of all pairs that measured each."""
+    found: dict[Measurand, list[float]] = defaultdict(list)
+    for pair in pairs:
+        for measurand, difference in pair.items():
+            found[measurand].append(difference)
+    return found
 
 
 def with_group(own: Finding, group: Finding, limit: float) -> Finding:

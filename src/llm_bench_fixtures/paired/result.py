@@ -18,8 +18,7 @@ from llm_bench_fixtures.gate.options import NOTHING, Allowance
 from llm_bench_fixtures.gate.rules import NamedRule, Rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run_from_json
-from llm_bench_fixtures.paired.sequential import alpha_of_analysis
-from llm_bench_fixtures.paired.statistics import Finding, Measurand, minimum_detectable_effect, pooled_deviation
+from llm_bench_fixtures.paired.statistics import Finding, Measurand, pooled_deviation
 from llm_bench_fixtures.paired.tree import HypothesisGroup
 from llm_bench_fixtures.paired.trial import Row, Trial
 from llm_bench_fixtures.results.metrics import Force, Kind, registry
@@ -169,13 +168,6 @@ class PairedResult:
             groups.setdefault(measurand.metric, []).append(values)
         pooled = {metric: pooled_deviation(values) for metric, values in groups.items()}
         return {metric: deviation for metric, deviation in pooled.items() if deviation is not None}
-
-    def minimum_detectable_effects(self) -> dict[str, float]:
-        """By metric, the smallest change, as a share, that the first analysis detects with a probability of 95 %."""
-        return {
-            metric: minimum_detectable_effect(deviation, self.first_analysis, alpha_of_analysis(1))
-            for metric, deviation in self.deviations().items()
-        }
 
     def as_json(self) -> dict[str, Any]:
         """Everything, with the raw rounds."""

@@ -8,12 +8,11 @@ called worse in at most FAMILY_ERROR / 2 of runs. With shrunk variances this hol
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import TypeVar
 
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.paired.judgement import DIFFERENT, PairFindings, judge_pairs
+from llm_bench_fixtures.paired.judgement import DIFFERENT, PairFindings, by_measurand, judge_pairs
 from llm_bench_fixtures.paired.statistics import Finding, Measurand
 from llm_bench_fixtures.statistics.spending import share_of_look
 
@@ -50,11 +49,7 @@ class SequentialTests:
     @property
     def differences(self) -> dict[Measurand, tuple[float, ...]]:
         """Of each test and metric, those of all pairs that measured it while it wasn't settled."""
-        found: dict[Measurand, list[float]] = defaultdict(list)
-        for pair in self._pairs:
-            for measurand, difference in pair.items():
-                found[measurand].append(difference)
-        return {measurand: tuple(values) for measurand, values in found.items()}
+        return {measurand: tuple(values) for measurand, values in by_measurand(self._pairs).items()}
 
     def add(self, pair: Mapping[Measurand, float], variants: Mapping[str, str]) -> None:
         """The differences of one more pair; settled ones are left out. variants: by test, its variant's id."""

@@ -115,7 +115,8 @@ class Coordinator:
         self.trial.collected += [worker.expect(Collected).tests for worker in self.workers]
         tests = choose(self.trial.collected)
         self._pace = self.pace_of(len(tests))
-        self._send_all(Selected(tuple(tests)))
+        for worker in self.workers:
+            worker.send(Selected(tuple(tests)))
         for test in tests:
             self.announce(test)
             self._run_test(test)
@@ -187,7 +188,8 @@ class Coordinator:
         message: Go | Resume = go
         while waiting := [index for index in order if index not in ended]:
             for index in waiting:
-                answer = self._turn(self.workers[index], message)
+                self.workers[index].send(message)
+                answer: Times | Pause | Ended = self._answer(self.workers[index], Times, Pause, Ended)
                 if not isinstance(answer, Pause):
                     ended[index] = answer
             message = Resume()
@@ -196,11 +198,6 @@ class Coordinator:
             raise _RoundFailed({index: answer for index, answer in ended.items() if isinstance(answer, Ended)})
         return tuple(times[index] for index in range(len(order)))
 
-    def _turn(self, worker: Worker, message: Go | Resume) -> Times | Pause | Ended:
-        worker.send(message)
-        answer: Times | Pause | Ended = self._answer(worker, Times, Pause, Ended)
-        return answer
-
     def _answer(self, worker: Worker, *kinds: type) -> Any:
         answer = worker.expect(*kinds, Finished)
         if isinstance(answer, Finished):
@@ -208,10 +205,6 @@ class Coordinator:
                 worker.label, f"pytest ended with status {answer.exit_status}", worker.test, worker.last_words
             )
         return answer
-
-    def _send_all(self, message: Selected) -> None:
-        for worker in self.workers:
-            worker.send(message)
 
 
 class _RoundFailed(Exception):

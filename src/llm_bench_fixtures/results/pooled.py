@@ -89,7 +89,8 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
             "phase_s": {name: sum(run.phase_s.get(name, 0.0) for run in runs) for name in phases},
             "interrupted": any(run.interrupted for run in runs),
             "instrumentation_ratios": {
-                name: _flat(run.instrumentation_ratios.get(name, ()) for run in runs) for name in ratios
+                name: tuple(chain.from_iterable(run.instrumentation_ratios.get(name, ()) for run in runs))
+                for name in ratios
             },
             "loads": next((run.loads for run in runs if run.loads), ()),
             "failed_tests": sum(run.failed_tests for run in runs),
@@ -97,10 +98,6 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
             "runs": tuple(runs),
         }
     )
-
-
-def _flat(values: Iterable[tuple[float, ...]]) -> tuple[float, ...]:
-    return tuple(chain.from_iterable(values))
 
 
 def _variants(runs: Sequence[Run]) -> Iterator[VariantResult]:

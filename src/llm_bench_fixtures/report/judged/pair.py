@@ -12,7 +12,7 @@ from llm_bench_fixtures.gate.options import BY_TURNS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.paired.display import duration_text, short_name
 from llm_bench_fixtures.paired.judgement import is_alike
-from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution
+from llm_bench_fixtures.paired.resolution import CoarseResolution, Resolution, resolutions
 from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResult
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS, Finding, Measurand, ratios
@@ -198,7 +198,7 @@ def conclusion(result: PairedResult) -> str:
 def _warnings(result: PairedResult) -> Iterator[str]:
     if not result.of(Verdict.INCONCLUSIVE):
         return
-    coarse = {name: share for name, share in result.minimum_detectable_effects().items() if share > result.threshold}
+    coarse = {one.metric: one.resolvable for one in resolutions(result) if one.resolvable > result.threshold}
     if coarse:
         metric, share = max(coarse.items(), key=lambda item: item[1])
         yield (
