@@ -423,7 +423,7 @@ def test_the_instruction_set_is_the_best_that_the_processor_has(
     machine: str, flags: set[str], instructions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    monkeypatch.setattr("llm_bench_fixtures.models.device.processor_flags", lambda: frozenset(flags))
+    monkeypatch.setattr("llm_bench_fixtures.models.backends.onnxruntime.processor_flags", lambda: frozenset(flags))
     assert backend.instruction_set() == instructions
 
 
