@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
-from run_factory import BLOCKS_S, make_block_record, make_run, make_variant
+from run_factory import BLOCKS_S, make_block_record, make_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.results.noise import Gain
+from llm_bench_fixtures.statistics import ratio
 from llm_bench_fixtures.statistics.ratio import Speedup
+from llm_bench_fixtures.statistics.shrinkage import VarianceEstimate
 
 
 @pytest.mark.parametrize(("rounds", "claims"), [(2, False), (3, True)])
@@ -21,3 +25,29 @@ def test_two_rounds_in_blocks_claim_nothing_by_themselves(rounds: int, claims: b
     assert found.ratio == pytest.approx(44, rel=0.3)
     assert isinstance(found, Speedup if claims else Gain)
     assert found.is_faster is claims
+
+
+def test_throughput_goes_by_what_the_runs_other_cases_show_of_the_scatter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pairs with half of the variance that 4 degrees of freedom lead to expect: together that is 5 degrees of 0.9
+    times 1 % squared, and t is 2.5706."""
+    monkeypatch.setattr(ratio, "PROCESS_DEVIATION", 0.0)
+    workload = make_workload("batch 8", "batch", prompts=8, batch_size=8, new_tokens=128)
+    reference_s, prior = (2.0, 2.0 * math.exp(0.01)), VarianceEstimate(0.01**2, 4.0)
+    fp32, fast = (
+        make_record(
+            name,
+            scenario="batch",
+            case="8",
+            workload=workload,
+            rounds_s=rounds_s,
+            reference_s=reference_s,
+            expected_variance=prior,
+        )
+        for name, rounds_s in (("fp32", reference_s), ("fast", (1.0, 1.0)))
+    )
+    evidence = evidence_of(make_run([fp32, fast]))
+    assert set(evidence.largest_batch) == {"fp32", "fast"}
+    found = evidence.speedup(evidence.largest_batch["fast"])
+    assert found is not None
+    assert math.log(found.ratio) == pytest.approx(math.log(2) + 0.005)
+    assert math.log(found.high / found.ratio) == pytest.approx(2.570582 * 0.01 * math.sqrt(0.9 / 2))

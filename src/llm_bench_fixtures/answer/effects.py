@@ -132,7 +132,8 @@ def _decode_ratio(record: Record, reference: Record) -> LogRatio | None:
     """In one run, of the times per token.
 
     Of the reference's rounds in the turns of another group only their latency is kept: a token has the share of it that
-    it has in the reference's own rounds.
+    it has in the reference's own rounds. The record's expected variance is not used, because it is of whole rounds:
+    where these take seconds and are few, times per token scattered by twice that variance.
     """
     own_s, reference_s = (per_round(one, tpot_s) for one in (record, reference))
     if share_blocks(record, reference):
