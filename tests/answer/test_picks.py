@@ -43,7 +43,8 @@ def rivals(speedups: dict[str, tuple[float, float]], qualities: dict[str, dict[s
 
 
 def test_the_fastest_that_may_keep_the_limit_is_named_next_to_the_one_that_does() -> None:
-    """Below 1.5 times as fast, what is beyond the limit is not, nor what has a wide interval around the same speed."""
+    """Below 1.5 times as fast, what is beyond the limit is not, nor what may as well be slower: an interval of a ratio
+    that is widened for three comparisons reaches 4 % to either side."""
     speedups = {"kept": (2.0, 0.01), "beyond": (2.6, 0.01), "unclear": (2.4, 0.01), "unknown": (2.5, 0.01)}
     kept = {"ppl_ratio": 1.001}
     qualities = {
@@ -58,6 +59,8 @@ def test_the_fastest_that_may_keep_the_limit_is_named_next_to_the_one_that_does(
     assert rivals({**speedups, "unknown": (4.0, 1.0)}, qualities) == ["unclear"]
     assert rivals({"kept": (2.0, 0.01), "unknown": (4.0, 1.0)}, qualities) == ["unknown"]
     assert rivals({"kept": (2.0, 0.01), "unknown": (2.1, 1.0)}, qualities) == []
+    assert rivals({"kept": (2.0, 0.01), "unknown": (2.08, 0.01)}, qualities) == ["unknown"]
+    assert rivals({"kept": (2.0, 0.01), "unknown": (2.02, 0.01)}, qualities) == []
     assert rivals({"kept": (2.0, 0.01), "beyond": (4.0, 1.0)}, qualities) == []
 
 

@@ -84,7 +84,7 @@ class Pick:
     """The variants that are shown to be better than the reference, the best first."""
     beyond_limit: tuple[Choice, ...] = ()
     """Variants that are shown to be better than the best, but not to keep the limits; the best first. Then those that
-    are probably faster than it by more than SMALL, if it is undecided whether they keep the limits."""
+    are probably faster than it, if it is undecided whether they keep the limits."""
     batch_size: int = 1
     """Of the workload on which times were compared."""
 
@@ -240,4 +240,7 @@ def _ranked(
 
 
 def _is_probably_faster(found: Found) -> bool:
+    """Whether the interval reaches at least twice as far above 1 as below it, in logarithms."""
+    if isinstance(found, Speedup):
+        return found.high * found.low**2 >= 1
     return found.is_unclear and found.ratio > 1 + SMALL

@@ -249,6 +249,14 @@ def test_each_reader_has_a_rival_beyond_the_limit() -> None:
     assert answer(make_run(records, variants)).lines == (f"{kept} v0 is {latency} and has {throughput}, {cost}.",)
 
 
+def test_who_was_not_measured_in_batches_is_named() -> None:
+    """Bug: in a run that had no time for the batches of all variants, the most throughput was told as if of all."""
+    one_prompt = [make_block_record(spread=0.0), make_block_record("v0", 4.0), make_block_record("v1", 2.0)]
+    found = answer(make_run([*one_prompt, batch("fp32", 4), batch("v1", 4, 2.0)]))
+    assert found.untold == ("Not compared in throughput, because not measured at batch 4: v0.",)
+    assert answer(make_run([*one_prompt, batch("fp32", 4), batch("v1", 4), batch("v0", 4)])).untold == ()
+
+
 def test_it_changes_when_the_numbers_do() -> None:
     assert "2.00× as fast" in latency(two(1.0, 0.5))
     assert "4.00× as fast" in latency(two(1.0, 0.25))

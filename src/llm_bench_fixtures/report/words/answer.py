@@ -383,6 +383,10 @@ def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
     for pick in picks:
         if not pick.choices:
             yield f"No answer for the {pick.reader}: {_why_untold(pick.reader, seen)}."
+        elif pick.reader is Reader.THROUGHPUT and (
+            others := [one for one in seen.common if one not in seen.largest_batch]
+        ):
+            yield f"Not compared in throughput, because not measured at batch {pick.batch_size}: {', '.join(others)}."
     if seen.elsewhere:
         yield f"Not compared, because not measured on {headline_prompts(seen)}: {', '.join(seen.elsewhere)}."
 
