@@ -223,6 +223,17 @@ def test_what_can_not_be_done_is_said(shell: Shell, tmp_path: Path, arguments: t
     assert not (tmp_path / "out").exists()
 
 
+@without_pictures
+def test_of_a_folder_of_runs_the_files_are_named(shell: Shell, tmp_path: Path) -> None:
+    shell.keep(1)
+    kept(full_run(), tmp_path / "runs" / "laptop")
+    (tmp_path / "runs" / "other.json").write_text("{}", encoding="utf-8")
+    output = shell("report", str(tmp_path / "runs"), "-o", str(tmp_path / "out"))
+    assert output.status == ExitStatus.USAGE
+    file = tmp_path / "runs" / "laptop" / "results.json"
+    assert f"it is a folder without results.json (give one of: {file}), and no number" in " ".join(output.err.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT")],

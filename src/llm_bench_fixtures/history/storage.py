@@ -30,6 +30,7 @@ LATEST = "latest"
 NUMBERED = re.compile(r"(\d+)_", re.ASCII)
 NUMBER = re.compile(r"(?:(?P<machine>.+)/)?(?P<number>\d{1,18})", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{7,}", re.ASCII | re.IGNORECASE)  # of fewer digits too many words are made
+MOST_TRIED = 20  # files of a folder that is no run, to name the runs in it
 HEXADECIMAL = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
 MADE_BY_AUTOSAVE = re.compile(r"_[0-9a-f]{7,40}_\d{8}_\d{6}", re.ASCII)  # the commit and the time in a file's name
 
@@ -102,8 +103,8 @@ def select_run(storage: Path | None, text: str, other_than: Path | None = None) 
     what = f"a folder without {RESULTS_FILE}" if _is_folder(text) else "no file"
     if storage is None:
         raise RunNotFound(
-            f"no run {text!r}: it is {what}, and there is no {FOLDER} folder to look in for saved runs. Save one with "
-            "pytest --benchmark-autosave, or name the folder with --storage"
+            f"no run {text!r}: it is {what}{_runs_inside(text)}, and there is no {FOLDER} folder to look in for saved "
+            "runs. Save one with pytest --benchmark-autosave, or name the folder with --storage"
         )
     files = run_files(storage)
     found = _find(files, text, other_than)
@@ -112,8 +113,8 @@ def select_run(storage: Path | None, text: str, other_than: Path | None = None) 
     if found:
         return found[0]
     raise RunNotFound(
-        f"no run {text!r}: it is {what}, and no number, name, branch or commit of the {len(files)} runs in {storage}:\n"
-        f"{indented(_names(files, storage))}"
+        f"no run {text!r}: it is {what}{_runs_inside(text)}, and no number, name, branch or commit of the {len(files)} "
+        f"runs in {storage}:\n{indented(_names(files, storage))}"
     )
 
 
@@ -139,6 +140,13 @@ def _is_folder(text: str) -> bool:
         return parse_path(text).is_dir()
     except (OSError, InvalidSetting):  # a name that is too long, or ~ of a user that there isn't
         return False
+
+
+def _runs_inside(text: str) -> str:
+    """The runs in the folder, to stand behind what the text is; empty where it is no folder, or has none."""
+    files = run_files(parse_path(text))[:MOST_TRIED] if _is_folder(text) else []
+    found = [encodable(str(one.path)) for one in headings(files, lambda _: None)]
+    return f" (give one of: {', '.join(first_few(found))})" if found else ""
 
 
 def _is_number(text: str) -> bool:
