@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from run_factory import make_block_record, make_run, make_variant
+from run_factory import make_block_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.report.agreement import agreement_sections
 from llm_bench_fixtures.report.findings import Findings, findings_of
@@ -38,6 +38,23 @@ def test_runs_that_agree_are_counted_and_their_distance_is_said() -> None:
     assert found.header.endswith("| 2 runs pooled")
     assert "2 runs of the same version are pooled: their speed-ups differ by at most 1 % (bf16)." in found.takeaways
     assert not [warning for warning in found.warnings if "disagree" in warning]
+
+
+def test_speedups_that_only_some_of_the_runs_have_are_named() -> None:
+    """Bug: "2 runs pooled" stood over speed-ups of one run, which had no time for more."""
+    shorter = run_of(2.0)
+    shorter = replace(shorter, records=shorter.records[:1])
+    whole = run_of(2.0)
+    workload = make_workload("batch 8", "batch", prompts=8, batch_size=8, new_tokens=64)
+    batches = [
+        make_block_record(name, speedup, spread, scenario="batch", case="8", workload=workload)
+        for name, speedup, spread in (("fp32", 1.0, 0.0), ("bf16", 3.0, 0.01))
+    ]
+    found = pooled(replace(whole, records=(*whole.records, *batches)), shorter)
+    assert (
+        "2 runs of the same version are pooled. Speed-ups of fewer runs: bf16 (1 of 2), bf16 at batch 8 (1 of 2)."
+        in found.takeaways
+    )
 
 
 def test_runs_that_contradict_each_other_are_warned_of() -> None:

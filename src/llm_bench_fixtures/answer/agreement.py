@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.evidence import Evidence
@@ -61,6 +62,8 @@ class Agreement:
     """Those of the headline's workload, in the run's order."""
     quality_differences: tuple[str, ...]
     """Quality is exact, so there should be none."""
+    of_fewer: tuple[tuple[str, int, int], ...] = ()
+    """Speed-ups that only some of the runs have: the variant, the batch size, and how many runs."""
 
     @property
     def widest(self) -> VariantAgreement | None:
@@ -85,7 +88,16 @@ def agreement_of(seen: Evidence) -> Agreement | None:
         metric,
         tuple(_of_variant(seen, run, record, metric, chance) for record in seen.common.values()),
         tuple(quality_differences(run)),
+        tuple(_of_fewer(seen, len(run.runs))),
     )
+
+
+def _of_fewer(seen: Evidence, runs: int) -> Iterator[tuple[str, int, int]]:
+    for record in (*seen.common.values(), *seen.largest_batch.values()):
+        if record.variant != seen.run.reference:
+            known = sum(one is not None for one in log_ratios_by_run(seen.cases_of(record)))
+            if 0 < known < runs:
+                yield record.variant, record.workload.batch_size if record.workload else 1, known
 
 
 def _of_variant(seen: Evidence, run: PooledRun, record: Record, metric: str, chance: float) -> VariantAgreement:

@@ -96,11 +96,16 @@ def _all_differ(chosen: Sequence[Sequence[str]]) -> bool:
 
 
 def agreement_sentence(found: Agreement) -> str:
-    """How many runs are pooled, and how far apart they came out."""
-    pooled = f"{len(found.runs)} runs of the same version are pooled"
-    if found.widest is None or found.widest.spread is None:
-        return f"{pooled}."
-    return f"{pooled}: their speed-ups differ by at most {format_share(found.widest.spread)} ({found.widest.variant})."
+    """How many runs are pooled, how far apart they came out, and what only some of them have."""
+    sentence = f"{len(found.runs)} runs of the same version are pooled"
+    if found.widest is not None and found.widest.spread is not None:
+        widest = f"{format_share(found.widest.spread)} ({found.widest.variant})"
+        sentence += f": their speed-ups differ by at most {widest}"
+    fewer = ", ".join(
+        f"{variant}{f' at batch {size}' if size > 1 else ''} ({runs} of {len(found.runs)})"
+        for variant, size, runs in found.of_fewer
+    )
+    return f"{sentence}. Speed-ups of fewer runs: {fewer}." if fewer else f"{sentence}."
 
 
 def agreement_warnings(found: Agreement) -> Iterator[str]:
