@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from llm_bench_fixtures.report.about import facts, noise_footnote
 from llm_bench_fixtures.report.agreement import agreement_sections
@@ -25,11 +24,11 @@ from llm_bench_fixtures.report.renderers.markdown import (
     named,
 )
 from llm_bench_fixtures.report.tables.by_variant import short_table
-from llm_bench_fixtures.report.tables.scenarios import cases_table
-from llm_bench_fixtures.report.tables.table import Cell, Table
+from llm_bench_fixtures.report.tables.scenarios import case_rows
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
-from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed
+from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed, title_of
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 
@@ -114,15 +113,15 @@ def _answer(answer: Answer) -> Iterator[str]:
 
 def _cases(findings: Findings) -> Iterator[str]:
     """The bare speed-ups, whose intervals the page has; a scenario's title at its first case only."""
-    table, before = cases_table(findings), ""
-    rows = []
-    for scenario, *cells in table.rows:
-        first = Cell("") if scenario.text == before else scenario
-        rows.append((first, *(Cell(value=one.value) if one.notation is Notation.TIMES else one for one in cells)))
-        before = scenario.text
-    columns = (replace(one, notation=one.notation and Notation.NUMBER) for one in table.columns)
+    cases, rows, before = case_rows(findings), [], ""
+    for one in cases:
+        title = title_of(one.scenario)
+        cells = (Cell(value=cell.value) if cell.notation is Notation.TIMES else cell for cell in one.cells.values())
+        rows.append((Cell("" if title == before else title), Cell(one.case), *cells))
+        before = title
     if rows:
-        yield from markdown_table(Table(tuple(columns), tuple(rows)))
+        columns = (Column("scenario"), Column("case"), *(Column(name, Notation.NUMBER) for name in cases[0].cells))
+        yield from markdown_table(Table(columns, tuple(rows)))
 
 
 def _skipped(findings: Findings) -> Iterator[str]:

@@ -24,7 +24,6 @@ from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
 from llm_bench_fixtures.report.judged.rows import JudgedRow
 from llm_bench_fixtures.report.limits import limit_scales
-from llm_bench_fixtures.report.page.heatmap import heatmap_of
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
     SHORT,
@@ -32,6 +31,7 @@ from llm_bench_fixtures.report.page.tables import (
     Term,
     chips_of,
     glossary,
+    heat_rows,
     summary_table,
     unranked,
     without,
@@ -104,7 +104,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
         "tradeoff_plots": _plots_of(SUMMARY, plots)[:1],
         "summary": summary_table(findings, terms),
         "summary_note": f"{summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
-        "heatmap": heatmap_of(findings),
+        "heatmap": heat_rows(findings),
         "sweeps": sweeps,
         "sweep_plots": [plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)],
         "machine": machine,

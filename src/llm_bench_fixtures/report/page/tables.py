@@ -1,7 +1,9 @@
-"""The report's tables as the page shows them: each column explained, and sortable by its values."""
+"""The report's tables as the page shows them: each column explained, and sortable by its values; and the speed-ups of
+every case as a heatmap."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,9 +11,11 @@ from llm_bench_fixtures.answer.standings import is_near_lossless, near_lossless
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.renderers.figures import legend, spread
+from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, variants_table
+from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone, flip_cells
+from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.results.record import Run, VariantResult
@@ -36,6 +40,9 @@ UNRANKED = frozenset({
 # Of the summary, what an answer needs; the whole table is folded below.
 SHORT = ("latency", "speed-up", BATCHED, "weights", "peak", PERPLEXITY, "top-1", FLIPS)
 NARROW = ("variant", "speed-up", "peak", PERPLEXITY)  # what stays of it on a phone
+STRONGEST, FAINTEST = 52, 12  # percent of the colour in a cell
+FULL = math.log(3)  # speed-ups of 3, and of a third, have the strongest colour
+KINDS = {Tone.BETTER: "faster", Tone.WORSE: "slower"}
 
 
 @dataclass(frozen=True)
@@ -187,6 +194,62 @@ def _each_way(variant: VariantResult) -> str:
     named = {"lost": found["flips_lost"], "gained": found["flips_gained"]}
     shown = ((way, cell) for way, cell in named.items() if not cell.is_missing)
     return "\n".join(f"{cell.value:.0f} {way} ({spread(cell)})" for way, cell in shown)
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """A case of a variant."""
+
+    variant: str
+    text: str
+    interval: str = ""
+    kind: str = "absent"
+    """faster, slower, unclear (the interval includes 1), or absent without a speed-up."""
+    heat: int = 0
+    """Percent of the colour."""
+    sort: float | None = None
+    tip: str = ""
+    """Lines for the pointer; empty for none."""
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """A case of all variants."""
+
+    scenario: str
+    """Its name, which the page's filter goes by."""
+    title: str
+    """The scenario's."""
+    case: str
+    cells: tuple[HeatCell, ...]
+
+
+def heat_rows(findings: Findings) -> list[HeatRow]:
+    """The speed-ups of every case; nothing where no variant has one. The reference has no column: each cell's tip has
+    its latency."""
+    reference, cases = findings.run.reference, case_rows(findings)
+    shown = {name for one in cases for name, cell in one.cells.items() if cell.notation is Notation.TIMES}
+    rows = []
+    for one in cases if shown else ():
+        title = title_of(one.scenario)
+        where = ", ".join(filter(None, (title, one.case)))
+        beside = f"{reference}: {text(one.cells[reference])}" if reference in one.cells else ""
+        cells = (_heat_cell(name, cell, where, beside, reference) for name, cell in one.cells.items() if name in shown)
+        rows.append(HeatRow(one.scenario.name, title, one.case, tuple(cells)))
+    return rows
+
+
+def _heat_cell(name: str, cell: Cell, where: str, beside: str, reference: str) -> HeatCell:
+    """beside: the reference's latency."""
+    if cell.value is None or cell.notation is not Notation.TIMES:
+        return HeatCell(name, text(cell))
+    kind = KINDS.get(cell.tone, "unclear") if cell.tone else "unclear"
+    share = min(abs(math.log(cell.value)) / FULL, 1.0)
+    heat = round(FAINTEST + (STRONGEST - FAINTEST) * share)
+    words = f"{kind} than {reference}" if kind != "unclear" else f"no difference from {reference} is shown"
+    lines = (name, where, text(cell), words, beside)
+    tip = "\n".join(filter(None, lines))
+    return HeatCell(name, figure(cell), spread(cell), kind, heat, cell.value, tip)
 
 
 def glossary(heads: Iterable[str], metrics: Mapping[str, Metric]) -> dict[str, Term]:

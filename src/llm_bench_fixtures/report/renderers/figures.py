@@ -22,7 +22,7 @@ def head(column: Column) -> str:
     return f"{column.name}, {column.unit}" if column.unit else column.name
 
 
-def figure(cell: Cell, column: Column) -> str:
+def figure(cell: Cell, column: Column = PLAIN) -> str:
     """The value alone with its mark; the words where there is none."""
     return f"{_value(cell, column)}{cell.mark}" if cell.value is not None else cell.text
 

@@ -1,10 +1,10 @@
-"""The tables that have a row a benchmark, one for each scenario, and the one that has a row a case."""
+"""The tables that have a row a benchmark, one for each scenario, and what has a row a case."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
@@ -34,7 +34,7 @@ from llm_bench_fixtures.results.speedup import record_speedup
 LATENCY = Column("latency", Notation.SECONDS, error_is=QUARTILES)
 SPEEDUP = Column("speed-up", Notation.TIMES)
 READABLE = "quantization"  # the scenario of the package whose prompts are for reading
-SCENARIO, CASE = "scenario", "case"
+CASE = "case"
 
 
 def scenarios_of(run: Run) -> dict[str, Scenario]:
@@ -43,30 +43,32 @@ def scenarios_of(run: Run) -> dict[str, Scenario]:
     return named | {one.scenario: Scenario(one.scenario) for one in run.records if one.scenario not in named}
 
 
-def cases_table(findings: Findings) -> Table:
-    """Columns: the scenario, the case, and each variant that was measured, named by its id; cases in the scenarios'
-    order.
+@dataclass(frozen=True)
+class CaseRow:
+    """How fast each variant is in one case."""
 
-    A variant's cell is its speed-up over the reference in this case, with the 95 % interval, and better or worse where
-    the whole interval is on one side of 1. The reference's column, and a cell without a speed-up, are latencies: their
-    notation is SECONDS. `Cell()` where a variant didn't run the case.
-    """
-    run = findings.run
-    records = {(one.scenario, one.case, one.variant): one for one in run.measured()}
-    variants = [one.id for one in run.variants if any(one.id == variant for *_, variant in records)]
-    scenarios = scenarios_of(run)
-    order = list(scenarios)
-    places = sorted(dict.fromkeys(place[:2] for place in records), key=lambda place: order.index(place[0]))
-    rows = (
-        (
-            Cell(title_of(scenarios[scenario])),
-            Cell(case),
-            *(_speedup_or_latency(records.get((scenario, case, name)), findings) for name in variants),
+    scenario: Scenario
+    case: str
+    cells: Mapping[str, Cell]
+    """By variant, of all that were measured in some case. A speed-up over the reference has its 95 % interval, and is
+    better or worse where the whole interval is on one side of 1. The reference's cell, and one without a speed-up, are
+    latencies: their notation is SECONDS. `Cell()` where a variant didn't run the case."""
+
+
+def case_rows(findings: Findings) -> list[CaseRow]:
+    """In the scenarios' order."""
+    records = {(one.scenario, one.case, one.variant): one for one in findings.run.measured()}
+    variants = [one.id for one in findings.run.variants if any(one.id == variant for *_, variant in records)]
+    return [
+        CaseRow(
+            scenario,
+            case,
+            {name: _speedup_or_latency(records.get((scenario.name, case, name)), findings) for name in variants},
         )
-        for scenario, case in places
-    )
-    notations = (Notation.SECONDS if name == run.reference else Notation.TIMES for name in variants)
-    return Table((Column(SCENARIO), Column(CASE), *map(Column, variants, notations)), tuple(rows))
+        for scenario in scenarios_of(findings.run).values()
+        for place, case in dict.fromkeys(key[:2] for key in records)
+        if place == scenario.name
+    ]
 
 
 def _speedup_or_latency(record: Record | None, findings: Findings) -> Cell:

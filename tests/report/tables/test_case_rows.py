@@ -1,4 +1,4 @@
-"""The table of every case's speed-ups."""
+"""Every case's speed-ups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from run_factory import make_block_record, make_record, make_run
 
 from llm_bench_fixtures.report.findings import findings_of
-from llm_bench_fixtures.report.tables.scenarios import cases_table
+from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Tone
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import registry
@@ -21,10 +21,10 @@ def in_blocks() -> Run:
 
 
 def test_a_cell_is_the_speed_up_with_its_interval_and_its_tone() -> None:
-    table = cases_table(findings_of(in_blocks(), registry()))
-    assert table.names == ("scenario", "case", "fp32", "bf16")
-    (_, case, reference, faster), (*_, alike) = table.rows
-    assert (case.text, reference.notation, reference.tone) == ("a", Notation.SECONDS, None)
+    first, second = case_rows(findings_of(in_blocks(), registry()))
+    assert (first.case, list(first.cells)) == ("a", ["fp32", "bf16"])
+    reference, faster, alike = *first.cells.values(), second.cells["bf16"]
+    assert (reference.notation, reference.tone) == (Notation.SECONDS, None)
     assert reference.value == pytest.approx(1.025, rel=1e-3)
     assert (faster.value, faster.tone) == (pytest.approx(2.0), Tone.BETTER)
     assert 1.0 < (faster.low or 0) < 2.0 < (faster.high or 0)
@@ -33,7 +33,6 @@ def test_a_cell_is_the_speed_up_with_its_interval_and_its_tone() -> None:
 
 def test_what_was_not_measured_in_blocks_has_its_latency_and_what_did_not_run_nothing() -> None:
     run = make_run([make_record(median_s=0.1, case="a"), make_record("bf16", 0.05, case="b")])
-    table = cases_table(findings_of(run, registry()))
-    (*_, bf16), (_, _, fp32, alone) = table.rows
-    assert bf16 == fp32 == Cell()
-    assert alone == Cell(value=pytest.approx(0.05), notation=Notation.SECONDS)
+    first, second = case_rows(findings_of(run, registry()))
+    assert first.cells["bf16"] == second.cells["fp32"] == Cell()
+    assert second.cells["bf16"] == Cell(value=pytest.approx(0.05), notation=Notation.SECONDS)
