@@ -115,22 +115,17 @@ class Table:
         header: Sequence[str],
         rows: Iterable[Sequence[str]],
         numeric: Iterable[int] = (),
-        tones: Mapping[tuple[int, int], Tone] | None = None,
         droppable: Sequence[str] = (),
     ) -> Table:
-        """numeric: the columns that are set flush right, counted from 0. tones: by row and column. droppable: names of
-        the columns that leave a table that is too wide, in that order."""
-        right, given = frozenset(numeric), tones or {}
+        """numeric: the columns that are set flush right, counted from 0. droppable: names of the columns
+        that leave a table that is too wide, in that order."""
+        right = frozenset(numeric)
         ranks = {name: rank for rank, name in enumerate(reversed(droppable), 1)}
         columns = (
             Column(name, Notation.TEXT if place in right else None, droppable=ranks.get(name, 0))
             for place, name in enumerate(header)
         )
-        cells = (
-            tuple(Cell(text, tone=given.get((index, place))) for place, text in enumerate(row))
-            for index, row in enumerate(rows)
-        )
-        return cls(tuple(columns), tuple(cells))
+        return cls(tuple(columns), tuple(tuple(map(Cell, row)) for row in rows))
 
     @property
     def names(self) -> tuple[str, ...]:
