@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, causes_of, led
-from llm_bench_fixtures.report.judged.rows import JudgedRow
+from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, JudgedRow, causes_of, led
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 
 PEAK, LATENCY, PER_TOKEN = "own_memory_bytes", "latency_s", "ms_per_token"

@@ -12,10 +12,9 @@ from llm_bench_fixtures.gate.coverage import Coverage
 from llm_bench_fixtures.gate.decision import Decision
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.gate.verdicts import Verdict
-from llm_bench_fixtures.report.judged.causes import MOVED, Cause, causes_of, led
-from llm_bench_fixtures.report.judged.notes import baseline_sentence, counts_sentence, notes_of, run_sentence
+from llm_bench_fixtures.report.judged.causes import MOVED, Cause, causes_of, led, rows_of
+from llm_bench_fixtures.report.judged.changes import baseline_sentence, counts_sentence, notes_of, run_sentence
 from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
-from llm_bench_fixtures.report.judged.rows import rows_of
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.text import printable, without_commands
 

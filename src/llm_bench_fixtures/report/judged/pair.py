@@ -17,9 +17,8 @@ from llm_bench_fixtures.paired.result import BASE, HEAD, NotCompared, PairedResu
 from llm_bench_fixtures.paired.sequential import alpha_of_analysis
 from llm_bench_fixtures.paired.statistics import LEAST_PAIRS, Finding, Measurand, ratios
 from llm_bench_fixtures.paired.tree import HypothesisGroup
-from llm_bench_fixtures.report.judged.causes import BETTER, WORSE, Cause, causes_of
+from llm_bench_fixtures.report.judged.causes import BETTER, WORSE, Cause, JudgedRow, causes_of, rows_of
 from llm_bench_fixtures.report.judged.renderer import JudgedPart, JudgedReport
-from llm_bench_fixtures.report.judged.rows import JudgedRow, rows_of
 from llm_bench_fixtures.report.renderers.columns import columns, wrapped_lines
 from llm_bench_fixtures.report.tables.table import Table
 from llm_bench_fixtures.results.formatting import count, format_share

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llm_bench_fixtures.report.judged.causes import TONES, Cause
-from llm_bench_fixtures.report.judged.rows import JudgedRow
+from llm_bench_fixtures.report.judged.causes import TONES, Cause, JudgedRow
 from llm_bench_fixtures.report.renderers.columns import columns, title_line, wrapped
 from llm_bench_fixtures.report.renderers.markdown import bullets, escape, folded, markdown_table
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Table

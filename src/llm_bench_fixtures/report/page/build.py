@@ -19,10 +19,9 @@ from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.sweeps import SWEEPS, sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.findings import Findings
-from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause
+from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
-from llm_bench_fixtures.report.judged.rows import JudgedRow
 from llm_bench_fixtures.report.limits import limit_scales
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
