@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,12 @@ DISPENSABLE = ("machine", "model", "fingerprint", "measured")
 def history_table(runs: Sequence[Heading], storage: Path, most: int) -> Table:
     """A row for each of the last `most` runs, in their order, with a name that tells it from all the runs."""
     one_machine = len({run.path.parent for run in runs}) < 2
-    rows = tuple(_row(run, run.path.name if one_machine else name_in(storage, run.path)) for run in runs[-most:])
+    return table_of_runs((run.path.name if one_machine else name_in(storage, run.path), run) for run in runs[-most:])
+
+
+def table_of_runs(runs: Iterable[tuple[str, Heading]]) -> Table:
+    """A row for each run, in their order. runs: each after its file's name."""
+    rows = [_row(run, file) for file, run in runs]
     return Table.of_texts(HEADER, rows, {HEADER.index("measured")}, droppable=DISPENSABLE)
 
 

@@ -16,13 +16,14 @@ from llm_bench_fixtures.report.charts.plotly import figures_of
 from llm_bench_fixtures.report.charts.spec import Chart, Look
 from llm_bench_fixtures.report.charts.trend import trend_charts
 from llm_bench_fixtures.report.charts.variants import numbered_looks
-from llm_bench_fixtures.report.history import commit_cell, run_name, state_cell, time_cell
+from llm_bench_fixtures.report.history import commit_cell, table_of_runs, time_cell
 from llm_bench_fixtures.report.page.tables import Chip, PageTable
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
-from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_change, three_digits, with_unit
+from llm_bench_fixtures.results.formatting import Notation, count, format_change, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import Direction, Metric
 
+SHARED = ("model", "machine", "fingerprint")  # columns of runs, which those of a group have in common
 MOST_LINES = 12  # in a chart: more can't be told apart
 MOST_DRAWN = 8  # groups with charts: those that were measured last
 MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
@@ -209,7 +210,7 @@ def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Seq
         "charts": charts,
         "steps": PageTable("Steps", _linked(steps, linked)) if steps else None,
         "now": PageTable("The last level of each", _now_table(group, words)),
-        "runs": PageTable("All runs", _linked(_run_table(group.runs), linked)),
+        "runs": PageTable("All runs", _linked(_run_table(group), linked)),
     }
 
 
@@ -291,18 +292,7 @@ def _now(line: TrendLine, words: Wording) -> Cell:
     return Cell(words.value(last.value, line.metric), rank=last.value, note=change)
 
 
-def _run_table(runs: Sequence[Heading]) -> Table:
-    """The newest first."""
-    header = ("run", "started (UTC)", "branch", "commit", "state", "measured")
-    rows = tuple(
-        (
-            run_name(run.path.name),
-            time_cell(run),
-            run.provenance.branch or MISSING,
-            commit_cell(run.provenance),
-            state_cell(run),
-            str(run.measured),
-        )
-        for run in reversed(runs)
-    )
-    return Table.of_texts(header, rows, {5})
+def _run_table(group: Group) -> Table:
+    """The newest first, without what all runs share."""
+    table = table_of_runs((run.path.name, run) for run in reversed(group.runs))
+    return table.with_columns(place for place, name in enumerate(table.names) if name not in SHARED)
