@@ -9,7 +9,7 @@ from run_factory import make_record, make_run, make_variant
 from llm_bench_fixtures.answer.evidence import evidence_of
 from llm_bench_fixtures.answer.standings import QualityStandings
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure, parse_quality_limit
-from llm_bench_fixtures.report.limits import LimitScale, limit_scales
+from llm_bench_fixtures.report.page.limits import LimitScale, limit_scales
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.record import Run
 

@@ -22,7 +22,7 @@ from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.judged.causes import MOVED, TONES, Cause, JudgedRow
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.renderer import causes_table, rows_table
-from llm_bench_fixtures.report.limits import limit_scales
+from llm_bench_fixtures.report.page.limits import limit_scales
 from llm_bench_fixtures.report.page.tables import (
     ALIKE_MEANS,
     SHORT,
