@@ -22,7 +22,8 @@ from llm_bench_fixtures.history.headings import Unreadable
 from llm_bench_fixtures.history.storage import find_storage, list_runs, run_files
 from llm_bench_fixtures.history.trend import DEFAULT_METRICS, Group, TrendFilter, read_trend
 from llm_bench_fixtures.options.parsers import parse_names, parse_path
-from llm_bench_fixtures.report.trend import Wording, render_trend, trend_lines
+from llm_bench_fixtures.report.history import Wording, trend_lines
+from llm_bench_fixtures.report.trend import render_trend
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.writing import check_writable, write_whole
 

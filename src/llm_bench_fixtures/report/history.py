@@ -1,17 +1,21 @@
-"""The list of saved runs, for people and for programs."""
+"""Saved runs in words: a list of them, for people and for programs, and the steps between their metrics' levels."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_bench_fixtures.history.fingerprint import fingerprint_of
+from llm_bench_fixtures.history.fingerprint import Fingerprint, fingerprint_of
 from llm_bench_fixtures.history.headings import LONG_AGO, Heading, Unreadable
 from llm_bench_fixtures.history.storage import name_in
+from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.tables.table import Table
-from llm_bench_fixtures.results.formatting import MISSING
+from llm_bench_fixtures.results.formatting import MISSING, count, format_change, three_digits, with_unit
+from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.text import encodable
 
@@ -21,6 +25,9 @@ AUTOSAVED = re.compile(r"(\d+)_[^_]*_\d{8}_\d{6}(_uncommitted-changes)?", re.ASC
 HEADER = ("run", "started (UTC)", "branch", "commit", "model", "machine", "fingerprint", "state", "measured")
 # Columns that give way first on a narrow terminal.
 DISPENSABLE = ("machine", "model", "fingerprint", "measured")
+MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
+NO_STEP = "No step found."
+ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
 
 
 def history_table(runs: Sequence[Heading], storage: Path, most: int) -> Table:
@@ -99,3 +106,105 @@ def _entry(run: Heading, storage: Path) -> dict[str, Any]:
         "measured": run.measured,
         "records": run.records,
     }
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """Where a line goes from one level to another, between two runs of its group."""
+
+    group: Group
+    line: TrendLine
+    before: Level
+    after: Level
+
+    @property
+    def ratio(self) -> float:
+        return self.after.value / self.before.value
+
+    @property
+    def last_before(self) -> Heading:
+        return self.group.runs[self.before.last]
+
+    @property
+    def first_after(self) -> Heading:
+        return self.group.runs[self.after.first]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a metric's values are written. A metric that isn't in the registry has bare numbers."""
+
+    metrics: Mapping[str, Metric]
+
+    def title(self, metric: str) -> str:
+        return self.metrics[metric].column if metric in self.metrics else metric
+
+    def value(self, value: float, metric: str) -> str:
+        return with_unit(value, self.metrics[metric]) if metric in self.metrics else three_digits(value)
+
+    def change(self, step: ShownStep) -> str:
+        metric = step.line.metric
+        direction = self.metrics[metric].direction if metric in self.metrics else Direction.NEITHER
+        if direction is Direction.NEITHER:
+            return format_change(step.ratio)
+        better = (step.ratio > 1) == (direction is Direction.HIGHER_IS_BETTER)
+        return f"{format_change(step.ratio)} ({'better' if better else 'worse'})"
+
+    def levels(self, step: ShownStep) -> tuple[str, str]:
+        """Before and after."""
+        return self.value(step.before.value, step.line.metric), self.value(step.after.value, step.line.metric)
+
+
+def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
+    """The newest first."""
+    steps = [
+        ShownStep(group, line, before, after)
+        for group in groups
+        for line in group.lines
+        for before, after in line.steps
+    ]
+    return sorted(steps, key=lambda step: step.first_after.started, reverse=True)
+
+
+def trend_lines(groups: Sequence[Group], words: Wording) -> Iterator[str]:
+    """For the terminal."""
+    yield header_of(groups)
+    sentences = sentences_of(groups, words)
+    yield f"{count(len(all_steps(groups)), 'step')} found. {ADVICE}" if sentences else NO_STEP
+    for sentence in sentences:
+        yield f"  {sentence}"
+
+
+def header_of(groups: Sequence[Group]) -> str:
+    runs = sorted((run for group in groups for run in group.runs), key=lambda run: run.started)
+    branches = list(dict.fromkeys(run.provenance.branch or "no branch" for run in runs))
+    named = ", ".join(branches[:3]) + (f" and {len(branches) - 3} more" if len(branches) > 3 else "")
+    return f"{count(len(runs), 'run')} on {named}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
+
+
+def sentences_of(groups: Sequence[Group], words: Wording) -> list[str]:
+    """One sentence for all steps of a variant at the same place. If there are several groups, it names the group."""
+    together: dict[tuple[Fingerprint, str, int, int], list[ShownStep]] = defaultdict(list)
+    for step in all_steps(groups):
+        together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
+    sentences = [
+        (f"[{fingerprint.digest}] " if len(groups) > 1 else "") + _sentence(steps, words)
+        for (fingerprint, *_), steps in together.items()
+    ]
+    left_out = len(sentences) - MOST_SENTENCES
+    more = [f"and at {count(left_out, 'earlier place')}, which the page's tables have"] if left_out > 0 else []
+    return [*sentences[:MOST_SENTENCES], *more]
+
+
+def _sentence(steps: Sequence[ShownStep], words: Wording) -> str:
+    """One sentence for steps of one variant at one place."""
+    changes = (
+        f"{words.title(step.line.metric)} {words.change(step)}, {' to '.join(words.levels(step))}" for step in steps
+    )
+    first = steps[0]
+    place = f"between {place_of(first.last_before)} and {place_of(first.first_after)}"
+    return f"{first.line.variant} {place}: {'; '.join(changes)}"
+
+
+def place_of(run: Heading) -> str:
+    return f"{commit_cell(run.provenance)} ({time_cell(run)})"

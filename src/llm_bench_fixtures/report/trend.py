@@ -1,102 +1,47 @@
-"""The page that shows how metrics changed from run to run, and its summary for the terminal."""
+"""The page that shows how metrics changed from run to run: for each fingerprint its charts and its tables."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from llm_bench_fixtures.history.fingerprint import Fingerprint
 from llm_bench_fixtures.history.headings import Heading, Unreadable
 from llm_bench_fixtures.history.steps import LEAST_RUNS, LEAST_STEP
-from llm_bench_fixtures.history.trend import Group, Level, TrendFilter, TrendLine
+from llm_bench_fixtures.history.trend import Group, TrendFilter, TrendLine
 from llm_bench_fixtures.report.charts.plotly import figures_of
-from llm_bench_fixtures.report.charts.spec import Chart, Look
-from llm_bench_fixtures.report.charts.trend import trend_charts
+from llm_bench_fixtures.report.charts.spec import Axis, Chart, Line, Look, Point, Series, exactly, padded
 from llm_bench_fixtures.report.charts.variants import numbered_looks
-from llm_bench_fixtures.report.history import commit_cell, table_of_runs, time_cell
+from llm_bench_fixtures.report.history import (
+    ADVICE,
+    COMMIT_DIGITS,
+    NO_STEP,
+    Wording,
+    all_steps,
+    commit_cell,
+    header_of,
+    place_of,
+    run_name,
+    sentences_of,
+    table_of_runs,
+    time_cell,
+)
 from llm_bench_fixtures.report.page.tables import Chip, PageTable
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_change, three_digits, with_unit
-from llm_bench_fixtures.results.metrics import Direction, Metric
+from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.text import printable
 
 SHARED = ("model", "machine", "fingerprint")  # columns of runs, which those of a group have in common
 MOST_LINES = 12  # in a chart: more can't be told apart
 MOST_DRAWN = 8  # groups with charts: those that were measured last
-MOST_SENTENCES = 12  # in the terminal and at the head of the page; the tables have all
-NO_STEP = "No step found."
 COMMIT = re.compile(r"[0-9a-f]{7,64}")  # an id that may stand in an address
-ADVICE = "Advice, not a verdict: the runs of a history were not measured side by side."
-
-
-@dataclass(frozen=True)
-class ShownStep:
-    """Where a line goes from one level to another, between two runs of its group."""
-
-    group: Group
-    line: TrendLine
-    before: Level
-    after: Level
-
-    @property
-    def ratio(self) -> float:
-        return self.after.value / self.before.value
-
-    @property
-    def last_before(self) -> Heading:
-        return self.group.runs[self.before.last]
-
-    @property
-    def first_after(self) -> Heading:
-        return self.group.runs[self.after.first]
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How a metric's values are written. A metric that isn't in the registry has bare numbers."""
-
-    metrics: Mapping[str, Metric]
-
-    def title(self, metric: str) -> str:
-        return self.metrics[metric].column if metric in self.metrics else metric
-
-    def value(self, value: float, metric: str) -> str:
-        return with_unit(value, self.metrics[metric]) if metric in self.metrics else three_digits(value)
-
-    def change(self, step: ShownStep) -> str:
-        metric = step.line.metric
-        direction = self.metrics[metric].direction if metric in self.metrics else Direction.NEITHER
-        if direction is Direction.NEITHER:
-            return format_change(step.ratio)
-        better = (step.ratio > 1) == (direction is Direction.HIGHER_IS_BETTER)
-        return f"{format_change(step.ratio)} ({'better' if better else 'worse'})"
-
-    def levels(self, step: ShownStep) -> tuple[str, str]:
-        """Before and after."""
-        return self.value(step.before.value, step.line.metric), self.value(step.after.value, step.line.metric)
-
-
-def all_steps(groups: Sequence[Group]) -> list[ShownStep]:
-    """The newest first."""
-    steps = [
-        ShownStep(group, line, before, after)
-        for group in groups
-        for line in group.lines
-        for before, after in line.steps
-    ]
-    return sorted(steps, key=lambda step: step.first_after.started, reverse=True)
-
-
-def trend_lines(groups: Sequence[Group], words: Wording) -> Iterator[str]:
-    """For the terminal."""
-    yield _header(groups)
-    sentences = _sentences(groups, words)
-    yield f"{count(len(all_steps(groups)), 'step')} found. {ADVICE}" if sentences else NO_STEP
-    for sentence in sentences:
-        yield f"  {sentence}"
+FAINT, CLEAR = 0.4, 0.8  # how opaque the runs are beside their levels, and alone
+MOST_TICKS = 6
+POINTS_UP_TO = 60  # runs that are each shown as a point
 
 
 def render_trend(
@@ -118,10 +63,10 @@ def render_trend(
     ]
     page = {
         "title": "Metrics over time",
-        "header": _header(groups) + _what(chosen),
+        "header": header_of(groups) + _what(chosen),
         "warnings": [f"Not in it: {item.reason}" for item in unreadable],
         "advice": ADVICE,
-        "sentences": _sentences(groups, words) or [NO_STEP],
+        "sentences": sentences_of(groups, words) or [NO_STEP],
         "chips": [Chip(variant, look.colour, variant) for variant, look in looks.items()],
         "sections": [_section(group, words, links, drawn) for group, drawn in zip(groups, charts, strict=True)],
         "footnotes": list(_footnotes(storage)),
@@ -144,44 +89,9 @@ def _footnotes(storage: Path) -> Iterator[str]:
     )
 
 
-def _header(groups: Sequence[Group]) -> str:
-    runs = sorted((run for group in groups for run in group.runs), key=lambda run: run.started)
-    branches = list(dict.fromkeys(run.provenance.branch or "no branch" for run in runs))
-    named = ", ".join(branches[:3]) + (f" and {len(branches) - 3} more" if len(branches) > 3 else "")
-    return f"{count(len(runs), 'run')} on {named}, {time_cell(runs[0])} to {time_cell(runs[-1])} UTC"
-
-
 def _what(chosen: TrendFilter) -> str:
     parts = {"branch": chosen.branch, "tests": chosen.tests, "variants": ", ".join(chosen.variants)}
     return "".join(f"; {name}: {value}" for name, value in parts.items() if value)
-
-
-def _sentences(groups: Sequence[Group], words: Wording) -> list[str]:
-    """One sentence for all steps of a variant at the same place. If there are several groups, it names the group."""
-    together: dict[tuple[Fingerprint, str, int, int], list[ShownStep]] = defaultdict(list)
-    for step in all_steps(groups):
-        together[step.group.fingerprint, step.line.variant, step.before.last, step.after.first].append(step)
-    sentences = [
-        (f"[{fingerprint.digest}] " if len(groups) > 1 else "") + _sentence(steps, words)
-        for (fingerprint, *_), steps in together.items()
-    ]
-    left_out = len(sentences) - MOST_SENTENCES
-    more = [f"and at {count(left_out, 'earlier place')}, which the page's tables have"] if left_out > 0 else []
-    return [*sentences[:MOST_SENTENCES], *more]
-
-
-def _sentence(steps: Sequence[ShownStep], words: Wording) -> str:
-    """One sentence for steps of one variant at one place."""
-    changes = (
-        f"{words.title(step.line.metric)} {words.change(step)}, {' to '.join(words.levels(step))}" for step in steps
-    )
-    first = steps[0]
-    place = f"between {_place(first.last_before)} and {_place(first.first_after)}"
-    return f"{first.line.variant} {place}: {'; '.join(changes)}"
-
-
-def _place(run: Heading) -> str:
-    return f"{commit_cell(run.provenance)} ({time_cell(run)})"
 
 
 def _looks(groups: Sequence[Group]) -> dict[str, Look]:
@@ -196,7 +106,7 @@ def _section(group: Group, words: Wording, links: Mapping[str, str], charts: Seq
         text: links[run.provenance.commit]
         for run in group.runs
         if run.provenance.commit in links
-        for text in (_place(run), commit_cell(run.provenance))
+        for text in (place_of(run), commit_cell(run.provenance))
     }
     steps = _step_table(group, words)
     return {
@@ -262,8 +172,8 @@ def _step_table(group: Group, words: Wording) -> Table | None:
             Cell(words.title(step.line.metric)),
             *(Cell(text, rank=rank) for text, rank in zip(texts, ranks, strict=True)),
             Cell(f"{step.before.runs}, {step.after.runs}"),
-            Cell(_place(step.last_before)),
-            Cell(_place(step.first_after)),
+            Cell(place_of(step.last_before)),
+            Cell(place_of(step.first_after)),
         ))  # fmt: skip
     columns = (Column(name, Notation.TEXT if place in (2, 3, 4) else None) for place, name in enumerate(names))
     return Table(tuple(columns), tuple(rows)) if rows else None
@@ -296,3 +206,76 @@ def _run_table(group: Group) -> Table:
     """The newest first, without what all runs share."""
     table = table_of_runs((run.path.name, run) for run in reversed(group.runs))
     return table.with_columns(place for place, name in enumerate(table.names) if name not in SHARED)
+
+
+def trend_charts(
+    group: Group,
+    lines: Sequence[TrendLine],
+    metrics: Mapping[str, Metric],
+    looks: Mapping[str, Look],
+    links: Mapping[str, str],
+) -> Iterator[Chart]:
+    """lines: those of the group to show. looks: by variant. links: by a run's commit, where its click leads."""
+    for name in dict.fromkeys(line.metric for line in lines):
+        shown = [line for line in lines if line.metric == name]
+        title = metrics[name].title if name in metrics else name
+        ends = padded(change for line in shown for change in _changes(line))
+        yield Chart(
+            name=f"{group.fingerprint.digest}-{name}",
+            title=title,
+            note=f"{metrics[name].direction.capitalize()}." if name in metrics else "",
+            description=f"{title} run by run, a line for each of {', '.join(line.variant for line in shown)}",
+            x=Axis("", (-0.5, len(group.runs) - 0.5), ticks=tuple(_ticks(group.runs)), has_grid=False),
+            y=Axis("against its first level", ends, suffix=" %"),
+            lines=tuple(found for line in shown for found in _levels_and_steps(line, looks[line.variant], ends)),
+            series=tuple(
+                _line_series(line, group.runs, metrics.get(name), looks[line.variant], links) for line in shown
+            ),
+            can_zoom=True,
+        )
+
+
+def _changes(line: TrendLine) -> list[float]:
+    return [_percent(value, line) for value in line.values]
+
+
+def _percent(value: float, line: TrendLine) -> float:
+    return (value / line.levels[0].value - 1) * 100
+
+
+def _levels_and_steps(line: TrendLine, look: Look, ends: tuple[float, float]) -> Iterator[Line]:
+    """Of a line that steps: each level thick, and a dotted line at each step."""
+    if len(line.levels) < 2:
+        return
+    for level in line.levels:
+        change = _percent(level.value, line)
+        places = ((float(level.first), change), (float(level.last), change))
+        yield Line(places, look.colour, width=2.2, variant=line.variant)
+    for before, after in line.steps:
+        middle = (before.last + after.first) / 2
+        yield Line(((middle, ends[0]), (middle, ends[1])), look.colour, "dot", variant=line.variant)
+
+
+def _line_series(
+    line: TrendLine, runs: Sequence[Heading], metric: Metric | None, look: Look, links: Mapping[str, str]
+) -> Series:
+    points = []
+    for position, value, change in zip(line.positions, line.values, _changes(line), strict=True):
+        run, shown = runs[position], with_unit(value, metric) if metric else three_digits(value)
+        facts = (
+            (metric.title if metric else line.metric, f"{shown} ({format_change(1 + change / 100)})"),
+            ("run", f"{run_name(run.path.name)}, {time_cell(run)}"),
+            ("commit", commit_cell(run.provenance)),
+        )
+        points.append(Point(exactly(position), exactly(change), facts, links.get(run.provenance.commit, "")))
+    size = 4.0 if len(runs) <= POINTS_UP_TO else 0.0
+    opacity = FAINT if len(line.levels) > 1 else CLEAR
+    return Series(line.variant, tuple(points), look, line.variant, size=size, is_line=True, opacity=opacity)
+
+
+def _ticks(runs: Sequence[Heading]) -> Iterator[tuple[float, str]]:
+    """As many runs as there is room for, by commit, or by day if a run has no commit."""
+    count = min(len(runs), MOST_TICKS)
+    for position in sorted({round(index * (len(runs) - 1) / max(count - 1, 1)) for index in range(count)}):
+        run = runs[position]
+        yield position, printable(run.provenance.commit[:COMMIT_DIGITS]) or f"{run.started:%Y-%m-%d}"

@@ -14,8 +14,8 @@ from llm_bench_fixtures.history.trend import Group, Level, TrendLine
 from llm_bench_fixtures.report.charts.draw import draw, drawing
 from llm_bench_fixtures.report.charts.plotly import plotly_json
 from llm_bench_fixtures.report.charts.spec import Chart, Picture
-from llm_bench_fixtures.report.charts.trend import trend_charts
 from llm_bench_fixtures.report.charts.variants import numbered_looks
+from llm_bench_fixtures.report.trend import trend_charts
 from llm_bench_fixtures.results.metrics import registry
 from llm_bench_fixtures.results.record import RunState
 
