@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from llm_bench_fixtures.measure.memory import MemoryMethod
 from llm_bench_fixtures.report.findings import Findings
@@ -20,7 +20,7 @@ from llm_bench_fixtures.results.formatting import count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.pooled import PooledRun
-from llm_bench_fixtures.results.record import Run, VariantResult
+from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.text import printable
 
 OWN = "llm-bench-fixtures"
@@ -63,7 +63,7 @@ def reference_facts(findings: Findings) -> Iterator[tuple[str, str]]:
     record, variant = findings.reference, findings.run.variant(findings.run.reference)
     if record is None or variant is None:
         return
-    yield "Variant", _name(variant)
+    yield "Variant", f"{variant.id}: {variant.label}" if variant.label else variant.id
     yield "Workload", describe_workload(record)
     yield "Latency", text(latency_cell(record), LATENCY)
     shown = shown_in(ReportTable.REFERENCE, findings.metrics)
@@ -74,11 +74,6 @@ def reference_facts(findings: Findings) -> Iterator[tuple[str, str]]:
     for name, metric in findings.metrics.items():
         if name in variant.quality and metric not in shown:
             yield metric.title, with_unit(variant.quality[name], metric)
-
-
-def _name(variant: VariantResult) -> str:
-    """The id, and what actually ran where the id doesn't say it."""
-    return f"{variant.id}: {variant.label}" if variant.label else variant.id
 
 
 def footnotes(findings: Findings) -> Iterator[str]:
@@ -107,7 +102,9 @@ def footnotes(findings: Findings) -> Iterator[str]:
         notes = [*variant.notes, *([variant.quality_note] if variant.quality_note and variant.quality else [])]
         if notes:
             yield f"{variant.id}: {'; '.join(notes)}."
-    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in _by_size(run.phase_s.items()) if seconds)
+    phases = ", ".join(
+        f"{name} {seconds:.1f} s" for name, seconds in sorted(run.phase_s.items(), key=lambda item: -item[1]) if seconds
+    )
     yield f"The session took {run.session_s:.0f} s: {phases}."
 
 
@@ -119,10 +116,6 @@ def noise_footnote(findings: Findings) -> str:
     assumed = f"is taken to differ by up to {floor.percent:.0f} %, as this run has {few} of it"
     how = differed if floor.pairs >= ENOUGH_PAIRS else assumed
     return f"Identical work measured at different times {how}. Smaller differences between cases are noise."
-
-
-def _by_size(items: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    return sorted(((str(name), value) for name, value in items), key=lambda item: -item[1])
 
 
 def repeat_command(run: Run) -> str:

@@ -28,7 +28,7 @@ from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.report.words.answer import Answer
 from llm_bench_fixtures.report.words.measured import speedup_footnotes
-from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed, title_of
+from llm_bench_fixtures.report.words.workload import describe_headline, nothing_timed
 from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 
@@ -115,10 +115,9 @@ def _cases(findings: Findings) -> Iterator[str]:
     """The bare speed-ups, whose intervals the page has; a scenario's title at its first case only."""
     cases, rows, before = case_rows(findings), [], ""
     for one in cases:
-        title = title_of(one.scenario)
         cells = (Cell(value=cell.value) if cell.notation is Notation.TIMES else cell for cell in one.cells.values())
-        rows.append((Cell("" if title == before else title), Cell(one.case), *cells))
-        before = title
+        rows.append((Cell("" if one.title == before else one.title), Cell(one.case), *cells))
+        before = one.title
     if rows:
         columns = (Column("scenario"), Column("case"), *(Column(name, Notation.NUMBER) for name in cases[0].cells))
         yield from markdown_table(Table(columns, tuple(rows)))

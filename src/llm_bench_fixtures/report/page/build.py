@@ -90,6 +90,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
     run, summary, sections = findings.run, summary_section(findings), list(all_sections(findings))
     terms = glossary(_heads([summary, *sections]), findings.metrics)
     tradeoff, sweeps = tradeoff_chart(findings), list(sweep_charts(findings))
+    tones = f"▴ measurably better, ▾ measurably worse than {run.reference}."
     machine = [chart for chart in (phases_chart(findings), roofline_chart(findings)) if chart]
     return {
         "title": f"Text generation of {run.provenance.model}",
@@ -102,7 +103,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
         "tradeoff": tradeoff,
         "tradeoff_plots": _plots_of(SUMMARY, plots)[:1],
         "summary": summary_table(findings, terms),
-        "summary_note": f"{summary.note} {_tones(run)}{f' {ALIKE_MEANS}' if near_lossless(run) else ''}",
+        "summary_note": " ".join([summary.note, tones, *([ALIKE_MEANS] if near_lossless(run) else [])]),
         "heatmap": heat_rows(findings),
         "sweeps": sweeps,
         "sweep_plots": [plot for sweep in SWEEPS for plot in _plots_of(sweep.scenario, plots)],
@@ -139,10 +140,6 @@ def _when(started: str) -> str:
         return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:
         return started
-
-
-def _tones(run: Run) -> str:
-    return f"▴ measurably better, ▾ measurably worse than {run.reference}."
 
 
 def _heads(sections: Iterable[Section]) -> Iterator[str]:

@@ -13,9 +13,8 @@ from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, variants_table
-from llm_bench_fixtures.report.tables.scenarios import case_rows
+from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone, flip_cells
-from llm_bench_fixtures.report.words.workload import title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Metric
 from llm_bench_fixtures.results.record import Run, VariantResult
@@ -212,30 +211,17 @@ class HeatCell:
     """Lines for the pointer; empty for none."""
 
 
-@dataclass(frozen=True)
-class HeatRow:
-    """A case of all variants."""
-
-    scenario: str
-    """Its name, which the page's filter goes by."""
-    title: str
-    """The scenario's."""
-    case: str
-    cells: tuple[HeatCell, ...]
-
-
-def heat_rows(findings: Findings) -> list[HeatRow]:
+def heat_rows(findings: Findings) -> list[tuple[CaseRow, list[HeatCell]]]:
     """The speed-ups of every case; nothing where no variant has one. The reference has no column: each cell's tip has
     its latency."""
     reference, cases = findings.run.reference, case_rows(findings)
     shown = {name for one in cases for name, cell in one.cells.items() if cell.notation is Notation.TIMES}
     rows = []
     for one in cases if shown else ():
-        title = title_of(one.scenario)
-        where = ", ".join(filter(None, (title, one.case)))
+        where = ", ".join(filter(None, (one.title, one.case)))
         beside = f"{reference}: {text(one.cells[reference])}" if reference in one.cells else ""
-        cells = (_heat_cell(name, cell, where, beside, reference) for name, cell in one.cells.items() if name in shown)
-        rows.append(HeatRow(one.scenario.name, title, one.case, tuple(cells)))
+        cells = [_heat_cell(name, cell, where, beside, reference) for name, cell in one.cells.items() if name in shown]
+        rows.append((one, cells))
     return rows
 
 

@@ -22,7 +22,6 @@ from llm_bench_fixtures.report.tables.table import (
     metric_cell,
     metric_column,
     odd_ratios,
-    speedup_cell,
     times_cell,
 )
 from llm_bench_fixtures.report.words.workload import title_of
@@ -53,6 +52,11 @@ class CaseRow:
     """By variant, of all that were measured in some case. A speed-up over the reference has its 95 % interval, and is
     better or worse where the whole interval is on one side of 1. The reference's cell, and one without a speed-up, are
     latencies: their notation is SECONDS. `Cell()` where a variant didn't run the case."""
+
+    @property
+    def title(self) -> str:
+        """The scenario's."""
+        return title_of(self.scenario)
 
 
 def case_rows(findings: Findings) -> list[CaseRow]:
@@ -131,13 +135,9 @@ def not_asked_sentence(run: Run) -> str:
         return ""
     whys: dict[str, list[str]] = defaultdict(list)
     for variant in others:
-        whys[_why_no_text(records.get(variant), _title_in(run, shown))].append(variant)
+        whys[_why_no_text(records.get(variant), title_of(scenarios_of(run)[shown]))].append(variant)
     named = (f"{', '.join(variants)}, {why}" for why, variants in whys.items())
     return f"Without a text here: {'; '.join(named)}."
-
-
-def _title_in(run: Run, scenario: str) -> str:
-    return title_of(scenarios_of(run)[scenario])
 
 
 def _why_no_text(record: Record | None, title: str) -> str:
@@ -176,7 +176,7 @@ def _odd_ratios(findings: Findings, records: Sequence[Record]) -> tuple[str, ...
             f"{one.variant} ({one.case})" if one.case else one.variant,
             of_reference.get(one.case, Cell()),
             latency_cell(one),
-            speedup_cell(one),
+            times_cell(record_speedup(one)),
         )
         for one in records
     )
@@ -187,7 +187,7 @@ def _row(findings: Findings, record: Record, metrics: Sequence[Metric], *, has_s
     yield from map(Cell, (record.case, record.variant, variant.label if variant else ""))
     yield latency_cell(record)
     if has_speedups:
-        yield speedup_cell(record)
+        yield times_cell(record_speedup(record))
     yield from (metric_cell(metric, record, variant) for metric in metrics)
     remarks = [*findings.flags[record.test]]
     if record.status is not Status.MEASURED:

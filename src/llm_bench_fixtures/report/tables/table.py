@@ -12,7 +12,6 @@ from llm_bench_fixtures.measure.choices import exact_interval
 from llm_bench_fixtures.results.formatting import BYTE_SIZES, MISSING, SECOND_SIZES, Notation, common_unit, notation_of
 from llm_bench_fixtures.results.metrics import Metric
 from llm_bench_fixtures.results.record import Record, VariantResult
-from llm_bench_fixtures.results.speedup import record_speedup
 from llm_bench_fixtures.statistics.ratio import Speedup
 
 VARIANT, WHAT_RAN = "variant", "what ran"  # names of columns that many tables have
@@ -200,11 +199,6 @@ def latency_cell(record: Record | None) -> Cell:
 def times_cell(found: Speedup | None) -> Cell:
     """A ratio with its 95 % interval."""
     return Cell(value=found.ratio, low=found.low, high=found.high, notation=Notation.TIMES) if found else Cell()
-
-
-def speedup_cell(record: Record | None) -> Cell:
-    """The speed-up over the reference's rounds of the same blocks."""
-    return times_cell(record_speedup(record) if record else None)
 
 
 def headline_speedup(record: Record | None, seen: Evidence) -> Cell:
