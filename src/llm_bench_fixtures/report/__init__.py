@@ -1,4 +1,10 @@
-"""What people read of runs, comparisons and histories: findings, tables and words, then one writer a format.
+"""What people read of runs, comparisons and histories. Nothing is measured or judged here.
 
-Nothing is measured or judged here.
+Start at `files`, which writes the report of one run: `findings` says all that follows from the run, and each format is
+made of the findings. `about` has the facts and footnotes, `pull_request` is the Markdown, `page/` the page.
+Several runs: `agreement` of those that are pooled, `runs` for those beside each other, `runs_report` for their files.
+Saved runs: `history` is the list and the steps in words, `trend` the page.
+
+`words/` has the sentences, `tables/` cells and columns, `charts/` what is drawn, `judged/` what changed, and
+`renderers/` one module for each format.
 """

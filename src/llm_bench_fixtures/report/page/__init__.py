@@ -1,4 +1,4 @@
-"""The page report.html, as values: what its templates show and its charts draw is computed here, once.
+"""The page report.html: what its template shows is computed here, once, from the findings.
 
 Nothing is computed in a template. Charts are figures of plotly as plain JSON, which the page's script draws.
 """
