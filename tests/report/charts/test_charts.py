@@ -14,8 +14,8 @@ from run_factory import full_run, make_block_record, make_record, make_run, make
 
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.report.charts.machine import own_roof, phases_chart, roofline_chart
-from llm_bench_fixtures.report.charts.plotly import LEAST_GAP, escaped, hover, plotly_json
-from llm_bench_fixtures.report.charts.spec import Chart, apart
+from llm_bench_fixtures.report.charts.plotly import escaped, hover, plotly_json
+from llm_bench_fixtures.report.charts.spec import LEAST_GAP, Chart, apart
 from llm_bench_fixtures.report.charts.sweeps import sweep_charts
 from llm_bench_fixtures.report.charts.tradeoff import tradeoff_chart
 from llm_bench_fixtures.report.charts.variants import COLOURS, looks_of
@@ -226,7 +226,7 @@ def test_a_projects_own_backend_has_a_colour_of_its_own() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=14))
 def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None:
-    moved = apart(places, LEAST_GAP)
+    moved = apart(places)
     ordered = [moved[index] for index in sorted(range(len(places)), key=lambda index: places[index])]
     assert all(after - before >= LEAST_GAP - 1e-9 for before, after in pairwise(ordered))
     assert min(moved) >= -1e-9
@@ -234,11 +234,11 @@ def test_labels_keep_their_order_and_their_distance(places: list[float]) -> None
 
 
 def test_labels_that_have_room_stay_where_they_are() -> None:
-    assert apart([0.9, 0.1, 0.5], LEAST_GAP) == [0.9, 0.1, 0.5]
+    assert apart([0.9, 0.1, 0.5]) == [0.9, 0.1, 0.5]
 
 
 def test_more_labels_than_fit_stay_in_the_plot() -> None:
-    moved = apart([0.5] * 40, LEAST_GAP)
+    moved = apart([0.5] * 40)
     assert (min(moved), max(moved)) == (pytest.approx(0), pytest.approx(1))
 
 

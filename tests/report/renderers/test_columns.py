@@ -3,7 +3,8 @@
 from wcwidth import width
 
 from llm_bench_fixtures.report.renderers.columns import columns, fitting, title_line, wrapped
-from llm_bench_fixtures.report.tables.table import Table, Tone
+from llm_bench_fixtures.report.tables.table import Cell, Column, Table, Tone
+from llm_bench_fixtures.results.formatting import Notation
 
 
 def test_a_column_without_values_is_left_out() -> None:
@@ -101,7 +102,8 @@ def test_a_title_stands_in_the_middle_by_its_cells() -> None:
 
 
 def test_cells_are_painted_by_their_tone_and_stay_aligned() -> None:
-    table = Table.of_texts(("n", "m"), (("1", "10"), ("2", "3")), {0, 1}, {(1, 1): Tone.WORSE, (0, 0): Tone.BETTER})
+    rows = ((Cell("1", tone=Tone.BETTER), Cell("10")), (Cell("2"), Cell("3", tone=Tone.WORSE)))
+    table = Table((Column("n", Notation.TEXT), Column("m", Notation.TEXT)), rows)
     painted = list(columns(table, 80, lambda text, tone: f"<{tone}{text}>"))
     assert painted == ["n   m", "-----", "<better1>  10", "2  <worse 3>"]
     assert list(columns(table, 80))[2:] == ["1  10", "2   3"]

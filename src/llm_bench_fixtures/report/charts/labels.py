@@ -19,7 +19,6 @@ DISTANCES = (11, 20, 32, 46, 62, 80, 100, 125, 150, 180, 220, 260)  # points fro
 LEADER_FROM = 20  # at which distance a line joins the two
 GAP = 3.0  # points between a marker and a label
 ON_LABEL, OUTSIDE = 50.0, 1e6  # how much worse than to cover as much of a marker
-LEAST_GAP = 0.068  # between two labels of lines, of the plot's height
 LEADER = {"arrowstyle": "-", "linewidth": 0.8, "alpha": 0.5}
 
 
@@ -123,7 +122,7 @@ def label_ends(axis: Axes, labelled: Sequence[tuple[Series, str]]) -> None:
     """
     to_axes = axis.transData + axis.transAxes.inverted()
     ends = [(series.points[-1].x.value, series.points[-1].y.value) for series, _ in labelled]
-    places = apart([float(to_axes.transform(end)[1]) for end in ends], LEAST_GAP)
+    places = apart([float(to_axes.transform(end)[1]) for end in ends])
     for (series, text), end, place in zip(labelled, ends, places, strict=True):
         axis.annotate(
             text,

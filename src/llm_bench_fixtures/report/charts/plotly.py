@@ -31,7 +31,6 @@ from llm_bench_fixtures.text import printable, readable
 Json: TypeAlias = "dict[str, object]"
 
 LABEL_ROOM = 132  # pixels to the right of a plot for its lines' labels
-LEAST_GAP = 0.068  # between two labels, of the plot's height
 PIXELS = 4 / 3  # a point
 SMALL = 11  # pixels
 
@@ -198,7 +197,7 @@ def _text(text: Text, chart: Chart) -> Json:
 def _end_labels(series: Sequence[Series], axis: Axis) -> Iterator[Json]:
     """A label to the right of each line, as near its last value as the others allow."""
     low, high = axis.ends
-    places = apart([(one.points[-1].y.value - low) / (high - low) for one in series], LEAST_GAP)
+    places = apart([(one.points[-1].y.value - low) / (high - low) for one in series])
     for one, place in zip(series, places, strict=True):
         yield {
             "name": readable(one.variant),

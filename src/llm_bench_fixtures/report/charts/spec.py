@@ -13,6 +13,7 @@ from typing import TypeAlias
 SOFT = "#6b7280"  # of lines and names that are no variant's
 NEAR_COLOUR = "#009E73"  # of the band that is near-lossless
 LONGEST_LABEL = 20  # characters; the pointer shows what is longer in full
+LEAST_GAP = 0.068  # between two labels of lines, of the plot's height
 ROW, AROUND_ROWS = 30, 84  # pixels of a row, and of what is around all rows
 Place: TypeAlias = "tuple[float, float]"
 Facts: TypeAlias = "tuple[tuple[str, str], ...]"
@@ -211,12 +212,12 @@ def ends_of(estimates: Iterable[Estimate]) -> list[float]:
     return [end for one in estimates for end in (one.low, one.value, one.high)]
 
 
-def apart(places: Sequence[float], gap: float) -> list[float]:
-    """Places from 0 to 1, moved so far that none is nearer to the next than the gap, and kept in their order.
+def apart(places: Sequence[float]) -> list[float]:
+    """Places from 0 to 1, moved so far that none is nearer to the next than LEAST_GAP, and kept in their order.
 
     More labels than fit at that gap stand closer.
     """
-    gap = min(gap, 1 / max(len(places) - 1, 1))
+    gap = min(LEAST_GAP, 1 / max(len(places) - 1, 1))
     order = sorted(range(len(places)), key=lambda index: places[index])
     moved = list(places)
     floor = 0.0

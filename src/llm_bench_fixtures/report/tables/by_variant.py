@@ -157,22 +157,20 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
     metrics, run = findings.metrics, findings.run
     speeds = _speed_tones(findings, findings.common)
     peak = next((name for name in PEAKS if name == memory_metric(findings)), PEAKS[-1])
-    yield from (_in_one_unit(metrics[name], findings) for name in ("ttft_s", "tpot_s"))
-    yield from (
-        _in_one_unit(metrics[name], findings, speeds) for name in ("latency_s", "speedup", "output_tokens_per_s")
-    )
+    yield from (_figures(metrics[name], findings) for name in ("ttft_s", "tpot_s"))
+    yield from (_figures(metrics[name], findings, speeds) for name in ("latency_s", "speedup", "output_tokens_per_s"))
     yield _batched(findings)
-    yield _in_one_unit(metrics[WEIGHTS], findings, _memory_tones(findings, WEIGHTS))
-    peaks = _in_one_unit(metrics[peak], findings, _memory_tones(findings, peak))
+    yield _figures(metrics[WEIGHTS], findings, _memory_tones(findings, WEIGHTS))
+    peaks = _figures(metrics[peak], findings, _memory_tones(findings, peak))
     yield replace(peaks, column=replace(peaks.column, name="peak"))
     yield _perplexities(findings)
-    yield from (_in_one_unit(metrics[name], findings) for name in ("kld_mean", "top1_agreement"))
+    yield from (_figures(metrics[name], findings) for name in ("kld_mean", "top1_agreement"))
     flips = {one.id: flip_cells(one)["flips"] for one in run.variants if one.label}
     yield Figures(Column(FLIPS, Notation.COUNT, metric=metrics["flips"]), flips)
-    yield from (_in_one_unit(metric, findings) for metric in findings.added)
+    yield from (_figures(metric, findings) for metric in findings.added)
 
 
-def _in_one_unit(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
+def _figures(metric: Metric, findings: Findings, tones: Mapping[str, Tone] | None = None) -> Figures:
     """Times and bytes in one unit."""
     found = headline_figures(metric, findings)
     return Figures(in_one_unit(found.column, found.cells.values()), _toned(found.cells, tones or {}))
