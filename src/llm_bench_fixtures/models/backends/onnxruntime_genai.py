@@ -32,7 +32,7 @@ from llm_bench_fixtures.models.conversion import (
     write_counts,
 )
 from llm_bench_fixtures.models.device import resident_at_rest
-from llm_bench_fixtures.models.needs import Storage
+from llm_bench_fixtures.models.needs import FLOAT32_BYTES, Storage
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.processes.environment import off_the_working_folder, setting
 from llm_bench_fixtures.processes.scratch import remove
@@ -65,7 +65,6 @@ COMPUTED_IN = {0: "ONNX Runtime's choice", 1: "float32", 2: "float16", 3: "bfloa
 NAMED_ARCHITECTURE = re.compile(r'architectures\[0\] == "(\w+)"')  # in the builder's code, a branch for each
 
 PLAIN = "fp32"
-FLOAT32_BYTES = 4
 BLOCKS = "MatMulNBits"  # the operator of matrices in few bits
 SCRATCH = "scratch"  # of the builder, beside what it makes
 BUILDER_S = 7200.0  # of its work, at most; it takes minutes for a large model
@@ -167,20 +166,15 @@ def run_builder(source: ModelSource, folder: Path, precision: str) -> None:
     command += ["--input", str(source.folder), "--output", str(folder), "--cache_dir", str(folder / SCRATCH)]
     command += ["--precision", precision, "--execution_provider", "cpu"]
     command += ["--extra_options", "hf_token=false", f"hf_remote={source.trust_remote_code}".lower()]
-    with off_the_working_folder(), setting("HF_HUB_OFFLINE", "1"):
-        done = _run(command)
-    if done.returncode:
-        raise failure(done.returncode, done.stderr)
-    remove(folder / SCRATCH)
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Raises BackendUnavailable where it takes longer than BUILDER_S."""
     try:
-        return run_within(BUILDER_S, command)
+        with off_the_working_folder(), setting("HF_HUB_OFFLINE", "1"):
+            done = run_within(BUILDER_S, command)
     except subprocess.TimeoutExpired:
         limit = f"{BUILDER_S / 3600:g} hours"
         raise BackendUnavailable(f"onnxruntime-genai's model builder was stopped, as it took over {limit}") from None
+    if done.returncode:
+        raise failure(done.returncode, done.stderr)
+    remove(folder / SCRATCH)
 
 
 def failure(status: int, stderr: str) -> LlmBenchError:
