@@ -59,7 +59,7 @@ Products: TypeAlias = Mapping[str, int]  # in each decode step, by test
 
 def side(products: Products) -> PairSide:
     """The version in this folder, slowed down by these products."""
-    return PairSide("", "this folder", ROOT, sys.executable, {"LLM_BENCH_INJECT": json.dumps(products)})
+    return PairSide("this folder", ROOT, sys.executable, {"LLM_BENCH_INJECT": json.dumps(products)})
 
 
 def trial_of(

@@ -28,7 +28,7 @@ def run_sides(arguments: list[str]) -> object:
 
 @contextmanager
 def interrupted_at_its_end(name: str, here: Path, scratch: Path) -> Iterator[PairSide]:
-    yield PairSide(name, name, here, "python")
+    yield PairSide(name, here, "python")
     raise KeyboardInterrupt
 
 

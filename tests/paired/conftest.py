@@ -33,7 +33,7 @@ def make_side(tmp_path: Path) -> MakeSide:
     python.chmod(0o755)
 
     def make(**told: Any) -> PairSide:
-        return PairSide("fake", "a fake", tmp_path, str(python), {"FAKE": json.dumps(told)})
+        return PairSide("a fake", tmp_path, str(python), {"FAKE": json.dumps(told)})
 
     return make
 

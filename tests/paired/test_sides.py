@@ -182,7 +182,7 @@ def test_an_option_to_git_is_no_ref(git: Git, repository: Path, scratch: Path) -
 def test_a_sides_own_code_comes_before_what_is_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "src").mkdir()
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
-    environment = PairSide("", "", tmp_path, "").environment({"GIVEN": "yes"})
+    environment = PairSide("", tmp_path, "").environment({"GIVEN": "yes"})
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(tmp_path / "src"), str(tmp_path), "elsewhere"]
     assert environment["GIVEN"] == "yes"
 

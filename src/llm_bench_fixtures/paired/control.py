@@ -238,17 +238,12 @@ class PairedRun:
     @property
     def _so_far(self) -> str:
         """The worst difference so far, and the time to the next analysis."""
-        left = self._time_left
-        return self._worst + (f"; verdicts in about {duration_text(left)}" if left is not None else "")
-
-    @property
-    def _time_left(self) -> float | None:
-        """Seconds to the next analysis."""
         if not self._ended:
-            return None
+            return self._worst
         missing = self._sequential.next_analysis - self._sequential.pairs
         to_analysis_s = missing * self._pair_s / max(self._lanes.most_at_once, 1)
-        return max(min(to_analysis_s, self._max_time_s - self._elapsed_s), 0.0)
+        left_s = max(min(to_analysis_s, self._max_time_s - self._elapsed_s), 0.0)
+        return f"{self._worst}; verdicts in about {duration_text(left_s)}"
 
     def _result(self) -> PairedResult:
         for trial in self._trials:

@@ -155,7 +155,13 @@ class PairedResult:
     @cached_property
     def carried(self) -> Comparison | None:
         """Exact counts, memory and quality of the first pair, judged; None unless both sides' can be read."""
-        return compare_carried(self.runs)
+        if len(self.runs) != 2:
+            return None
+        try:
+            base, head = (judged_run_from_json(run, side) for run, side in zip(self.runs, (BASE, HEAD), strict=True))
+        except UnreadableResults:  # of another schema
+            return None
+        return compare_runs(base, head, OBSERVED_RULES, registry())
 
     @property
     def carried_regressions(self) -> list[Judgement]:
@@ -235,14 +241,3 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
 
 def _rounds_json(rounds: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     return {test: [list(map(structs.asdict, row)) for row in rows] for test, rows in rounds.items()}
-
-
-def compare_carried(runs: Sequence[Mapping[str, Any]]) -> Comparison | None:
-    """runs: BASE's and HEAD's, as run_to_json returns them. None unless there are both and both have this schema."""
-    if len(runs) != 2:
-        return None
-    try:
-        base, head = (judged_run_from_json(run, side) for run, side in zip(runs, ("BASE", "HEAD"), strict=True))
-    except UnreadableResults:
-        return None
-    return compare_runs(base, head, OBSERVED_RULES, registry())

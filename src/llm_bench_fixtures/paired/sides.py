@@ -22,10 +22,8 @@ PAIR = "pair"  # in the name of the folder that holds the worktrees
 class PairSide:
     """One version."""
 
-    name: str
-    """As it was typed."""
     description: str
-    """What the name means, for people."""
+    """What its name means, for people."""
     folder: Path
     """The working folder of its tests."""
     python: str
@@ -56,25 +54,22 @@ def open_side(name: str, here: Path, scratch: Path) -> Iterator[PairSide]:
     commit = _commit(name, here)
     if commit is not None:
         with _worktree(commit, here, scratch) as folder:
-            yield PairSide(name, f"commit {commit[:10]}", folder, sys.executable)
+            yield PairSide(f"commit {commit[:10]}", folder, sys.executable)
         return
     path = here / parse_path(name)
     if path.is_dir():
-        yield PairSide(name, f"folder {path.resolve()}", path.resolve(), sys.executable)
+        yield PairSide(f"folder {path.resolve()}", path.resolve(), sys.executable)
     elif path.is_file() and os.access(path, os.X_OK):
-        yield PairSide(
-            name, f"interpreter {path}", here.resolve(), str(path.absolute())
-        )  # unresolved: a venv's is a link
+        python = str(path.absolute())  # unresolved: a venv's is a link
+        yield PairSide(f"interpreter {path}", here.resolve(), python)
     else:
         raise UnknownSide(name, _tried(path, here))
 
 
 def _tried(path: Path, here: Path) -> list[tuple[str, str]]:
+    has_repository = git_output(here, "rev-parse", "--git-dir")
     return [
-        (
-            "git ref",
-            "no such ref here" if git_output(here, "rev-parse", "--git-dir") else f"{here} is in no repository",
-        ),
+        ("git ref", "no such ref here" if has_repository else f"{here} is in no repository"),
         ("folder", f"{path} is {'a file' if path.is_file() else 'not there'}"),
         ("interpreter", f"{path} can't be executed" if path.is_file() else f"{path} is not there"),
     ]

@@ -238,5 +238,5 @@ def run_trial(
     with roster.started(sides, command, folder, coin) as workers:
         Coordinator(workers, pace_of, coin, announce, into).run(choose, observes=observes, cores=command.cores)
         for worker in workers:
-            worker.close()
+            worker.process.close()
     into.total_s = clock() - began

@@ -52,7 +52,7 @@ class Worker:
         }
         with self._log.open("wb") as log:
             try:
-                self._process = start_program(
+                self.process = start_program(
                     label,
                     lambda connection: pytest_command(side, connection, command.arguments, folder),
                     side.folder,
@@ -62,7 +62,7 @@ class Worker:
                 )
             except OSError as error:
                 raise SideFailed(label, f"{side.python} can't be started: {error}") from error
-        self._limit = self._process.limit(self._timeout_s)
+        self._limit = self.process.limit(self._timeout_s)
 
     def greet(self, *, observes: bool, cores: tuple[int, ...]) -> None:
         """Check that the worker speaks this version of the protocol, and let it begin. Raises SideFailed otherwise."""
@@ -84,9 +84,9 @@ class Worker:
         self.send(Begin(observes, cores))
 
     def send(self, message: Message) -> None:
-        self._limit = self._process.limit(self._timeout_s)
+        self._limit = self.process.limit(self._timeout_s)
         try:
-            self._process.send(message)
+            self.process.send(message)
         except WorkerDied as died:
             raise self._failure(died.how) from None
 
@@ -96,30 +96,17 @@ class Worker:
         Raises SideFailed, also if it doesn't come within the time limit after the last message of either side.
         """
         try:
-            message = self._process.receive_within(self._limit)
+            message = self.process.receive_within(self._limit)
         except NoAnswer:
             raise self._failure(f"no answer for {self._timeout_s:.0f} s (--timeout)") from None
         except WorkerDied as died:
             raise self._failure(died.how) from None
         except MalformedMessage as error:
             raise self._failure(str(error)) from error
-        self._limit = self._process.limit(self._timeout_s)
+        self._limit = self.process.limit(self._timeout_s)
         if not isinstance(message, kinds):
             raise self._failure(f"unexpected {message}")
         return message
-
-    def close(self) -> None:
-        """End the process; it may end by itself."""
-        self._process.close()
-
-    def kill(self) -> None:
-        """Kill the process and its children, from any thread; who waits for its answer gets SideFailed."""
-        self._process.kill()
-
-    @property
-    def resident_bytes(self) -> int:
-        """Memory that the process has in RAM; 0 if it has ended."""
-        return self._process.resident_bytes
 
     @property
     def last_words(self) -> str:
@@ -160,12 +147,12 @@ class Roster:
         with self._lock:
             self._is_closed = True
             for worker in self._workers:
-                worker.kill()
+                worker.process.kill()
 
     @property
     def resident_bytes(self) -> int:
         """Memory that all of them have in RAM."""
-        return sum(worker.resident_bytes for worker in list(self._workers))
+        return sum(worker.process.resident_bytes for worker in list(self._workers))
 
     @contextmanager
     def started(
@@ -185,8 +172,8 @@ class Roster:
             for worker in workers.values():
                 with self._lock:
                     self._workers.remove(worker)
-                worker.kill()
-                worker.close()
+                worker.process.kill()
+                worker.process.close()
 
     def _start(self, label: str, side: PairSide, command: Command, folder: Path) -> Worker:
         with self._lock:
