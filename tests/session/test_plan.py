@@ -7,16 +7,23 @@ import pytest
 from llm_bench_fixtures.session.plan import Case, Place, Plan, Stage, latency_cases
 
 ALL = frozenset({"fp32", "bf16", "nf4"})
-LENGTHS = [Case(f"prompt_length[{tokens}]", "prompt_length", ALL) for tokens in (16, 64)]
+LENGTHS = [Case(f"prompt_length[{tokens}]", "prompt_length", ALL, tokens) for tokens in (16, 256, 64, 128)]
 BATCHES = [Case(f"batch[{size}]", "batch", ALL, size) for size in (1, 8, 4)]
 CACHE = Case("cache[off]", "cache", ALL)
 
 
-def test_the_headlines_cases_come_first_then_the_largest_batch() -> None:
+def test_the_middle_prompt_length_comes_first_then_the_largest_batch() -> None:
     plan = Plan([CACHE, *BATCHES, *LENGTHS], [ALL])
-    assert [case.name for case in LENGTHS if plan.stage(case.name) is Stage.LATENCY] == [case.name for case in LENGTHS]
+    assert plan.stage("prompt_length[64]") is Stage.LATENCY
     assert plan.stage("batch[8]") is Stage.THROUGHPUT
-    assert {plan.stage(name) for name in ("batch[1]", "batch[4]", "cache[off]", "anything else")} == {Stage.OTHER}
+    assert {plan.stage(name) for name in ("prompt_length[16]", "prompt_length[256]")} == {Stage.LENGTHS}
+    others = ("batch[1]", "batch[4]", "cache[off]", "anything else")
+    assert {plan.stage(name) for name in others} == {Stage.OTHER}
+
+
+def test_prompts_of_unknown_lengths_all_come_first() -> None:
+    mine = [Case(f"mine[{name}]", "prompt_length", ALL) for name in ("short", "long")]
+    assert latency_cases([CACHE, *mine]) == {"mine[short]", "mine[long]"}
 
 
 def test_without_prompt_lengths_the_case_of_most_variants_comes_first() -> None:
@@ -31,7 +38,7 @@ def test_without_prompt_lengths_the_case_of_most_variants_comes_first() -> None:
 
 def test_one_group_measures_its_stages_in_order() -> None:
     plan = Plan([*LENGTHS, *BATCHES, CACHE], [ALL])
-    assert [plan.place(name, "nf4") for name in ("prompt_length[16]", "batch[8]", "cache[off]")] == [
+    assert [plan.place(name, "nf4") for name in ("prompt_length[64]", "batch[8]", "cache[off]")] == [
         Place(False, 0, Stage.LATENCY),
         Place(False, 0, Stage.THROUGHPUT),
         Place(False, 0, Stage.OTHER),

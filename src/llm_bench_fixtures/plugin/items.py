@@ -199,7 +199,8 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
     found: dict[str, Case] = {}
     for item in filter(is_benchmark, items):
         variant, case = variant_of(item), case_of(item)
-        size = parameters_of(item).get("llm_batch_size")
+        given = parameters_of(item)
+        size = given.get("llm_batch_size", given.get("llm_prompt_length"))
         known = found.get(case, Case(case, identify(item).scenario, frozenset(), size))
         found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
     return tuple(found.values())

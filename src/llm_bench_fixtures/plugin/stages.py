@@ -69,9 +69,9 @@ def _variants_from(following: pytest.Item | None) -> frozenset[str]:
 
 
 def _is_time_for_quality(place: Place, after: Place) -> bool:
-    """Whether the stage before that of all other cases is over, for the variants that are loaded."""
+    """Whether the cases that come before quality are over, for the variants that are loaded."""
     loaded = place.group if after.is_rest == place.is_rest else 0  # by which number the rest has their group
-    return after.group == loaded and after.stage is Stage.OTHER
+    return after.group == loaded and after.stage > Stage.QUALITY
 
 
 def _place(item: pytest.Item) -> Place | None:

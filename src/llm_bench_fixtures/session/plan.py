@@ -13,12 +13,14 @@ class Stage(IntEnum):
     """The parts of a run, in their order."""
 
     LATENCY = 0
-    """The cases of one prompt that the headline goes by."""
+    """One prompt: the case whose latency and memory the report shows first."""
     THROUGHPUT = 1
     """The largest batch."""
     QUALITY = 2
     """Scoring, which has no tests of its own."""
-    OTHER = 3
+    LENGTHS = 3
+    """The other prompt lengths, which make the answer for one prompt surer."""
+    OTHER = 4
     """All other cases."""
 
 
@@ -29,8 +31,8 @@ class Case:
     name: str
     scenario: str
     variants: frozenset[str]
-    batch_size: float | None = None
-    """Of those that sweep it."""
+    size: float | None = None
+    """The batch size, or tokens of the prompt, where the scenario sweeps these."""
 
 
 @dataclass(frozen=True, order=True)
@@ -55,6 +57,7 @@ class Plan:
         """groups: the ids of the variants that are loaded together; a variant belongs to the first that it is in."""
         self._first = latency_cases(cases)
         self._second = throughput_cases(cases)
+        self._lengths = frozenset(case.name for case in cases if case.scenario == PROMPT_LENGTHS)
         self._groups = len(groups)
         self._group = {variant: number for number, group in reversed([*enumerate(groups)]) for variant in group}
         tested = {variant for case in cases if case.name in self._first for variant in case.variants}
@@ -63,7 +66,9 @@ class Plan:
     def stage(self, case: str) -> Stage:
         if case in self._first:
             return Stage.LATENCY
-        return Stage.THROUGHPUT if case in self._second else Stage.OTHER
+        if case in self._second:
+            return Stage.THROUGHPUT
+        return Stage.LENGTHS if case in self._lengths else Stage.OTHER
 
     def place(self, case: str, variant: str) -> Place:
         """Raises KeyError for a variant of no group."""
@@ -73,15 +78,19 @@ class Plan:
 
 
 def latency_cases(cases: Collection[Case]) -> frozenset[str]:
-    """The prompt lengths; without them the case that most variants share, rather of a scenario that decides."""
-    lengths = frozenset(case.name for case in cases if case.scenario == PROMPT_LENGTHS)
+    """The middle prompt length, which the report shows: the others make its figures surer, once all variants have one.
+
+    Without prompt lengths, the case that most variants share, rather of a scenario that decides.
+    """
+    lengths = [case for case in cases if case.scenario == PROMPT_LENGTHS]
+    sizes = sorted({case.size for case in lengths if case.size is not None})
     if lengths or not cases:
-        return lengths
+        return frozenset(case.name for case in lengths if not sizes or case.size == sizes[(len(sizes) - 1) // 2])
     shared = max(cases, key=lambda case: (len(case.variants) > 1, case.scenario not in SUPPORTING, len(case.variants)))
     return frozenset({shared.name})
 
 
 def throughput_cases(cases: Collection[Case]) -> frozenset[str]:
     """The largest batch of the scenario that sweeps batch sizes."""
-    sizes = {case.name: case.batch_size for case in cases if case.scenario == BATCHES and case.batch_size is not None}
+    sizes = {case.name: case.size for case in cases if case.scenario == BATCHES and case.size is not None}
     return frozenset(name for name, size in sizes.items() if size == max(sizes.values()))
