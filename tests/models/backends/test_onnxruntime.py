@@ -169,6 +169,22 @@ def test_the_recorded_prompts_differ(feeds: list[calibration.Feed]) -> None:
     assert feeds[0]["input_ids"].tolist() != feeds[3]["input_ids"].tolist()
 
 
+def test_calibrating_leaves_no_weights_behind(
+    loaded: Mapping[str, TransformersModel], feeds: list[calibration.Feed], tmp_path: Path
+) -> None:
+    """Bug: those of a large model, which lie in a file of their own, were kept with the quantized ones."""
+    import onnx
+
+    exported, scratch = tmp_path / "exported", tmp_path / "scratch"
+    exported.mkdir()
+    scratch.mkdir()
+    graph = onnx.load(graphs.only_graph(Path(loaded["ort-fp32"].module.path).parent))
+    path = exported / "model.onnx"
+    onnx.save_model(graph, path, save_as_external_data=True, location="model.onnx_data", size_threshold=1024)
+    assert calibration.tensor_ranges(path, feeds, scratch, making.STATIC_OPERATORS)
+    assert list(scratch.iterdir()) == []
+
+
 def test_recording_gives_the_model_its_session_back(
     loaded: Mapping[str, TransformersModel], feeds: list[calibration.Feed]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llm_bench_fixtures.errors import QualityCollapsed
@@ -78,20 +79,17 @@ def tensor_ranges(graph: Path, feeds: Sequence[Feed], scratch: Path, operators: 
         def get_next(self) -> Feed | None:
             return next(self._feeds, None)
 
-    augmented = scratch / "augmented.onnx"
-    calibrator = create_calibrator(
-        graph,
-        op_types_to_calibrate=operators,
-        augmented_model_path=str(augmented),
-        calibrate_method=CalibrationMethod.MinMax,
-        use_external_data_format=graph.with_suffix(".onnx_data").exists(),
-        extra_options={"symmetric": False},
-    )
-    calibrator.collect_data(Reader())
-    ranges = calibrator.compute_data()
-    for leftover in scratch.glob("augmented.onnx*"):
-        leftover.unlink()
-    return ranges
+    with TemporaryDirectory(dir=scratch) as folder:  # for the graph, and its weights under a name of the library's own
+        calibrator = create_calibrator(
+            graph,
+            op_types_to_calibrate=operators,
+            augmented_model_path=str(Path(folder, "augmented.onnx")),
+            calibrate_method=CalibrationMethod.MinMax,
+            use_external_data_format=graph.with_suffix(".onnx_data").exists(),
+            extra_options={"symmetric": False},
+        )
+        calibrator.collect_data(Reader())
+        return calibrator.compute_data()
 
 
 def check_close(reference: Any, quantized: Any, feeds: Sequence[Feed]) -> None:
