@@ -71,6 +71,15 @@ def test_what_one_takes_for_a_moment_is_left_free_once() -> None:
     assert groups(plan(7 * GB - 1, VARIANTS[:3], needs=needs)) == ["fp32 fp16", "fp32 bf16"]
 
 
+def test_a_file_that_several_map_takes_room_once() -> None:
+    """2 GB of files for all, and 1 GB of each one's own; what is made stands next to both."""
+    needs = {variant.id: Need(GB, mapped=2 * GB) for variant in VARIANTS[:3]}
+    assert groups(plan(5 * GB, VARIANTS[:3], needs=needs)) == ["fp32 fp16 bf16"]
+    assert groups(plan(5 * GB - 1, VARIANTS[:3], needs=needs)) == ["fp32 fp16", "fp32 bf16"]
+    made = plan(9 * GB, (FP32, FP16, INT8), needs={**needs, "int8": Need(GB, making=3 * GB)})
+    assert (made.most_bytes, made.making_bytes) == (5 * GB, 7 * GB)
+
+
 def test_without_the_reference_the_groups_are_of_the_others() -> None:
     assert groups(plan(4 * GB, VARIANTS[1:])) == ["fp16 bf16", "int8 nf4"]
 

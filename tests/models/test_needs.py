@@ -81,6 +81,16 @@ def test_weights_by_the_way_they_are_stored(storage: Storage, weights: int) -> N
     assert predict(SHAPE, storage, ()) == Need(PROCESS_BYTES + weights + 7)
 
 
+def test_files_in_the_engines_own_dtype_are_mapped_and_held_by_no_process() -> None:
+    """What isn't a weight is held all the same, and an accelerator's memory has a copy of its own."""
+    maps = Storage(4, 4, maps="float32")
+    assert predict(SHAPE, maps, (), stored="float32") == Need(PROCESS_BYTES + 7, mapped=4_000)
+    for stored in ("", "bfloat16"):
+        assert predict(SHAPE, maps, (), stored=stored) == Need(PROCESS_BYTES + 4_007)
+    assert predict(SHAPE, Storage(4, 4), (), stored="float32").mapped == 0
+    assert predict(SHAPE, maps, (), stored="float32", on_cpu=False).mapped == 0
+
+
 def test_an_untied_output_is_copied_by_nobody() -> None:
     shape = ModelShape(weights=1_000, tables=400)
     assert predict(shape, Storage(4, 4, output_copy=4), ()).held == PROCESS_BYTES + 4_000

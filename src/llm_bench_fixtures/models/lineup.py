@@ -61,11 +61,10 @@ class Lineup:
         return [self.need(variant) for variant in group]
 
     def _while_making(self, order: Sequence[Variant]) -> Iterator[int]:
-        loaded = 0
-        for need in self._needs_of(order):
+        needs = self._needs_of(order)
+        for loaded, need in enumerate(needs):
             if need.making:
-                yield loaded + need.making
-            loaded += need.held
+                yield _resident(needs[:loaded]) + need.making
 
     def describe(self) -> str:
         """The decision in a sentence, with the most memory that is planned to be taken."""
@@ -103,8 +102,13 @@ class Lineup:
 
 
 def together(needs: Sequence[Need]) -> int:
-    """Bytes of variants that are loaded at the same time: what each holds, and what one of them takes for a moment."""
-    return sum(need.held for need in needs) + max((need.burst for need in needs), default=0)
+    """Bytes of variants that are loaded at the same time: what they hold, and what one of them takes for a moment."""
+    return _resident(needs) + max((need.burst for need in needs), default=0)
+
+
+def _resident(needs: Sequence[Need]) -> int:
+    """What each holds, and the model's files once for all that map them."""
+    return sum(need.held for need in needs) + max((need.mapped for need in needs), default=0)
 
 
 def apart(variants: Sequence[Variant]) -> Lineup:

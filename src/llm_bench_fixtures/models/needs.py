@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 FLOAT32_BYTES = 4
-PROCESS_BYTES = 200_000_000  # of its own, beside the libraries that forked processes share
+PROCESS_BYTES = 120_000_000  # of its own, beside the libraries that forked processes share
 ACCELERATOR_PROCESS_BYTES = 600_000_000  # what a driver takes of its device for each process
 LOGIT_COPIES = 3  # a step's logits, the same in float32, and what their processing makes of them
 LAYER_COPIES = 4  # of the widest numbers of a layer: the product's two factors, their product, and what it is added to
@@ -92,6 +92,9 @@ class Storage:
     numbers: int = FLOAT32_BYTES
     """Of what is computed and cached."""
 
+    maps: str = ""
+    """The dtype of safetensors files that are mapped in place of copied, as `torch` names it. Empty: of none."""
+
     has_all_logits: bool = False
     """Whether a prefill makes the logits of every position, and not of the last one alone."""
 
@@ -134,19 +137,24 @@ class Need:
     making: int = 0
     """By the process that makes what the variant's own then loads; 0 where nothing is made."""
 
+    mapped: int = 0
+    """By the model's files, which all variants share that map them."""
+
     @property
     def peak(self) -> int:
         """What the variant takes at most once it is made."""
-        return self.held + self.burst
+        return self.held + self.burst + self.mapped
 
 
 NOTHING = Need()
 """Of a variant that can't run here, or whose model a server holds."""
 
 
-def predict(shape: ModelShape, storage: Storage, rounds: Iterable[Round], *, on_cpu: bool = True) -> Need:
+def predict(
+    shape: ModelShape, storage: Storage, rounds: Iterable[Round], *, on_cpu: bool = True, stored: str = ""
+) -> Need:
     """What a variant takes. rounds: the largest ones; those without new tokens are scores, which give back what they
-    take."""
+    take. stored: the dtype of all tensors in the model's safetensors files; empty where they have several."""
     process = PROCESS_BYTES if on_cpu else ACCELERATOR_PROCESS_BYTES
     matrices = shape.weights - shape.tables
     copied = shape.tables if shape.is_tied else 0
@@ -154,10 +162,12 @@ def predict(shape: ModelShape, storage: Storage, rounds: Iterable[Round], *, on_
     taken = [(one, _round_bytes(shape, storage, one)) for one in rounds]
     kept = max((size for one, size in taken if one.new), default=0)
     scored = max((size for one, size in taken if not one.new), default=0)
+    mapped = int(weights) if on_cpu and stored and storage.maps == stored else 0
     return Need(
-        held=process + int(weights) + shape.buffer_bytes + kept,
+        held=process + int(weights) - mapped + shape.buffer_bytes + kept,
         burst=max(int(shape.weights * storage.loading) - kept, scored - kept, 0),
         making=process + int((shape.weights + copied) * storage.making) + shape.buffer_bytes if storage.making else 0,
+        mapped=mapped,
     )
 
 

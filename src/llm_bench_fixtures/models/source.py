@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "assets" / "tiny"
+STORED_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # of safetensors, and torch's names
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,13 @@ class ModelSource:
         files = self.folder.iterdir()
         return self.parameters or count_weights(self.folder) or sum(path.stat().st_size for path in files) // 4
 
+    @cached_property
+    def stored_dtype(self) -> str:
+        """The dtype of all tensors in its safetensors files, as torch names it. Empty where they have several, or
+        there are no such files."""
+        found = {part.get_dtype() for part in _stored_tensors(self.folder)}
+        return STORED_DTYPES.get(found.pop(), "") if len(found) == 1 else ""
+
     @property
     def label(self) -> str:
         return f"{self.name} (random weights)" if self.random_weights else self.name
@@ -127,12 +136,14 @@ class ModelSource:
 
 def count_weights(folder: Path) -> int:
     """Number of weights in the folder's safetensors files, read from their headers. 0 for other formats."""
-    from math import prod
+    return sum(math.prod(part.get_shape()) for part in _stored_tensors(folder))
 
+
+def _stored_tensors(folder: Path) -> Iterator[Any]:
+    """What the headers of the folder's safetensors files say of each tensor."""
     from safetensors import safe_open
 
-    count = 0
     for path in safetensors_files(folder):
         with safe_open(path, framework="np") as tensors:
-            count += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118  # no dict
-    return count
+            for name in tensors.keys():  # noqa: SIM118  # no dict
+                yield tensors.get_slice(name)

@@ -80,9 +80,9 @@ ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weig
 LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
 
 STORED = {
-    None: Storage(4.0, 4.0, output_copy=4.0, has_all_logits=True, loading=4.0, making=16.0),
-    DYNAMIC: Storage(1.0, 1.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=16.0),
-    STATIC: Storage(1.0, 4.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=16.0),
+    None: Storage(4.0, 4.0, has_all_logits=True, loading=4.0, making=14.0),
+    DYNAMIC: Storage(1.0, 1.0, has_all_logits=True, loading=1.0, making=14.0),
+    STATIC: Storage(1.0, 4.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=14.0),
 }
 
 

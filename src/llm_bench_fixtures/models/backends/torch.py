@@ -44,8 +44,9 @@ def storage(variant: Variant, device: Device) -> Storage:
     from llm_bench_fixtures.models.device import resolve_precision
 
     check(variant, device)
-    size = resolve_precision(variant.precision, device).torch_dtype.itemsize
-    return Storage(size, size, numbers=size)
+    precision = resolve_precision(variant.precision, device)
+    size = precision.torch_dtype.itemsize
+    return Storage(size, size, numbers=size, maps=precision.actual)
 
 
 def prepare(request: LoadRequest) -> None:
