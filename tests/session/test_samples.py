@@ -20,6 +20,7 @@ from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import samples
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Forecast, Work
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
 
@@ -46,6 +47,7 @@ class Case:
             choices=ChoiceSet("questions", ITEMS),
             source=SimpleNamespace(weights=weights),
             progress=Progress(),
+            forecast=Forecast(),
         )
         self.loader = SimpleNamespace(loaded=[], keeps_reference=True)
         kept = KeptReference("fp32")
@@ -75,6 +77,11 @@ class Case:
         self.loader.loaded.append(model)
         return self.samples.score(model)
 
+    def grow(self) -> dict[str, Any]:
+        """By variant, the metrics after all that are loaded have grown."""
+        self.samples.grow()
+        return {name: self.samples._result(name, found).metrics for name, found in self.samples._found.items()}
+
 
 def test_a_small_model_is_scored_whole_however_slow_the_machine_is() -> None:
     case = Case(token_s=1.0, weights=5e6)
@@ -96,6 +103,7 @@ def test_what_is_decided_by_the_first_sample_needs_no_more() -> None:
     case = Case()
     case.score("fp32")
     score = case.score("int4", 0.18, 0.1)
+    case.grow()
     assert case.scored == [("fp32", 0), ("int4", 0)]
     assert (score.metrics["scored_tokens"], score.metrics["choice_items"]) == (1000, 24)
     assert score.metrics["scored_share"] == 1 / 8
@@ -106,17 +114,42 @@ def test_an_undecided_one_grows_to_half_a_percent_and_the_reference_with_it() ->
     """0.3 / sqrt(4000) = 0.47 %, but 0.67 % of half as many. The limit is 1 %, and the difference too."""
     case = Case()
     case.score("fp32")
-    score = case.score("int8", 0.01, 0.3)
-    assert score.metrics["scored_tokens"] == 4000
-    assert score.metrics["ppl_ratio_error"] < 0.005
+    case.score("int8", 0.01, 0.3)
+    metrics = case.grow()["int8"]
+    assert metrics["scored_tokens"] == 4000
+    assert metrics["ppl_ratio_error"] < 0.005
     order = [("fp32", 0), ("int8", 0), ("fp32", 1), ("int8", 1), ("fp32", 2), ("int8", 2)]
     assert case.scored == order
+
+
+def test_samples_grow_in_turns() -> None:
+    """A time that ends in between leaves all with figures of as many tokens."""
+    case = Case()
+    case.score("fp32")
+    for name in ("int8", "nf4"):
+        case.score(name, 0.01, 0.3)
+    case.grow()
+    turns = [(name, sample) for sample in (1, 2) for name in ("fp32", "int8", "nf4")]
+    assert case.scored == [("fp32", 0), ("int8", 0), ("nf4", 0), *turns]
+
+
+def test_what_needs_no_further_sample_is_expected_to_take_no_time() -> None:
+    case = Case()
+    forecast = case.samples._setup.forecast
+    for sample in ("1", "2"):
+        forecast.expect(Work.QUALITY, "int4", 30.0, sample)
+    case.score("fp32")
+    case.score("int4", 0.18, 0.1)
+    case.grow()
+    assert forecast.left_s is None
 
 
 def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
     case = Case()
     case.score("fp32")
-    score = case.score("int8", 0.01, 2.0)
+    case.score("int8", 0.01, 2.0)
+    case.grow()
+    score = case.samples._result("int8", case.samples._found["int8"])
     assert (score.metrics["scored_tokens"], score.notes) == (TOKENS, ())
     assert "scored_share" not in score.metrics
     assert score.metrics["choice_items"] == len(ITEMS)
@@ -128,7 +161,8 @@ def test_a_reference_that_is_gone_bounds_the_others() -> None:
     case.loader.keeps_reference = False
     case.score("fp32")  # 10 s, 20 s, and 40 s would be over FIXED_S
     case.loader.loaded.clear()
-    assert case.score("int8", 0.01, 2.0).metrics["scored_tokens"] == 4000
+    case.score("int8", 0.01, 2.0)
+    assert case.grow()["int8"]["scored_tokens"] == 4000
     assert [one for one in case.scored if one[0] == "fp32"] == [("fp32", 0), ("fp32", 1), ("fp32", 2)]
 
 
@@ -138,6 +172,7 @@ def test_perplexities_of_samples_of_different_sizes_are_of_the_same_text() -> No
     for name, gap, scatter in (("fp32", 0.0, 0.0), ("int4", 0.18, 0.1), ("int8", 0.01, 0.3)):
         score = case.score(name, gap, scatter)
         results.add_variant(make_variant(name, quality=score.metrics, notes=("loaded", *score.notes)))
+    case.samples.grow()
     case.samples.retell(results)
     base, few = results.variant("fp32"), results.variant("int4")
     assert (base.quality["scored_tokens"], few.quality["scored_tokens"]) == (4000, 1000)
@@ -150,6 +185,7 @@ def test_time_that_is_left_goes_to_what_is_not_decided() -> None:
     case = Case(deadline=Deadline(1e6, 0.0, lambda: 0.0))
     for name, gap, scatter in (("fp32", 0.0, 0.0), ("int4", 0.18, 0.1), ("int8", 0.01, 0.3)):
         case.score(name, gap, scatter)
+    case.samples.grow()
     case.samples.go_on()
     assert case.scored[-2:] == [("fp32", 3), ("int8", 3)]
 
@@ -157,8 +193,9 @@ def test_time_that_is_left_goes_to_what_is_not_decided() -> None:
 def test_a_time_that_ends_between_samples_keeps_what_is_scored() -> None:
     case = Case()
     case.score("fp32")
+    case.score("int8", 0.01, 2.0)
     case.limit_s = 35.0
-    assert case.score("int8", 0.01, 2.0).metrics["scored_tokens"] == 1000
+    assert case.grow()["int8"]["scored_tokens"] == 1000
 
 
 def test_a_ratio_just_beyond_the_limit_is_rarely_said_to_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:

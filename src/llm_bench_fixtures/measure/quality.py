@@ -21,7 +21,6 @@ from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_lay
 from llm_bench_fixtures.measure.windows import CutCorpus, Window, WindowPlan, cut_corpus, cut_sample
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.model import ScoresTokens
-from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
 from llm_bench_fixtures.progress import tell_share
 from llm_bench_fixtures.workloads import Side, pad_batch
 
@@ -260,7 +259,7 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
     nll = np.empty(total, np.float32)
     scored = 0
     most_tokens = min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary)
-    with torch.inference_mode(), giving_freed_memory_back():
+    with torch.inference_mode():
         for group in group_windows(windows, most_tokens):
             logits = _batch_logits(model, [windows[index] for index in group])
             for row, index in enumerate(group):
@@ -273,7 +272,8 @@ def score_windows(model: Model, windows: Sequence[Window], observers: Sequence[O
                 scored += windows[index].scored
             del logits  # before the next batch's are made
             tell_share(scored / total)
-    model.device.release_cached_memory(oldest=False)  # on an accelerator other variants' processes want it
+    model.forget_caches()
+    model.device.release_cached_memory(oldest=False)  # which other variants' processes want
     return Score(nll)
 
 

@@ -23,6 +23,7 @@ from llm_bench_fixtures.measure.windows import SEED, plan_windows
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Work
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import AnswerIndex
@@ -37,6 +38,7 @@ SMALL = 1e12  # weights times bytes of a corpus that is always scored whole, on 
 ENOUGH = 0.005  # standard error of a perplexity's ratio that is known well enough
 FIXED_S = 60.0  # for a variant that is compared with none, and a reference that is closed before the others load
 FIRST_ITEMS = 24  # questions next to the first sample
+USUAL_SAMPLES = 3  # of a variant whose limit the first doesn't decide
 
 
 @dataclass
@@ -89,7 +91,8 @@ class Samples:
         """Whether every variant is scored on all there is; None until the first sample's time is known."""
 
     def score(self, model: ModelHandle) -> CorpusScore:
-        """Score the variant on as much as it needs. What the model can't do by its nature is a note with the reason."""
+        """Score the variant on all there is, or on the first sample; on as much as it needs where it is compared with
+        none. What the model can't do by its nature is a note with the reason."""
         found = Found()
         try:
             self._score_and_ask(model, found)
@@ -104,21 +107,40 @@ class Samples:
     def _score_and_ask(self, model: ModelHandle, found: Found) -> None:
         if self.is_whole is None:
             self._try_first(model, found)
-        if self.is_whole is False:
-            if found.parts:
-                self._ask(model, found)
-            self._grow(model, found, self._is_enough)
-        else:
+        if self.is_whole is not False:
             self._score(model, found, None)
-            self._ask(model, found)
+        elif not found.parts:
+            self._score(model, found, 0)
+        self._ask(model, found)
+        while not found.is_compared and self._wants_more(model, found, self._is_enough):
+            if not self._score_next(model, found):
+                break
+
+    def grow(self) -> None:
+        """Score more of the variants that are loaded, a sample of each in turn, until each has enough."""
+        self._grow_all(self._is_enough)
 
     def go_on(self) -> None:
-        """Score more of the variants that are loaded and whose quality limit isn't decided, as time allows."""
-        for model in self._loader.loaded if self.is_whole is False else ():
-            found = self._found.get(model.variant.id)
-            if found is not None and found.is_compared:
-                with suppress(Exception):  # what is known of it stays
-                    self._grow(model, found, self._is_decided)
+        """The same until each one's quality limit is decided."""
+        self._grow_all(self._is_decided)
+
+    def _grow_all(self, is_enough: Callable[[str, Found], bool]) -> None:
+        known = [(model, self._found.get(model.variant.id)) for model in self._loader.loaded]
+        growing = [(model, found) for model, found in known if found is not None and found.is_compared]
+        with suppress(TimeUp):
+            while growing := [each for each in growing if self._wants_more(*each, is_enough)]:
+                growing = [each for each in growing if self._try_next(*each)]
+        for name, found in self._found.items():
+            for sample in range(len(found.parts), USUAL_SAMPLES):
+                self._setup.forecast.forget(name, str(sample))
+
+    def _try_next(self, model: ModelHandle, found: Found) -> bool:
+        """As `_score_next`. Where that fails, what is known of the variant stays."""
+        name, sample = model.variant.id, str(len(found.parts))
+        more = self._setup.progress.activity(Phase.SCORING, f"scoring more of {name}")
+        with suppress(Exception), more, self._setup.forecast.doing(Work.QUALITY, name, name=sample):
+            return self._score_next(model, found)
+        return False
 
     def retell(self, results: RunBuilder, but: str = "") -> None:
         """Tell the results what is known of all variants now: their figures go by the reference's, which may grow.
@@ -147,25 +169,23 @@ class Samples:
             found.parts.clear()
             found.notes.clear()
 
-    def _grow(self, model: ModelHandle, found: Found, is_enough: Callable[[str, Found], bool]) -> None:
-        """Score samples until they are enough, as far as the reference is scored on them and time is left."""
-        try:
-            while not (found.parts and (found.is_complete or is_enough(model.variant.id, found))):
-                sample = len(found.parts)
-                has_time = not sample or self._deadline.fits(found.spent_s)  # as long as all before it together
-                if not has_time or not self._has_reference(model, found) or not self._score(model, found, sample):
-                    break
-                self._ask(model, found)
-        except TimeUp:
-            if not found.parts:
-                raise
-        if not found.parts:
-            self._ask(model, found)
+    def _wants_more(self, model: ModelHandle, found: Found, is_enough: Callable[[str, Found], bool]) -> bool:
+        """Whether a further sample is needed, and has time: it takes as long as all before it together."""
+        if self.is_whole is not False or not found.parts or found.is_complete:
+            return False
+        return not is_enough(model.variant.id, found) and self._deadline.fits(found.spent_s)
 
-    def _has_reference(self, model: ModelHandle, found: Found) -> bool:
+    def _score_next(self, model: ModelHandle, found: Found) -> bool:
+        """Score the next sample, with its questions. False where the reference isn't scored on it, or it fails."""
+        if not self._has_reference(found) or not self._score(model, found, len(found.parts)):
+            return False
+        self._ask(model, found)
+        return True
+
+    def _has_reference(self, found: Found) -> bool:
         """Whether the reference is scored on the next sample, too, as far as the variant is compared with it at all."""
         reference, sample = self._found.get(self._kept.identifier), len(found.parts)
-        if reference is None or model.variant.id == self._kept.identifier or not (found.is_compared or not sample):
+        if reference is None or not found.is_compared:
             return True
         loaded = next((one for one in self._loader.loaded if one.variant.id == self._kept.identifier), None)
         with suppress(Exception):  # as where its process has died
@@ -173,7 +193,7 @@ class Samples:
                 if not self._score(loaded, reference, len(reference.parts)):
                     break
                 self._ask(loaded, reference)
-        return len(reference.parts) > sample or not sample
+        return len(reference.parts) > sample
 
     def _is_enough(self, variant: str, found: Found) -> bool:
         if found.is_compared:

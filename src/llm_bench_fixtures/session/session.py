@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -69,7 +69,7 @@ class BenchSession:
         self.loader = VariantLoader(self.setup, self.results, tracebacks.keep, deadline)
         self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
         self.samples = Samples(self.setup, self.loader, self.reference, deadline)
-        self.loader.before_closing = self.scoring.score_leaving
+        self.loader.before_closing = self._score_leaving
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
         self._scores_late = scores_late
@@ -88,9 +88,22 @@ class BenchSession:
             self.scoring.score(model)
         return model
 
-    def score_more(self) -> None:
-        """Score more of the variants whose quality limit isn't decided, as far as the run has time."""
-        self.samples.go_on()
+    def score_loaded(self) -> None:
+        """Score the variants that are loaded, each on as much as it needs."""
+        self.scoring.score_loaded()
+        self._grow(self.samples.grow)
+
+    def score_the_rest(self) -> None:
+        """Score all that are due, and more of those whose quality limit isn't decided, as far as the run has time."""
+        self.scoring.score_the_rest()
+        self._grow(self.samples.go_on)
+
+    def _score_leaving(self, variants: Collection[str]) -> None:
+        self.scoring.score_leaving(variants)
+        self._grow(self.samples.grow)
+
+    def _grow(self, grow: Callable[[], None]) -> None:
+        grow()
         self.samples.retell(self.results)
 
     def run(self, *, interrupted: bool = False) -> Run:
