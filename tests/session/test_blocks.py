@@ -567,13 +567,13 @@ def test_what_other_cases_lead_to_expect_makes_an_interval_narrow_sooner(table: 
         assert counts(table)["bf16"] == rounds
 
 
-def test_no_long_round_is_spent_to_warm_up_and_the_first_timed_one_is_observed(table: Table) -> None:
-    """A round is one step, which took 3 s in an earlier case."""
+LARGE = replace(FAST, is_large=True)
+
+
+def test_no_round_of_a_large_model_is_spent_to_warm_up_and_the_first_timed_one_is_observed(table: Table) -> None:
     table.add("fp32", 3.0, asked=False)
     table.add("bf16", 3.0)
-    for entry in table.entries.values():
-        entry.step_s = 3.0
-    outcome = table.run()
+    outcome = table.run(LARGE)
     assert table.log[:2] == ["bind fp32 briefly", "begin bf16"]
     assert table.log[table.log.index("bf16") + 1] == "end bf16"
     assert table.log.count("end bf16") == 1
@@ -584,36 +584,32 @@ def test_no_long_round_is_spent_to_warm_up_and_the_first_timed_one_is_observed(t
 
 def test_further_warmup_rounds_are_run_where_they_are_asked_for(table: Table) -> None:
     table.add("fp32", 3.0)
-    table.entries["fp32"].step_s = 3.0
-    table.run(replace(FAST, warmup_rounds=2))
+    table.run(replace(LARGE, warmup_rounds=2))
     assert table.log[:3] == ["fp32", "begin fp32", "fp32"]
 
 
 @pytest.mark.parametrize(
-    ("step_s", "more", "changed"),
+    ("pace", "more", "changed"),
     [
-        pytest.param(1.9, {}, {}, id="short rounds"),
-        pytest.param(3.0, {"compile_s": 9.0}, {}, id="it is compiled"),
-        pytest.param(3.0, {"is_beside": True}, {}, id="a server"),
-        pytest.param(3.0, {}, {"cache": CacheKind.STATIC}, id="a static cache"),
-        pytest.param(0.019, {}, {"new_tokens": 1000}, id="many short steps"),
+        pytest.param(FAST, {}, {}, id="a small model"),
+        pytest.param(LARGE, {"compile_s": 9.0}, {}, id="it is compiled"),
+        pytest.param(LARGE, {"is_beside": True}, {}, id="a server"),
+        pytest.param(LARGE, {}, {"cache": CacheKind.STATIC}, id="a static cache"),
     ],
 )
 def test_else_a_round_of_its_own_warms_up_and_is_observed(
-    step_s: float, more: dict[str, Any], changed: dict[str, Any], table: Table, monkeypatch: pytest.MonkeyPatch
+    pace: Pace, more: dict[str, Any], changed: dict[str, Any], table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.add("bf16", 3.0, **more)
     monkeypatch.setattr(f"{__name__}.WORKLOAD", replace(WORKLOAD, **changed))
     table.entries["bf16"].workload = WORKLOAD
-    table.entries["bf16"].step_s = step_s
-    assert table.run()["bf16"].observation == "observation of bf16"
+    assert table.run(pace)["bf16"].observation == "observation of bf16"
     assert table.log[:2] == ["observe bf16", "bf16"]
 
 
 def test_where_watching_would_take_time_a_round_of_its_own_is_observed(table: Table) -> None:
     table.add("bf16", 3.0, can_be_watched=False)
-    table.entries["bf16"].step_s = 3.0
-    assert table.run()["bf16"].observation == "observation of bf16"
+    assert table.run(LARGE)["bf16"].observation == "observation of bf16"
     assert table.log[:3] == ["begin bf16", "observe bf16", "bf16"]
 
 

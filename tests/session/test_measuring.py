@@ -113,10 +113,13 @@ class Bench:
         return {name: len(model.ran) for name, model in self.loader.models.items()}
 
 
-def make(*models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT) -> Bench:
+def make(*models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT, weights: float = 1e6) -> Bench:
     settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
-    setup = SimpleNamespace(settings=settings, progress=progress, busy_cores=busy_cores, forecast=Forecast())
+    source, forecast = SimpleNamespace(weights=weights), Forecast()
+    setup = SimpleNamespace(
+        settings=settings, progress=progress, busy_cores=busy_cores, forecast=forecast, source=source
+    )
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
     return Bench(loader, made, progress)
@@ -289,21 +292,17 @@ def test_how_far_pairs_scatter_is_expected_from_the_cases_before(monkeypatch: py
     assert paces[1].expected_variance.freedom == 6
 
 
-def test_a_case_knows_how_long_a_step_took_in_earlier_ones_with_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round of one token, here of 1 s, is a step."""
-    bench = make(Fake("fp32"), Fake("bf16"))
-    known: list[dict[str, float]] = []
-    whole = blocks.measure_side_by_side
+def test_a_model_of_200_million_weights_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
 
-    def noting(entries: Any, *args: Any, **named: Any) -> Any:
-        known.append({name: entry.step_s for name, entry in entries.items()})
-        return whole(entries, *args, **named)
+    def measure(entries: Any, _: str, pace: Pace, *__: Any, **___: Any) -> tuple[dict[str, Measured], Spent]:
+        found.append(pace.is_large)
+        return dict.fromkeys(entries, Measured(None, ())), Spent(0.0, 0.0, True)
 
-    monkeypatch.setattr("llm_bench_fixtures.session.measuring.measure_side_by_side", noting)
-    bench.ask("fp32", WORKLOAD, "bf16")
-    bench.ask("fp32", OTHER, "bf16", case="another")
-    bench.ask("fp32", replace(OTHER, cache=CacheKind.OFF), "bf16", case="a third")
-    assert known == [{"fp32": 0.0, "bf16": 0.0}, {"fp32": 1.0, "bf16": 1.0}, {"fp32": 0.0, "bf16": 0.0}]
+    monkeypatch.setattr(measuring, "measure_side_by_side", measure)
+    for weights in (1.99e8, 2e8):
+        make(Fake("fp32"), weights=weights).ask("fp32")
+    assert found == [False, True]
 
 
 def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:

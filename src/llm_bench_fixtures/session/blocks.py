@@ -44,9 +44,7 @@ LONG_STEP_S = 0.15
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
-# Longer rounds are as many as the interval needs, and none is spent to warm up.
-LONG_ROUND_S = 2.0
-WATCHED_STEP_S = 0.02  # a step that is watched while it is timed: noting its pass takes 0.1 to 0.2 ms
+LONG_ROUND_S = 2.0  # longer rounds are as many as the interval needs
 # A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
@@ -117,19 +115,19 @@ class _Blocks:
 
     def warm_up(self) -> None:
         """Observe memory and work in the first round of each, run the rest that aren't timed, and find how threads are
-        bound in those that are. Where rounds are long, some tokens stand for the first, and the first timed one is
+        bound in those that are. Of a large model some tokens stand for the first, and the first timed one is
         observed."""
         for name, entry in self.entries.items():
             self.doing = "warming up"
             self._await_calm()
             self.step(self.doing, name, None)
             with self._resting(entry), self._failing(entry):
-                is_long = self._is_surely_long(entry)
-                if entry.is_asked_for and not is_long:
+                is_brief = self._warms_up_briefly(entry)
+                if entry.is_asked_for and not is_brief:
                     self._observe(entry)
-                for _ in range(self.pace.warmup_rounds - (entry.is_asked_for or is_long)):
+                for _ in range(self.pace.warmup_rounds - (entry.is_asked_for or is_brief)):
                     list(self._turns(entry, slice_tokens=0, is_bound=False))
-                if is_long:
+                if is_brief:
                     self._warm_up_briefly(entry)
                 elif self._binds(entry):
                     entry.model.call(settle_binding, entry.workload)
@@ -141,16 +139,13 @@ class _Blocks:
         entry.last_s = (self.clock() - began_s) / OBSERVED_LONGER
         entry.step_s = entry.last_s / entry.workload.steps
 
-    def _is_surely_long(self, entry: Entry) -> bool:
-        """Whether its decode steps alone take more than LONG_ROUND_S, as earlier cases show. False for what is compiled
-        or has a static cache, which fewer tokens would leave too small."""
-        is_long = entry.step_s >= WATCHED_STEP_S and entry.step_s * entry.workload.steps > LONG_ROUND_S
-        if not is_long or not entry.model.can_pause:
+    def _warms_up_briefly(self, entry: Entry) -> bool:
+        """Whether fewer tokens do. Not of what is compiled or has a static cache, which they would leave too small."""
+        if not self.pace.is_large or not entry.model.can_pause:
             return False
         return entry.workload.cache is not CacheKind.STATIC and entry.model.facts.compile_s is None
 
     def _warm_up_briefly(self, entry: Entry) -> None:
-        entry.last_s = entry.step_s * entry.workload.steps
         if not entry.is_asked_for:
             entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
             return

@@ -32,6 +32,8 @@ class Pace:
     patience_s: float = 0.0
     """Seconds to wait, besides, while other work keeps cores busy, and to run other blocks in place of crowded ones."""
     probes: bool = False
+    is_large: bool = False
+    """Whether the model is so large that no round is spent to warm up or to observe."""
     cores: int = 1
     """That a round keeps busy. 0: its threads wait for each other, which tells nothing of other work."""
     expected_variance: VarianceEstimate = NO_PRIOR
@@ -54,7 +56,7 @@ class Entry:
     last_s: float = 0.0
     """How long its last round took."""
     step_s: float = 0.0
-    """How long a decode step of it took, in an earlier case of the same cache too; 0 before the first."""
+    """How long a decode step of it took; 0 before the first round."""
     is_watched: bool = False
     """Whether memory and work are observed in its next round."""
     failure: Exception | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.setup import Setup
-    from llm_bench_fixtures.workloads import CacheKind, Workload
+    from llm_bench_fixtures.workloads import Workload
 
 BENCHMARK_S = 0.5  # that a benchmark gets for its rounds on average, at the usual --llm-max-noise
 USUAL_NOISE = 0.03
@@ -36,6 +36,9 @@ ROUNDS_PART = 0.5  # of the run's time that is left, for rounds; the rest is for
 PATIENCE = 1.0  # seconds that may be lost to other work for each second that benchmarks are given
 MOST_PATIENCE = 2.0  # times its share of what is left, that a case may lose
 ROUNDS = 3  # timed ones of each benchmark at least, unless --llm-rounds names a number
+# Of a model that is not warmed up for a whole round, nor observed in one of its own. By its size and not by time, so
+# that all runs observe memory alike; a step of it takes over 10 ms, to which noting its pass adds 0.1 to 0.2.
+LARGE_WEIGHTS = 2e8
 KEPT_IN_VAIN = 0.5  # of the patience that is left, where a case found no calm at all: other work may never end
 
 
@@ -115,7 +118,6 @@ class SideBySide:
         )  # by scenario, of a case's least rounds, for each step of one
         self._waiting: dict[tuple[str, str, str], list[Measured | Exception]] = defaultdict(list)
         self._of_reference: dict[str, Workload] = {}  # by case, what the reference's own test runs
-        self._steps_s: dict[tuple[str, CacheKind], float] = {}  # the shortest decode step of each variant's cases
         self._variances: list[VarianceEstimate] = []  # of all comparisons with the reference so far
 
     def expect(self, scenarios: Sequence[str]) -> None:
@@ -168,8 +170,6 @@ class SideBySide:
         if not self._deadline.fits(expected_s):
             self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
             raise TimeUp(self._not_reached[case])  # with fewer variants later on, too
-        for name, entry in entries.items():
-            entry.step_s = self._steps_s.get((name, entry.workload.cache), 0.0)
         asked = sum(entry.is_asked_for for entry in entries.values())
         progress = self._setup.progress
         text = case.rpartition("::")[2].removeprefix("test_")
@@ -219,10 +219,6 @@ class SideBySide:
         """
         self.budget.spend(len({asking, *found}), spent.rounds_s, weight)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
-        for name, entry in entries.items():
-            if entry.rounds:
-                place = name, entry.workload.cache
-                self._steps_s[place] = min(entry.step_s, self._steps_s.get(place, entry.step_s))
         for variant, measured in found.items():
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
@@ -238,6 +234,7 @@ class SideBySide:
             FEWEST_PAIRS if settings.rounds is None else None,
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
+            self._setup.source.weights >= LARGE_WEIGHTS,
             self._setup.busy_cores,
             estimate_prior(self._variances),
             Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
