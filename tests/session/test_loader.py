@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -21,6 +21,7 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import loader
 from llm_bench_fixtures.session.deadline import Deadline
+from llm_bench_fixtures.session.forecast import Forecast, Work
 from llm_bench_fixtures.session.loader import VariantLoader, is_served
 from llm_bench_fixtures.session.setup import Setup
 
@@ -138,10 +139,10 @@ class Opened:
     def close(self) -> None: ...
 
 
-def limited(seconds: list[float], limit_s: float, monkeypatch: pytest.MonkeyPatch, weights: int = 0) -> VariantLoader:
+def limited(seconds: list[float], limit_s: float, monkeypatch: pytest.MonkeyPatch) -> VariantLoader:
     """A loader in a run that has so much time before its report. Each load takes 10 s of a simulated clock."""
     setup = Setup(parse_settings({"device": "cpu", "limits_time": "0"}), Progress())
-    setup.source = cast(ModelSource, SimpleNamespace(weights=weights))
+    setup.forecast = Forecast(lambda: sum(seconds))
     deadline = Deadline((limit_s + 4.0) / 0.98, began_s=0.0, clock=lambda: sum(seconds))
     made = VariantLoader(setup, RunBuilder("fp32"), deadline=deadline)
     monkeypatch.setattr(VariantLoader, "_open", lambda self, variant: seconds.append(10.0) or Opened())
@@ -153,9 +154,11 @@ FP32, BF16 = (next(one for one in CATALOGUE if one.id == name) for name in ("fp3
 
 
 def test_a_load_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the weights' size the first takes 2 s, and it took 10 s. So a second does, for which 9 are left."""
+    """Of two that are alike the first takes 10 s where 5 were expected. So the second does, for which 9 are left."""
     seconds: list[float] = []
     loader = limited(seconds, 19.0, monkeypatch)
+    for variant in (FP32, BF16):
+        loader._setup.forecast.expect(Work.LOADING, variant.id, 5.0)
     loader.load(FP32)
     for _ in range(2):
         with pytest.raises(
@@ -169,24 +172,18 @@ def test_a_load_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.M
 def test_a_load_begins_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds: list[float] = []
     loader = limited(seconds, 20.5, monkeypatch)
+    loader._setup.forecast.expect(Work.LOADING, FP32.id, 10.0)
     assert loader.load(FP32)
-    assert loader.load(BF16)
+    assert loader.load(BF16)  # of which nothing is known
     assert sum(seconds) == 20
 
 
-def test_the_first_load_is_expected_by_the_weights_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A billion weights are 4 GB in float32: 2 s and 5 s for each."""
-    loader = limited([], 21.0, monkeypatch, weights=10**9)
-    with pytest.raises(NotReached, match="loading fp32 takes about 22 s; --llm-time 30s has room"):
-        loader.load(FP32)
-    assert limited([], 22.5, monkeypatch, weights=10**9).load(FP32)
-
-
 def test_an_export_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A billion weights: 2 s and 30 s for each of 4 GB."""
-    loader = limited([], 121.0, monkeypatch, weights=10**9)
-    with pytest.raises(TimeUp), loader._setup.progress.activity(Phase.EXPORTING, "exporting"):
-        pytest.fail("it began")
-    loader = limited([], 122.5, monkeypatch, weights=10**9)
-    with loader._setup.progress.activity(Phase.EXPORTING, "exporting"):
-        pass
+    for left_s, fits in ((121.0, False), (122.5, True)):
+        loader = limited([], left_s, monkeypatch)
+        loader._setup.forecast.expect(Work.MAKING, FP32.id, 122.0)
+        loader._loading = FP32.id
+        begun = []
+        with suppress(TimeUp), loader._setup.progress.activity(Phase.EXPORTING, "exporting"):
+            begun.append(left_s)
+        assert bool(begun) is fits

@@ -7,19 +7,21 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, USUAL_WINDOW
+from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.session.forecast import AGAIN, FLOAT32_BYTES, Machine, Made, Runner, Shape, Work, making_s
-from llm_bench_fixtures.session.samples import FIRST_ITEMS, is_small
+from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
+from llm_bench_fixtures.session.samples import FIRST_ITEMS, USUAL_SAMPLES, is_small
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceItem
@@ -80,6 +82,7 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes = (0.0, 0) if setup.source.random_weights else _scored(setup)
+    grows, is_large = not is_small(setup), setup.source.weights >= LARGE_WEIGHTS
     loads = _loads(lineup)
     for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
         runner = _runner(setup, machine, variant, layers)
@@ -94,13 +97,19 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
             seconds = making_s(variant.id, setup.source.identity, setup.source.weights, made, unknown_s)
             setup.forecast.expect(Work.MAKING, variant.id, seconds)
         if passes:
-            setup.forecast.expect(Work.QUALITY, variant.id, runner.quality_s(positions, passes))
+            quality_s = runner.quality_s(positions, passes)
+            setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
+            for sample in range(1, USUAL_SAMPLES) if grows and variant.quantization else ():
+                setup.forecast.expect(Work.QUALITY, variant.id, quality_s * 2 ** (sample - 1), str(sample))
         for case in cases:
             if variant.id in case.variants:
                 round_s = runner.round_s(case.shape)
                 share_s = case.share_s if settings.max_noise else 0.0
-                untimed = OBSERVED + settings.warmup_rounds - 1
-                seconds = untimed * round_s + max((settings.rounds or 2) * round_s, share_s)
+                untimed_s = (OBSERVED + settings.warmup_rounds - 1) * round_s
+                if is_large:
+                    first = replace(case.shape, prompts=case.shape.batch_size, new_tokens=BRIEF_TOKENS)
+                    untimed_s = runner.round_s(first) + (settings.warmup_rounds - 1) * round_s
+                seconds = untimed_s + max((settings.rounds or ROUNDS) * round_s, share_s)
                 setup.forecast.expect(Work.ROUNDS, variant.id, seconds, case.name)
 
 
@@ -124,7 +133,7 @@ def _made(setup: Setup) -> Iterator[Made]:
 
 
 def _scored(setup: Setup) -> tuple[float, int]:
-    """How many positions each variant is scored on, and in how many passes."""
+    """How many positions each variant is scored on at first, and in how many passes."""
     texts, settings = setup.corpus.texts, setup.settings
     sample = max(texts, key=len)[:SAMPLE]
     per_character = len(setup.prompts.encode(sample)) / len(sample)
@@ -132,8 +141,8 @@ def _scored(setup: Setup) -> tuple[float, int]:
     overlap = window / settings.stride if settings.stride else 2.0
     corpus = sum(map(len, texts)) * per_character * overlap
     asked: Sequence[ChoiceItem] = setup.choices.items if setup.choices else ()
-    if not is_small(setup):  # two samples, as a rule
-        corpus, asked = min(corpus, 2 * FIRST_TOKENS), asked[: 2 * FIRST_ITEMS]
+    if not is_small(setup):
+        corpus, asked = min(corpus, overlap * FIRST_TOKENS), asked[:FIRST_ITEMS]
     windows = [len(item.prompt) + len(choice) for item in asked for choice in item.choices]
     return corpus + sum(windows) * per_character, max(round(corpus / window), len(texts)) + len(windows)
 

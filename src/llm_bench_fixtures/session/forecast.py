@@ -175,6 +175,11 @@ class Forecast:
                 return (taken_s + passed_s) / (expected_s + going_s)
         return factor
 
+    def expected_s(self, work: Work, variant: str, name: str = "") -> float:
+        """Seconds that a piece of work will take; 0 where nobody expected it."""
+        pieces = self._left[work]
+        return self.correction(work) * pieces[name, variant] if (name, variant) in pieces else 0.0
+
     def _uncorrected_s(self, work: Work, variants: Collection[str], name: str) -> float:
         return sum(self._left[work].get((name, variant), 0.0) for variant in variants)
 

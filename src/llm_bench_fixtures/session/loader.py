@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
-from statistics import median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, TimeUp, named
@@ -50,12 +47,6 @@ MEASURING = (
 NOT_YET = "not scored yet"  # of a variant's quality
 MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
 
-# Seconds that a load takes, and what an engine makes of the model, before any of this run has been seen: at least, and
-# for each byte of the weights in float32. On two cores of an AMD EPYC a load of 2 GB took 12 s, and its export to ONNX,
-# quantizing and calibrating some 60 s each.
-LOAD_S, LOAD_S_PER_BYTE = 2.0, 5e-9
-MAKING_S, MAKING_S_PER_BYTE = 2.0, 30e-9
-
 
 def _unloaded(variant: Variant) -> VariantResult:
     """What stands in the results until the load has ended."""
@@ -96,7 +87,7 @@ class VariantLoader:
         self._setup = setup
         self._deadline = deadline
         setup.progress.admit = self._admit
-        self._took_s: dict[str, list[float]] = defaultdict(list)  # by backend, of loads, without what was made for them
+        self._loading: str = ""  # the variant that is being loaded
         self._results = results
         self._keep_traceback = keep_traceback
         self.before_closing: Callable[[Collection[str]], None] = lambda _: None
@@ -135,7 +126,8 @@ class VariantLoader:
             storage = backend.storage_of(variant, setup.device)
         except BackendUnavailable:
             return NOTHING
-        return predict(self._shape, storage, self._largest_rounds(), on_cpu=setup.device.kind is DeviceKind.CPU)
+        on_cpu = setup.device.kind is DeviceKind.CPU
+        return predict(self._shape, storage, self._largest_rounds(), on_cpu=on_cpu, stored=setup.source.stored_dtype)
 
     @cached_property
     def _shape(self) -> ModelShape:
@@ -170,20 +162,17 @@ class VariantLoader:
             raise self._failed[variant.id]
         if variant.id not in self._loaded:
             self._make_room(variant)
-            began_s, making_before_s = self._deadline.clock(), self._making_s
+            self._loading = variant.id
             with self._setup.progress.part(Part.VARIANT), self._foreseen(variant):
                 self._loaded[variant.id] = self._load(variant)
-            took_s = self._deadline.clock() - began_s - (self._making_s - making_before_s)
-            self._took_s[variant.backend].append(took_s)
         return self._loaded[variant.id]
 
     @contextmanager
     def _foreseen(self, variant: Variant) -> Iterator[None]:
         """The block loads the variant. The forecast gets what that took, and what was made within it."""
         forecast, making_before_s = self._setup.forecast, self._making_s
-        name = AGAIN if variant.id in self._described else ""
         try:
-            with forecast.doing(Work.LOADING, variant.id, name=name):
+            with forecast.doing(Work.LOADING, variant.id, name=self._again(variant)):
                 yield
                 forecast.done(Work.MAKING, [variant.id], self._making_s - making_before_s)
         except Exception:
@@ -194,7 +183,7 @@ class VariantLoader:
         """Raise NotReached, and note it, where loading the variant isn't expected to fit in the time that is left."""
         if not self._deadline.is_limited:
             return
-        expected_s = self._expected_s(variant)
+        expected_s = self._setup.forecast.expected_s(Work.LOADING, variant.id, self._again(variant))
         if self._deadline.fits(expected_s):
             return
         is_plain = self._deadline.is_over and self._results.has_variants  # else the first says what would fit
@@ -205,26 +194,15 @@ class VariantLoader:
         self._failed[variant.id] = error
         raise error
 
-    def _expected_s(self, variant: Variant) -> float:
-        """Seconds that loading it takes: as loads of its engine so far, else as others', else by the weights' size."""
-        seen = self._took_s.get(variant.backend) or list(chain.from_iterable(self._took_s.values()))
-        if seen:
-            return median(seen)
-        return 0.0 if is_served(variant) else LOAD_S + self._float32_bytes * LOAD_S_PER_BYTE
+    def _again(self, variant: Variant) -> str:
+        """How the forecast calls the variant's next load."""
+        return AGAIN if variant.id in self._described else ""
 
     def _admit(self, phase: Phase) -> None:
         """Raise TimeUp before an engine's form of the model is made that isn't expected to fit in the time that is
         left."""
-        if (
-            phase in MAKING
-            and self._deadline.is_limited
-            and not self._deadline.fits(MAKING_S + self._float32_bytes * MAKING_S_PER_BYTE)
-        ):
+        if phase in MAKING and not self._deadline.fits(self._setup.forecast.expected_s(Work.MAKING, self._loading)):
             raise TimeUp(f"{phase} takes longer than what was left of the time")
-
-    @property
-    def _float32_bytes(self) -> int:
-        return 4 * self._setup.source.weights
 
     def beside(self, variant: Variant) -> ModelHandle | None:
         """The variant, loaded if need be, if it is in the group that is loaded and there is room; else None. Raises
