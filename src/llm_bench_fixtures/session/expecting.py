@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceItem
     from llm_bench_fixtures.models.lineup import Lineup
     from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
 
 PROBED_BYTES = 16 << 20  # that are copied and hashed to see how fast that goes
@@ -82,7 +83,7 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes = (0.0, 0) if setup.source.random_weights else _scored(setup)
-    grows, is_large = not is_small(setup), setup.source.weights >= LARGE_WEIGHTS
+    grows = not is_small(setup)
     loads = _loads(lineup)
     for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
         runner = _runner(setup, machine, variant, layers)
@@ -103,14 +104,19 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
                 setup.forecast.expect(Work.QUALITY, variant.id, quality_s * 2 ** (sample - 1), str(sample))
         for case in cases:
             if variant.id in case.variants:
-                round_s = runner.round_s(case.shape)
-                share_s = case.share_s if settings.max_noise else 0.0
-                untimed_s = (OBSERVED + settings.warmup_rounds - 1) * round_s
-                if is_large:
-                    first = replace(case.shape, prompts=case.shape.batch_size, new_tokens=BRIEF_TOKENS)
-                    untimed_s = runner.round_s(first) + (settings.warmup_rounds - 1) * round_s
-                seconds = untimed_s + max((settings.rounds or ROUNDS) * round_s, share_s)
+                seconds = _rounds_s(settings, runner, case, is_large=setup.source.weights >= LARGE_WEIGHTS)
                 setup.forecast.expect(Work.ROUNDS, variant.id, seconds, case.name)
+
+
+def _rounds_s(settings: Settings, runner: Runner, case: ExpectedCase, *, is_large: bool) -> float:
+    """A variant's rounds of a case: those that warm up or are observed, and the timed ones."""
+    round_s = runner.round_s(case.shape)
+    untimed_s = (OBSERVED + settings.warmup_rounds - 1) * round_s
+    if is_large:
+        some = replace(case.shape, prompts=case.shape.batch_size, new_tokens=BRIEF_TOKENS)
+        untimed_s = runner.round_s(some) + (settings.warmup_rounds - 1) * round_s
+    share_s = case.share_s if settings.max_noise else 0.0
+    return untimed_s + max((settings.rounds or ROUNDS) * round_s, share_s)
 
 
 def _layers(setup: Setup) -> int:

@@ -1,0 +1,96 @@
+"""What a run of the embedded model is expected to take, on a machine of round figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_bench_fixtures.models.backends import CATALOGUE
+from llm_bench_fixtures.models.lineup import Lineup
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
+from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.session import expecting
+from llm_bench_fixtures.session.expecting import ExpectedCase, expect_run
+from llm_bench_fixtures.session.forecast import AGAIN, Forecast, Machine, Runner, Shape, Work
+from llm_bench_fixtures.session.setup import Setup
+
+FP32, BF16, INT8, SKIPPED = (
+    next(one for one in CATALOGUE if one.id == name) for name in ("fp32", "bf16", "bnb-int8", "autocast-fp16")
+)
+MACHINE = Machine(read_bytes_per_s=1e9, flops_per_s=1e9, copy_bytes_per_s=1e9, hash_bytes_per_s=1e9, call_s=0.0)
+SHAPE = Shape(tokens=64, new_tokens=16)
+CASE = ExpectedCase("mine", frozenset({"fp32", "bnb-int8"}), SHAPE, share_s=0.0)
+
+
+def expected(
+    monkeypatch: pytest.MonkeyPatch,
+    cache: Path,
+    *groups: tuple[Variant, ...],
+    weights: int = 4_339_200,
+    random_weights: bool = False,
+    **options: str,
+) -> Forecast:
+    monkeypatch.setattr(expecting, "machine_of", lambda _: MACHINE)
+    settings = parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(cache), **options})
+    setup = Setup(settings, Progress())
+    setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, parameters=weights)
+    expect_run(setup, Lineup(groups), [CASE])
+    return setup.forecast
+
+
+def runner(variant: str, weights: int) -> Runner:
+    return Runner(MACHINE, weights, layers=4, bytes_per_weight={"fp32": 4.0, "bnb-int8": 1.0}[variant])
+
+
+def test_each_variant_that_can_run_here_loads_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, tmp_path, (FP32, BF16, SKIPPED))
+    one = runner("fp32", 4_339_200).load_s(expecting.FIRST)
+    assert found.expected_s(Work.LOADING, "fp32") == one
+    assert found.expected_s(Work.LOADING, "bf16") > 0
+    assert found.expected_s(Work.LOADING, "autocast-fp16") == 0  # not on a CPU
+    assert found.expected_s(Work.LOADING, "fp32", AGAIN) == 0
+
+
+def test_all_but_the_last_group_load_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference is in all groups."""
+    found = expected(monkeypatch, tmp_path, (FP32, BF16), (FP32, INT8))
+    again = {name: found.expected_s(Work.LOADING, name, AGAIN) > 0 for name in ("fp32", "bf16", "bnb-int8")}
+    assert again == {"fp32": False, "bf16": True, "bnb-int8": False}
+
+
+def test_rounds_are_those_of_a_variants_own_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that warms up and is observed takes two, and three are timed."""
+    found = expected(monkeypatch, tmp_path, (FP32, BF16))
+    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == 5 * runner("fp32", 4_339_200).round_s(SHAPE)
+    assert found.expected_s(Work.ROUNDS, "bf16", "mine") == 0
+
+
+def test_three_tokens_warm_a_large_model_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, tmp_path, (FP32,), weights=10**9)
+    large = runner("fp32", 10**9)
+    brief_s = large.round_s(Shape(tokens=64, new_tokens=3))
+    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == pytest.approx(brief_s + 3 * large.round_s(SHAPE))
+
+
+def test_a_small_model_is_scored_once_on_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, tmp_path, (FP32, INT8))
+    assert found.expected_s(Work.QUALITY, "bnb-int8") > 0
+    assert found.expected_s(Work.QUALITY, "bnb-int8", "1") == 0
+
+
+def test_of_a_large_one_what_is_quantized_takes_four_samples_in_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = expected(monkeypatch, tmp_path, (FP32, INT8), weights=10**9)
+    first, *more = (found.expected_s(Work.QUALITY, "bnb-int8", sample) for sample in ("", "1", "2"))
+    assert first > 0
+    assert more == [first, 2 * first]
+    assert found.expected_s(Work.QUALITY, "fp32", "1") == 0
+
+
+def test_random_weights_are_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, tmp_path, (FP32,), random_weights=True)
+    assert found.expected_s(Work.QUALITY, "fp32") == 0
