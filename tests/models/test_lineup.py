@@ -20,7 +20,7 @@ MAKING = {
     "fp16": Need(3 * GB),
     "bf16": Need(2 * GB),
     "int8": Need(GB, making=6 * GB),
-    "nf4": Need(GB, burst=GB),
+    "nf4": Need(GB, scoring=GB),
 }
 
 
@@ -66,9 +66,16 @@ def test_each_counts_what_it_needs_itself() -> None:
 
 def test_what_one_takes_for_a_moment_is_left_free_once() -> None:
     """3 × 2 GB, and 1 GB while one of them is scored."""
-    needs = {variant.id: Need(2 * GB, burst=GB) for variant in VARIANTS[:3]}
+    needs = {variant.id: Need(2 * GB, scoring=GB) for variant in VARIANTS[:3]}
     assert groups(plan(7 * GB, VARIANTS[:3], needs=needs)) == ["fp32 fp16 bf16"]
     assert groups(plan(7 * GB - 1, VARIANTS[:3], needs=needs)) == ["fp32 fp16", "fp32 bf16"]
+
+
+def test_what_a_load_takes_for_a_moment_stands_next_to_those_that_are_loaded_before() -> None:
+    """2 + 3 GB while the second is loaded, 2 + 1 + 2 once all are; the other way round 2 + 2 + 3."""
+    needs = {"fp32": Need(2 * GB), "int8": Need(GB, loading=2 * GB), "fp16": Need(2 * GB)}
+    assert plan(100 * GB, (FP32, INT8, FP16), needs=needs).most_bytes == 5 * GB
+    assert plan(100 * GB, (FP32, FP16, INT8), needs=needs).most_bytes == 7 * GB
 
 
 def test_a_file_that_several_map_takes_room_once() -> None:

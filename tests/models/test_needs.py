@@ -115,13 +115,16 @@ def test_an_engine_that_makes_all_logits_has_one_for_each_position_more() -> Non
     assert every - last == 2 * 30 * 10 * 4
 
 
-def test_what_is_taken_for_a_moment_is_the_larger_of_the_load_and_the_score() -> None:
+def test_a_load_and_a_score_take_more_for_a_moment() -> None:
     """What the largest round keeps is not there while the model is loaded, and is given back for a score."""
-    score = Round(1, 100)
+    score, one = Round(1, 100), Round(1, 1, 1)
     scored = 100 * 20 * 4 * LAYER_COPIES + (100 + LOGIT_COPIES) * 10 * 4
-    assert predict(SHAPE, Storage(4, 4), [score]).burst == scored
-    assert predict(SHAPE, Storage(4, 4, loading=50), [score]).burst == 50_000
-    assert predict(SHAPE, Storage(4, 4, loading=50), ()).peak == PROCESS_BYTES + 4_000 + 7 + 50_000
+    found = predict(SHAPE, Storage(4, 4, loading=50), [score])
+    assert (found.loading, found.scoring) == (50_000, scored)
+    assert found.peak == PROCESS_BYTES + 4_000 + 7 + 50_000
+    kept = predict(SHAPE, Storage(4, 4), [one]).held - PROCESS_BYTES - 4_007
+    less = predict(SHAPE, Storage(4, 4, loading=50), [score, one])
+    assert (less.loading, less.scoring) == (50_000 - kept, scored - kept)
 
 
 def test_what_makes_an_artifact_is_another_process() -> None:

@@ -102,8 +102,9 @@ class Lineup:
 
 
 def together(needs: Sequence[Need]) -> int:
-    """Bytes of variants that are loaded at the same time: what they hold, and what one of them takes for a moment."""
-    return _resident(needs) + max((need.burst for need in needs), default=0)
+    """Bytes of variants that are loaded one after the other: what those hold that are, and what one takes more."""
+    loads = (_resident(needs[:number]) + need.loading for number, need in enumerate(needs, 1))
+    return max(*loads, _resident(needs) + max(need.scoring for need in needs))
 
 
 def _resident(needs: Sequence[Need]) -> int:

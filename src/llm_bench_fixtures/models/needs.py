@@ -131,8 +131,11 @@ class Need:
     held: int = 0
     """Between its turns: by its process, its weights, and its largest round, whose memory it keeps."""
 
-    burst: int = 0
-    """For a moment beside that, while it is loaded or scored: by one variant at a time."""
+    loading: int = 0
+    """For a moment more than it holds later, while it is loaded."""
+
+    scoring: int = 0
+    """For a moment more, while it is scored: by one variant at a time."""
 
     making: int = 0
     """By the process that makes what the variant's own then loads; 0 where nothing is made."""
@@ -143,7 +146,7 @@ class Need:
     @property
     def peak(self) -> int:
         """What the variant takes at most once it is made."""
-        return self.held + self.burst + self.mapped
+        return self.held + max(self.loading, self.scoring) + self.mapped
 
 
 NOTHING = Need()
@@ -165,7 +168,8 @@ def predict(
     mapped = int(weights) if on_cpu and stored and storage.maps == stored else 0
     return Need(
         held=process + int(weights) - mapped + shape.buffer_bytes + kept,
-        burst=max(int(shape.weights * storage.loading) - kept, scored - kept, 0),
+        loading=max(int(shape.weights * storage.loading) - kept, 0),
+        scoring=max(scored - kept, 0),
         making=process + int((shape.weights + copied) * storage.making) + shape.buffer_bytes if storage.making else 0,
         mapped=mapped,
     )
