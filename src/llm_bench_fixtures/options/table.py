@@ -121,8 +121,8 @@ OPTIONS = (
         "warmup_rounds",
         "1",
         "N",
-        "untimed rounds before the timed ones; memory and work are measured in the first of them. Where rounds take "
-        "over 2 seconds, a few tokens replace it, and memory and work are measured in the first timed round",
+        "untimed rounds before the timed ones; memory and work are measured in the first of them. For a model of 200M "
+        "parameters or more, a few tokens replace it, and memory and work are measured in the first timed round",
     ),
     Option(
         "max_noise",
