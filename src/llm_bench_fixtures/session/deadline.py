@@ -75,7 +75,8 @@ class Deadline:
         """The same of one that didn't begin, with a limit that has room for it. step: as "loading fp32"."""
         needed_s = (self.clock() - self.began_s + expected_s + RESERVE_S) / (1 - RESERVE_SHARE)
         enough = f"{math.ceil(needed_s / 10) * 10}s" if needed_s < 90 else f"{math.ceil(needed_s / 60)}m"
-        return self.not_reached(f"{step} takes about {about(expected_s)}; --llm-time {enough} has room for it")
+        takes = about(max(expected_s, 1.0))
+        return self.not_reached(f"{step} takes about {takes}; --llm-time {enough} has room for it")
 
 
 NO_LIMIT = Deadline()
