@@ -181,7 +181,7 @@ def test_calibrating_leaves_no_weights_behind(
     graph = onnx.load(graphs.only_graph(Path(loaded["ort-fp32"].module.path).parent))
     path = exported / "model.onnx"
     onnx.save_model(graph, path, save_as_external_data=True, location="model.onnx_data", size_threshold=1024)
-    assert calibration.tensor_ranges(path, feeds, scratch, making.STATIC_OPERATORS)
+    assert calibration.tensor_ranges(path, feeds, scratch, backend.STATIC_OPERATORS)
     assert list(scratch.iterdir()) == []
 
 
