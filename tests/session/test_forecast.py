@@ -85,6 +85,18 @@ def test_each_kind_of_work_is_corrected_by_what_it_took(forecast: Forecast, cloc
     assert (forecast.correction(Work.LOADING), forecast.correction(Work.ROUNDS)) == (1.5, 0.8)
 
 
+def test_a_variants_first_steps_correct_its_own_rounds(forecast: Forecast) -> None:
+    for variant in ("fp32", "bf16"):
+        forecast.expect_step(variant, 0.1)
+        forecast.expect(Work.LOADING, variant, 10.0)
+        forecast.expect(Work.ROUNDS, variant, 50.0, "batch[8]")
+    forecast.saw_step("fp32", 0.3)
+    forecast.saw_step("unknown", 0.3)
+    assert forecast.left_by_work == {Work.LOADING: 20.0, Work.ROUNDS: 200.0}
+    forecast.saw_step("fp32", 0.3)  # of a second load
+    assert forecast.left_by_work[Work.ROUNDS] == 200.0
+
+
 def test_what_goes_on_counts_as_far_as_it_is(forecast: Forecast, clock: Clock) -> None:
     forecast.expect(Work.LOADING, "fp32", 10.0)
     forecast.expect(Work.ROUNDS, "fp32", 5.0, "a")

@@ -17,6 +17,7 @@ from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Making, makings_in
 from llm_bench_fixtures.models.backend import first_missing
 from llm_bench_fixtures.models.backends import find_backend
+from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision
 from llm_bench_fixtures.session.forecast import AGAIN, FLOAT32_BYTES, Machine, Made, Runner, Shape, Work, making_s
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
 
 PROBED_BYTES = 16 << 20  # that are copied and hashed to see how fast that goes
+PROBED_WIDTH = 4096  # of a square matrix of weights that one position is multiplied with: 64 MiB
 PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
 SAMPLE = 4000  # characters, whose tokens are counted
@@ -50,7 +52,7 @@ class ExpectedCase:
 
 
 def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> Machine:
-    """The limits as they were measured, and how fast the machine does what else takes time: a tenth of a second."""
+    """The limits as they were measured, and how fast the machine does what else takes time: two tenths of a second."""
     import torch
 
     limits = setup.limits or measure_limits(setup.device, [Precision.FLOAT32], budget_s=0.1)
@@ -69,8 +71,12 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
             took.append(clock() - began_s)
         return max(min(took), 1e-9)
 
+    def weights_bytes_per_s() -> float:
+        weights, position = torch.ones((PROBED_WIDTH, PROBED_WIDTH)), torch.ones((1, PROBED_WIDTH))
+        return weights.nbytes / best_s(lambda: torch.nn.functional.linear(position, weights))
+
     return Machine(
-        read_bytes_per_s=limits.read_bytes_per_s,
+        read_bytes_per_s=limits.read_bytes_per_s if setup.device.kind is not DeviceKind.CPU else weights_bytes_per_s(),
         flops_per_s=limits.matmul_flops_per_s[Precision.FLOAT32],
         copy_bytes_per_s=PROBED_BYTES / best_s(some.clone),
         hash_bytes_per_s=PROBED_BYTES / best_s(lambda: hashlib.sha256(data).digest()),
@@ -90,6 +96,7 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
         if runner is None:
             continue
         load_s = runner.load_s(FIRST)
+        setup.forecast.expect_step(variant.id, runner.pass_s(1))
         setup.forecast.expect(Work.LOADING, variant.id, load_s)
         if loads[variant.id] > 1:
             setup.forecast.expect(Work.LOADING, variant.id, load_s, AGAIN)

@@ -33,6 +33,7 @@ class Machine:
     """How fast a machine is at what runs consist of."""
 
     read_bytes_per_s: float
+    """Of weights that are multiplied with one position."""
     flops_per_s: float
     """Of matrix products in float32."""
     copy_bytes_per_s: float
@@ -131,10 +132,22 @@ class Forecast:
         self._taken: dict[Work, float] = defaultdict(float)
         self._spent: dict[Work, float] = defaultdict(float)  # on what wasn't expected, too
         self._going: tuple[Work, float, float] | None = None  # expected seconds, and since when
+        self._steps_s: dict[str, float] = {}
 
     def expect(self, work: Work, variant: str, seconds: float, name: str = "") -> None:
         """Add a piece of work on a variant. name: which of several."""
         self._left[work][name, variant] = seconds
+
+    def expect_step(self, variant: str, seconds: float) -> None:
+        """Note how long a decode step of the variant is expected to take."""
+        self._steps_s[variant] = seconds
+
+    def saw_step(self, variant: str, seconds: float) -> None:
+        """Correct the variant's rounds by how long its first decode steps took."""
+        expected_s = self._steps_s.pop(variant, 0.0)
+        pieces = self._left[Work.ROUNDS]
+        for piece in [piece for piece in pieces if piece[1] == variant and expected_s]:
+            pieces[piece] *= seconds / expected_s
 
     def forget(self, variant: str, name: str | None = None) -> None:
         """Nothing more comes of the variant. name: or of those pieces of its work that are called so."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
+from statistics import median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, TimeUp, named
@@ -382,4 +383,7 @@ class VariantLoader:
             return None
         workload = Workload((self._setup.prompts_of(model).plain(tokens),), new_tokens, batch_size=1)
         with self._setup.progress.counted(Phase.GENERATING):
-            return model.call(run_round, workload).latency_s
+            done = model.call(run_round, workload)
+        if done.decode_steps_s:
+            self._setup.forecast.saw_step(model.variant.id, median(done.decode_steps_s))
+        return done.latency_s
