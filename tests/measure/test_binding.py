@@ -9,6 +9,7 @@ import pytest
 
 from llm_bench_fixtures.measure import binding
 from llm_bench_fixtures.measure.binding import (
+    TRIAL_TOKENS,
     TRIALS,
     Binding,
     binding_of,
@@ -84,6 +85,7 @@ def settle(
     workload: Workload,
     monkeypatch: pytest.MonkeyPatch,
     free_s: float = 0.1,
+    tokens: int = TRIAL_TOKENS,
 ) -> tuple[Binding, int]:
     """What is found where the model computes in so many threads and there are two cores; and how often it ran.
 
@@ -95,7 +97,7 @@ def settle(
     monkeypatch.setattr(binding, "bind_threads", trials.tell)
     monkeypatch.setattr(binding, "thread_seconds", iter([{}, dict.fromkeys(range(threads), 1.0)]).__next__)
     monkeypatch.setattr(binding, "cores_to_bind", lambda threads: (0, 1) if 0 < len(threads) <= 2 else ())
-    found = settle_binding(tiny, workload)
+    found = settle_binding(tiny, workload, tokens)
     assert binding_of(tiny) == found
     return found, trials.runs
 
@@ -151,6 +153,16 @@ def test_what_takes_long_is_not_tried(
 ) -> None:
     """A dozen times 0.6 s, for each variant. Its threads are known all the same."""
     assert settle([], 2, tiny_fp32, workload, monkeypatch, free_s=0.6) == (Binding((0, 1)), 1)
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(("free_s", "runs"), [(0.1, 2 + 2 * TRIALS), (0.6, 1)])
+def test_a_few_tokens_that_take_little_are_followed_by_as_many_as_in_a_trial(
+    free_s: float, runs: int, tiny_fp32: TransformersModel, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: what three tokens took, the prefill among it, was multiplied, so that what is fast ran free."""
+    found = settle([1.0] * TRIALS, 2, tiny_fp32, workload, monkeypatch, free_s=free_s, tokens=3)
+    assert found == (Binding((0, 1), (0, 1) if free_s < 0.5 else ()), runs)
 
 
 @pytest.mark.usefixtures("fresh")

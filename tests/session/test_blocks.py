@@ -105,6 +105,8 @@ class FakeModel:
     probes: list[bool] = field(default_factory=list)
     draws: list[int | None] = field(default_factory=list)
     slice_tokens: list[int] = field(default_factory=list)
+    warms: list[bool] = field(default_factory=list)
+    in_a_row: list[int] = field(default_factory=list)
 
     @property
     def facts(self) -> SimpleNamespace:
@@ -138,6 +140,8 @@ class FakeModel:
         self.probes.append(how["probes"])
         self.draws.append(how["draw"])
         self.slice_tokens.append(how["slice_tokens"])
+        self.warms.append(how["warms"])
+        self.in_a_row.append(how["rounds"])
         if self.table.clock() < self.table.spun_until_s:
             self.table.disturbed.append(self.name)
         seconds = self.rounds_s[self.rounds % len(self.rounds_s)]
@@ -582,6 +586,16 @@ def test_no_round_of_a_large_model_is_spent_to_warm_up_and_the_first_timed_one_i
     assert outcome["bf16"].observation == "observation of round 1 of bf16"
 
 
+def test_a_round_that_is_observed_is_alone(table: Table) -> None:
+    """Bug: tokens that warm up a short round, and rounds in a row with it, were taken for its own."""
+    for name in ("fp32", "bf16"):
+        table.add(name, 0.1)
+    table.run(replace(LARGE, warmup_rounds=2))
+    for model in (entry.model for entry in table.entries.values()):
+        assert (model.warms[:2], model.in_a_row[:2]) == ([False, False], [1, 1])
+        assert model.warms[2:] == [True, True]
+
+
 def test_further_warmup_rounds_are_run_where_they_are_asked_for(table: Table) -> None:
     table.add("fp32", 3.0)
     table.run(replace(LARGE, warmup_rounds=2))
@@ -610,7 +624,7 @@ def test_else_a_round_of_its_own_warms_up_and_is_observed(
 def test_where_watching_would_take_time_a_round_of_its_own_is_observed(table: Table) -> None:
     table.add("bf16", 3.0, can_be_watched=False)
     assert table.run(LARGE)["bf16"].observation == "observation of bf16"
-    assert table.log[:3] == ["begin bf16", "observe bf16", "bf16"]
+    assert table.log[:4] == ["begin bf16", "observe bf16", "bind bf16 briefly", "bf16"]
 
 
 EXPECTED = VarianceEstimate(0.01**2, 1000.0)

@@ -70,14 +70,17 @@ def settle_binding(model: Model, workload: Workload, tokens: int = TRIAL_TOKENS)
 
     They may where there is a core for each, nobody else has bound them, and a short generation takes as long bound as
     free: TRIALS of both in turn are compared, once for each number of threads, unless one takes over LONGEST_TRIAL_S.
-    tokens: of the first generation, which also warms up.
+    tokens: of the first generation, which also warms up; where they are few and take little, as many as in a trial tell
+    how long one takes.
     """
     before_s = thread_seconds()
     took_s = _short_s(model, workload, tokens)
     threads = computing(before_s, thread_seconds(), took_s)
     bound = Binding(threads, cores_to_bind(threads))
     agreeing = _AGREEING.get_or_make(model, dict)
-    is_short = took_s * TRIAL_TOKENS / tokens <= LONGEST_TRIAL_S
+    if tokens < TRIAL_TOKENS and took_s <= LONGEST_TRIAL_S:
+        took_s = _short_s(model, workload)
+    is_short = took_s <= LONGEST_TRIAL_S
     if bound.cores and is_short and len(threads) not in agreeing:
         agreeing[len(threads)] = _agrees(_trial_ratios(model, workload, bound))
     binding = bound if agreeing.get(len(threads)) else Binding(threads)

@@ -146,12 +146,11 @@ class _Blocks:
         return entry.workload.cache is not CacheKind.STATIC and entry.model.facts.compile_s is None
 
     def _warm_up_briefly(self, entry: Entry) -> None:
-        if not entry.is_asked_for:
-            entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
-            return
-        entry.is_watched = entry.model.call(begin_observing, entry.workload)
-        if not entry.is_watched:
+        entry.is_watched = entry.is_asked_for and entry.model.call(begin_observing, entry.workload)
+        if entry.is_asked_for and not entry.is_watched:
             self._observe(entry)
+        if not entry.is_watched:
+            entry.model.call(settle_binding, entry.workload, BRIEF_TOKENS)
 
     def run(self) -> None:
         self.in_a_row = self._rounds_in_a_row()
@@ -340,8 +339,8 @@ class _Blocks:
 
     def _rounds_in_a_row(self) -> int:
         """Those of a block: several where all of them are short, as the last ones of the warm-up show."""
-        lasting_s = [entry.last_s for entry in self.entries.values() if not entry.failure]
-        if self._is_whole or not all(0 < last_s < WARMED_BELOW_S for last_s in lasting_s):
+        alive = [entry for entry in self.entries.values() if not entry.failure]
+        if self._is_whole or not all(map(_is_short, alive)):
             return 1
         return max(number for number in range(1, MOST_IN_A_ROW + 1) if self.pace.rounds % number == 0)
 
@@ -354,7 +353,7 @@ class _Blocks:
             rounds=self.in_a_row,
             slice_tokens=slice_tokens,
             draw=self.first_draw + self.blocks if is_bound else None,
-            warms=are_others and entry.last_s < WARMED_BELOW_S and not self.pace.probes,
+            warms=are_others and _is_short(entry) and not self.pace.probes,
             probes=self.pace.probes,
         ):
             if done is not None:
@@ -430,6 +429,11 @@ class _Blocks:
         """Whether further turns would be beside no reference, where there are enough that were."""
         is_dead = self.reference in self.entries and self.entries[self.reference].failure is not None
         return is_dead and self._base_of(entry) is not None
+
+
+def _is_short(entry: Entry) -> bool:
+    """Whether its rounds take so little that others before them matter; not while one is observed, which is alone."""
+    return 0 < entry.last_s < WARMED_BELOW_S and not entry.is_watched
 
 
 def _are_free(cores: int) -> bool:
