@@ -13,6 +13,7 @@ from run_factory import absent_variant, make_provenance, make_record, make_run, 
 from saved_factory import store
 
 from llm_bench_fixtures.errors import GitFailed, InvalidSetting, RunNotFound
+from llm_bench_fixtures.history import baseline as baselines
 from llm_bench_fixtures.history.baseline import Baseline, Likeness, find_baseline
 from llm_bench_fixtures.history.blessing import bless
 from llm_bench_fixtures.history.saved import judged_run
@@ -165,6 +166,22 @@ def test_what_a_run_had_no_time_for_is_of_the_newest_run_that_has_it(tmp_path: P
     assert chosen(storage) == "0004"
     assert second_of(storage, judged=judged_run(timed(2, 2.0))) == (1.0, ())
     assert second_of(stored(tmp_path / "never", timed(3, None), timed(4, None))) == (0.0, ())
+
+
+def test_what_stands_in_comes_last(tmp_path: Path) -> None:
+    """Bug: it counted as measured in the newest run's process, whose memory was then judged as if it held it, too."""
+    late, after = timed(2, None), make_record(scenario="padding", case="left")
+    late = replace(late, records=(*late.records, after))
+    baseline = find_baseline(stored(tmp_path, timed(1, 1.0), late), "", LIKENESS, tmp_path)
+    assert baseline.run is not None
+    assert [one.test for one in baseline.run.records] == [ONE.test, after.test, TWO.test]
+
+
+def test_so_many_runs_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = stored(tmp_path, timed(1, 1.0), timed(2, None), timed(3, None))
+    assert second_of(storage)[0] == 1.0
+    monkeypatch.setattr(baselines, "MOST_TRIED", 1)
+    assert second_of(storage)[0] == 0.0
 
 
 def test_only_a_run_that_is_fit_and_of_the_same_conditions_stands_in(tmp_path: Path) -> None:

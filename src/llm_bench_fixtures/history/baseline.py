@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
@@ -21,6 +22,7 @@ from llm_bench_fixtures.results.record import RecordHead, Run, Status, VariantRe
 
 MERGE_BASE, BRANCH = "merge-base", "branch"
 MOST_ANCESTORS = 1000
+MOST_TRIED = 20  # runs that are asked for what the newest had no time for
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,10 @@ def _completed(run: Run, others: Iterable[Heading]) -> tuple[Run, tuple[str, ...
     """The run, with what it had no time for as the first of the others has it that was measured under the same
     conditions; and notes on which these are.
 
-    A blessing ends the search: whoever accepted a run accepted what it lacks.
+    A blessing ends the search: whoever accepted a run accepted what it lacks. So do MOST_TRIED runs.
     """
     whole, notes, blessing = run, list[str](), run.blessing
-    for heading in others:
+    for heading in islice(others, MOST_TRIED):
         lacking = _lacking(whole)
         if not lacking or blessing is not None:
             break
@@ -164,19 +166,22 @@ def _lacking(run: Run[RecordHead]) -> set[str]:
 
 
 def _offered(run: Run[RecordHead]) -> set[str]:
-    return {one.test for one in run.measured()} | {one.id for one in run.variants if one.status is Status.MEASURED}
+    measured = {one.id for one in run.variants if one.status is Status.MEASURED and not one.unscored}
+    return {one.test for one in run.measured()} | measured
 
 
 def _filled(run: Run, other: Run) -> Run:
-    """The run, with what it had no time for as the other has it."""
+    """The run, with what it had no time for as the other has it: those records come last, for the tests that were
+    measured before one tell what the memory of its process held."""
     if run.reference != other.reference:
         return run
     measured = {one.test: one for one in other.measured()}
-    records = (measured.get(one.test, one) if one.status is Status.NOT_REACHED else one for one in run.records)
+    found = [measured[one.test] for one in run.not_reached() if one.test in measured]
+    own = (one for one in run.records if one.status is not Status.NOT_REACHED or one.test not in measured)
     tokens = _reference_tokens(run)
     is_scored_alike = tokens is None or tokens == _reference_tokens(other)
     variants = (_filled_variant(one, other.variant(one.id), is_scored_alike) for one in run.variants)
-    return replace(run, records=tuple(records), variants=tuple(variants))
+    return replace(run, records=(*own, *found), variants=tuple(variants))
 
 
 def _filled_variant(variant: VariantResult, other: VariantResult | None, is_scored_alike: bool) -> VariantResult:
