@@ -181,6 +181,33 @@ def test_perplexities_of_samples_of_different_sizes_are_of_the_same_text() -> No
     assert ratio == pytest.approx(few.quality["ppl_ratio"], rel=1e-5)
 
 
+def test_a_sample_has_time_for_the_reference_too() -> None:
+    """The next one takes the variant 10 s, and before it the reference 40."""
+    now_s = 0.0
+    for left_s, grows in ((45.0, False), (55.0, True)):
+        case = Case(deadline=Deadline((left_s + 4.0) / 0.98, 0.0, lambda: now_s))
+        case.score("fp32")
+        case.score("int8", 0.01, 0.3)
+        case.samples._found["fp32"].spent_s = 40.0
+        case.samples._found["int8"].spent_s = 10.0
+        case.grow()
+        assert (("int8", 1) in case.scored) is grows
+
+
+def test_what_fails_while_it_grows_keeps_its_figures_and_says_so() -> None:
+    case = Case()
+    case.score("fp32")
+    case.score("int8", 0.01, 0.3)
+    model = case.loader.loaded[1]
+    model.call = failing
+    assert case.grow()["int8"]["scored_tokens"] == 1000
+    assert "no more of it was scored: RuntimeError: it died" in case.samples._found["int8"].notes
+
+
+def failing(*_: object, **__: object) -> None:
+    raise RuntimeError("it died")
+
+
 def test_time_that_is_left_goes_to_what_is_not_decided() -> None:
     case = Case(deadline=Deadline(1e6, 0.0, lambda: 0.0))
     for name, gap, scatter in (("fp32", 0.0, 0.0), ("int4", 0.18, 0.1), ("int8", 0.01, 0.3)):

@@ -171,7 +171,7 @@ class LlmBenchmark:
         variant = session.results.variant(record.variant)
 
         def score() -> VariantResult:
-            session.scoring.score(self._model)
+            session.score(self._model)
             return session.results.variant(record.variant)
 
         is_due = session.scoring.is_due(record.variant)

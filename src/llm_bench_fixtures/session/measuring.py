@@ -190,7 +190,8 @@ class SideBySide:
     ) -> None:
         """Note how long the least rounds of a case's variants take, for each decode step of one round."""
         settings = self._setup.settings
-        rounds = (settings.rounds or FEWEST_PAIRS) + OBSERVED_LONGER * settings.warmup_rounds
+        untimed = settings.warmup_rounds - 1 if self._is_large else OBSERVED_LONGER * settings.warmup_rounds
+        rounds = (settings.rounds or FEWEST_PAIRS) + max(untimed, 0)
         known = {name: median(one.rounds_s) for name, one in found.items() if isinstance(one, Measured) and one.rounds}
         steps = sum(entries[name].workload.steps for name in known)
         if steps:
@@ -224,6 +225,10 @@ class SideBySide:
             if isinstance(measured, Measured):
                 self._variances.append(measured.variance)
 
+    @property
+    def _is_large(self) -> bool:
+        return self._setup.source.weights >= LARGE_WEIGHTS
+
     def _pace(self, benchmarks: int, weight: float) -> Pace:
         settings = self._setup.settings
         return Pace(
@@ -234,7 +239,7 @@ class SideBySide:
             FEWEST_PAIRS if settings.rounds is None else None,
             self.budget.patience_s(benchmarks, weight),
             settings.probe,
-            self._setup.source.weights >= LARGE_WEIGHTS,
+            self._is_large,
             self._setup.busy_cores,
             estimate_prior(self._variances),
             Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.answer.standings import is_decided
-from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported
+from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import accuracy_metrics, choose
 from llm_bench_fixtures.measure.quality import CorpusScore, Part, corpus_metrics, join, loss_blocks, score_part
 from llm_bench_fixtures.measure.windows import SEED, plan_windows
@@ -138,9 +138,12 @@ class Samples:
         """As `_score_next`. Where that fails, what is known of the variant stays."""
         name, sample = model.variant.id, str(len(found.parts))
         more = self._setup.progress.activity(Phase.SCORING, f"scoring more of {name}")
-        with suppress(Exception), more, self._setup.forecast.doing(Work.QUALITY, name, name=sample):
-            return self._score_next(model, found)
-        return False
+        try:
+            with more, self._setup.forecast.doing(Work.QUALITY, name, name=sample):
+                return self._score_next(model, found)
+        except Exception as error:  # as where its process has died
+            found.notes[f"no more of it was scored: {first_line(named(error))}"] = None
+            return False
 
     def retell(self, results: RunBuilder, but: str = "") -> None:
         """Tell the results what is known of all variants now: their figures go by the reference's, which may grow.
@@ -173,7 +176,11 @@ class Samples:
         """Whether a further sample is needed, and has time: it takes as long as all before it together."""
         if self.is_whole is not False or not found.parts or found.is_complete:
             return False
-        return not is_enough(model.variant.id, found) and self._deadline.fits(found.spent_s)
+        if is_enough(model.variant.id, found):
+            return False
+        reference = self._found.get(self._kept.identifier)
+        is_first = reference is not None and found.is_compared and len(reference.parts) <= len(found.parts)
+        return self._deadline.fits(found.spent_s + (reference.spent_s if reference and is_first else 0.0))
 
     def _score_next(self, model: ModelHandle, found: Found) -> bool:
         """Score the next sample, with its questions. False where the reference isn't scored on it, or it fails."""

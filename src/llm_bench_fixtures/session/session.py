@@ -88,6 +88,11 @@ class BenchSession:
             self.scoring.score(model)
         return model
 
+    def score(self, model: ModelHandle) -> None:
+        """Score a variant now, on as much as it needs. Raises as `Scoring.score`."""
+        self.scoring.score(model)
+        self._grow(self.samples.grow)
+
     def score_loaded(self) -> None:
         """Score the variants that are loaded, each on as much as it needs."""
         self.scoring.score_loaded()
