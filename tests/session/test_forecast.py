@@ -89,12 +89,14 @@ def test_a_variants_first_steps_correct_its_own_rounds(forecast: Forecast) -> No
     for variant in ("fp32", "bf16"):
         forecast.expect_step(variant, 0.1)
         forecast.expect(Work.LOADING, variant, 10.0)
-        forecast.expect(Work.ROUNDS, variant, 50.0, "batch[8]")
+        forecast.expect_rounds(variant, 50.0, 1.0, "batch[8]")
+        forecast.expect_rounds(variant, 2.0, 5.0, "a")  # which gets 5 s in any case
+    assert forecast.left_by_work == {Work.LOADING: 20.0, Work.ROUNDS: 110.0}
     forecast.saw_step("fp32", 0.3)
     forecast.saw_step("unknown", 0.3)
-    assert forecast.left_by_work == {Work.LOADING: 20.0, Work.ROUNDS: 200.0}
+    assert forecast.left_by_work == {Work.LOADING: 20.0, Work.ROUNDS: 211.0}
     forecast.saw_step("fp32", 0.3)  # of a second load
-    assert forecast.left_by_work[Work.ROUNDS] == 200.0
+    assert forecast.left_by_work[Work.ROUNDS] == 211.0
 
 
 def test_what_goes_on_counts_as_far_as_it_is(forecast: Forecast, clock: Clock) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.answer.headline import PROMPT_LENGTHS
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped
@@ -199,9 +200,9 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
     found: dict[str, Case] = {}
     for item in filter(is_benchmark, items):
         variant, case = variant_of(item), case_of(item)
-        given = parameters_of(item)
-        size = given.get("llm_batch_size", given.get("llm_prompt_length"))
-        known = found.get(case, Case(case, identify(item).scenario, frozenset(), size))
+        scenario = identify(item).scenario
+        size = parameters_of(item).get("llm_prompt_length" if scenario == PROMPT_LENGTHS else "llm_batch_size")
+        known = found.get(case, Case(case, scenario, frozenset(), size))
         found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
     return tuple(found.values())
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
 
 PROBED_BYTES = 16 << 20  # that are copied and hashed to see how fast that goes
-PROBED_WIDTH = 4096  # of a square matrix of weights that one position is multiplied with: 64 MiB
+PROBED_WIDTH = 8192  # of a square matrix of weights that one position is multiplied with: 256 MiB
 PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
 SAMPLE = 4000  # characters, whose tokens are counted
@@ -112,18 +112,18 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
         for case in cases:
             if variant.id in case.variants:
                 seconds = _rounds_s(settings, runner, case, is_large=setup.source.weights >= LARGE_WEIGHTS)
-                setup.forecast.expect(Work.ROUNDS, variant.id, seconds, case.name)
+                share_s = case.share_s if settings.max_noise else 0.0
+                setup.forecast.expect_rounds(variant.id, seconds, share_s, case.name)
 
 
 def _rounds_s(settings: Settings, runner: Runner, case: ExpectedCase, *, is_large: bool) -> float:
-    """A variant's rounds of a case: those that warm up or are observed, and the timed ones."""
+    """A variant's rounds of a case: those that warm up or are observed, and the least timed ones."""
     round_s = runner.round_s(case.shape)
     untimed_s = (OBSERVED + settings.warmup_rounds - 1) * round_s
     if is_large:
         some = replace(case.shape, prompts=case.shape.batch_size, new_tokens=BRIEF_TOKENS)
         untimed_s = runner.round_s(some) + (settings.warmup_rounds - 1) * round_s
-    share_s = case.share_s if settings.max_noise else 0.0
-    return untimed_s + max((settings.rounds or ROUNDS) * round_s, share_s)
+    return untimed_s + (settings.rounds or ROUNDS) * round_s
 
 
 def _layers(setup: Setup) -> int:

@@ -132,11 +132,17 @@ class Forecast:
         self._taken: dict[Work, float] = defaultdict(float)
         self._spent: dict[Work, float] = defaultdict(float)  # on what wasn't expected, too
         self._going: tuple[Work, float, float] | None = None  # expected seconds, and since when
-        self._steps_s: dict[str, float] = {}
+        self._steps_s: dict[str, float] = {}  # by variant, as expected
+        self._rounds: dict[tuple[str, str], tuple[float, float]] = {}  # seconds that steps take, and the least
 
     def expect(self, work: Work, variant: str, seconds: float, name: str = "") -> None:
         """Add a piece of work on a variant. name: which of several."""
         self._left[work][name, variant] = seconds
+
+    def expect_rounds(self, variant: str, seconds: float, least_s: float, name: str) -> None:
+        """Add a case of the variant. seconds: of its least rounds. least_s: that it gets in any case."""
+        self._rounds[name, variant] = seconds, least_s
+        self.expect(Work.ROUNDS, variant, max(seconds, least_s), name)
 
     def expect_step(self, variant: str, seconds: float) -> None:
         """Note how long a decode step of the variant is expected to take."""
@@ -147,7 +153,8 @@ class Forecast:
         expected_s = self._steps_s.pop(variant, 0.0)
         pieces = self._left[Work.ROUNDS]
         for piece in [piece for piece in pieces if piece[1] == variant and expected_s]:
-            pieces[piece] *= seconds / expected_s
+            rounds_s, least_s = self._rounds[piece]
+            pieces[piece] = max(rounds_s * seconds / expected_s, least_s)
 
     def forget(self, variant: str, name: str | None = None) -> None:
         """Nothing more comes of the variant. name: or of those pieces of its work that are called so."""

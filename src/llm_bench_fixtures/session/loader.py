@@ -88,7 +88,8 @@ class VariantLoader:
         self._setup = setup
         self._deadline = deadline
         setup.progress.admit = self._admit
-        self._loading: str = ""  # the variant that is being loaded
+        self._loading = ""  # the variant that is being loaded
+        self._made_before_s = 0.0  # by the loads before it
         self._results = results
         self._keep_traceback = keep_traceback
         self.before_closing: Callable[[Collection[str]], None] = lambda _: None
@@ -163,7 +164,7 @@ class VariantLoader:
             raise self._failed[variant.id]
         if variant.id not in self._loaded:
             self._make_room(variant)
-            self._loading = variant.id
+            self._loading, self._made_before_s = variant.id, self._making_s
             with self._setup.progress.part(Part.VARIANT), self._foreseen(variant):
                 self._loaded[variant.id] = self._load(variant)
         return self._loaded[variant.id]
@@ -202,7 +203,9 @@ class VariantLoader:
     def _admit(self, phase: Phase) -> None:
         """Raise TimeUp before an engine's form of the model is made that isn't expected to fit in the time that is
         left."""
-        if phase in MAKING and not self._deadline.fits(self._setup.forecast.expected_s(Work.MAKING, self._loading)):
+        made_s = self._making_s - self._made_before_s
+        expected_s = self._setup.forecast.expected_s(Work.MAKING, self._loading) - made_s
+        if phase in MAKING and not self._deadline.fits(expected_s):
             raise TimeUp(f"{phase} takes longer than what was left of the time")
 
     def beside(self, variant: Variant) -> ModelHandle | None:

@@ -25,6 +25,7 @@ from llm_bench_fixtures.models.backend import Backend, Chosen, installed_version
 from llm_bench_fixtures.models.backends import torch as torch_backend
 from llm_bench_fixtures.models.conversion import TextTrial, tokens
 from llm_bench_fixtures.models.device import Device, DeviceKind
+from llm_bench_fixtures.models.needs import Storage
 from llm_bench_fixtures.models.transformers import TransformersModel
 from llm_bench_fixtures.models.variants import Precision, Variant
 from llm_bench_fixtures.processes.environment import setting
@@ -163,6 +164,12 @@ def _architecture(request: LoadRequest) -> str:
     return str(request.source.load_config().model_type)
 
 
+def _storage(variant: Variant, device: Device) -> Storage:
+    """A process of its own compiles, which loads the model, too."""
+    found = torch_backend.storage(variant, device)
+    return replace(found, making=found.matrices)
+
+
 @dataclass(eq=False)
 class CompiledModel(TransformersModel):
     """Generates with a static cache and compiled decode steps; without a cache as it is."""
@@ -246,7 +253,7 @@ BACKEND = Backend(
     prepare,
     devices=("cpu", "cuda"),
     imports=("torch._inductor.compile_fx",),
-    storage=torch_backend.storage,
+    storage=_storage,
     variants=VARIANTS,
     chosen=Chosen.NAMED,
     loggers=("torch._dynamo", "torch._inductor"),
