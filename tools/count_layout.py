@@ -101,11 +101,10 @@ def code_lines(path: Path) -> int:
 
 
 def _docstring_lines(tree: ast.Module) -> Iterator[int]:
-    """Numbers of the lines of docstrings: of the module, its classes and its functions."""
+    """Numbers of the lines of docstrings: those of attributes, too."""
     for node in ast.walk(tree):
-        has_one = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        if has_one and ast.get_docstring(node, clean=False) is not None:
-            yield from range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from range(node.lineno, (node.end_lineno or 0) + 1)
 
 
 def lone_modules(package: Path) -> list[str]:
