@@ -119,8 +119,9 @@ def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
 
 
 def rivals_of(picks: Iterable[Pick], need: Need, run: Run) -> Iterator[tuple[Pick, Choice]]:
-    """For each reader of times, who must be named next to the best: the fastest of those of which it is undecided
-    whether they keep the limits, and the fastest of all if it is faster by far, though it is beyond a limit."""
+    """For each reader of times, who must be named next to the best: one of those of which it is undecided whether they
+    keep the limits, and the fastest that is beyond a limit if it is faster by far. Who is shown to be faster than the
+    best goes before who probably is."""
     undecided = need.undecided_in(run)
     for pick in picks:
         if pick.reader is not Reader.MEMORY:
