@@ -37,7 +37,7 @@ class ExitStatus(IntEnum):
 
 _WORDS = {
     ExitStatus.PASSED: ("passed", "nothing got worse"),
-    ExitStatus.INTERRUPTED: ("interrupted", "what was measured until then is reported"),
+    ExitStatus.INTERRUPTED: ("interrupted", "interrupted; what was measured until then is reported"),
     ExitStatus.USAGE: ("can't be done as asked", "something on the command line can't be used"),
     ExitStatus.REGRESSED: ("regressed", "something got worse"),
     ExitStatus.NO_BASELINE: ("no baseline", "there is nothing to compare with"),
