@@ -31,7 +31,8 @@ STANDARD_PROMPTS = (
 )
 """The prompts whose continuations the report shows side by side."""
 VARIED_LENGTHS = (12, 44, 24, 60, 8, 36, 16, 52)  # of the batch and padding scenarios, in tokens
-EDGE_PROMPTS = ("one token", "longest", "many lines", "repeated token", "odd unicode", "empty")
+LONGEST = "longest"
+EDGE_PROMPTS = ("one token", LONGEST, "many lines", "repeated token", "odd unicode", "empty")
 """Names of the unusual prompts that `llm_prompts.edge` makes."""
 REPEATS = 64
 MOST_PROMPT_TOKENS = 2**24  # the longest published contexts hold ten millions
@@ -307,7 +308,7 @@ class Prompts:
         """The unusual prompt of that name (one of EDGE_PROMPTS); `longest`: tokens of the longest that fits."""
         prompts: dict[str, Callable[[], TokenIds]] = {
             "one token": lambda: self.exact(1),
-            "longest": lambda: self.exact(longest),
+            LONGEST: lambda: self.exact(longest),
             "many lines": lambda: self.encode(MANY_LINES),
             "repeated token": lambda: self.exact(1) * REPEATS,
             "odd unicode": lambda: self.encode(ODD_UNICODE),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LEAST_PROMPTS = 8  # of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # of a prompt that can't be told before its test runs
 TOKEN_CHARACTERS = 4
+PADDING, PADDED_PROMPTS = "padding", 4  # the scenario, and how many prompts each of its cases has
 
 
 def foresee(session: pytest.Session) -> None:
@@ -52,13 +53,19 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
     for name, items in cases.items():
         share_s = budget.share_s(1, weight_of(identify(items[0]).scenario))
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        yield ExpectedCase(name, variants, shape_of(items[0], settings), share_s)
+        yield ExpectedCase(name, variants, shape_of(items[0], settings, _context(session)), share_s)
 
 
-def shape_of(item: pytest.Item, settings: Settings) -> Shape:
-    """The size of the test's workload, by its parameters."""
+def _context(session: pytest.Session) -> int:
+    """Tokens that the model can read, by the name that most configs have for it; else those of a usual prompt."""
+    config = session.config.stash[SESSION].setup.source.load_config().get_text_config()
+    return int(getattr(config, "max_position_embeddings", 0) or USUAL_TOKENS)
+
+
+def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
+    """The size of the test's workload, by its parameters and its scenario. context: tokens that the model can read."""
     from llm_bench_fixtures.session.forecast import Shape
-    from llm_bench_fixtures.workloads import VARIED_LENGTHS, CacheKind
+    from llm_bench_fixtures.workloads import LONGEST, VARIED_LENGTHS, CacheKind
 
     given, new_tokens = parameters_of(item), settings.new_tokens
     if "llm_prompt_length" in given:
@@ -67,5 +74,9 @@ def shape_of(item: pytest.Item, settings: Settings) -> Shape:
         prompts = max(LEAST_PROMPTS, *settings.batch_sizes)
         return Shape(fmean(VARIED_LENGTHS), new_tokens, prompts, given["llm_batch_size"])
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
+    if LONGEST in texts:
+        return Shape(max(context - new_tokens, 1), new_tokens)
+    if identify(item).scenario == PADDING:
+        return Shape(fmean(VARIED_LENGTHS), new_tokens, PADDED_PROMPTS, PADDED_PROMPTS)
     tokens = max(len(texts[0]) / TOKEN_CHARACTERS, 1.0) if texts else USUAL_TOKENS
     return Shape(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())
