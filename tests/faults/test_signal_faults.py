@@ -53,8 +53,8 @@ def pytest_llm_bench_variants():
 
 def pytest_llm_bench_score(model):
     while model.variant.id == "scores":
-        open("it-stays", "w").close()
         try:
+            open("it-stays", "w").close()
             time.sleep(600)
         except BaseException:  # as some libraries do while they are imported
             pass
