@@ -4,7 +4,8 @@ By default it gives freed memory back to the system or keeps it, depending on ho
 process that gave it back faults thousands of pages in again in each round (the prefill of 256 tokens took 31 ms instead
 of 27.5 in a third of the processes). So processes keep memory while they are timed. But where the heap has grown for
 something large, what comes later lies scattered in it, and takes up to a third more. So loads and peaks, in which
-nothing is timed, give it back at once; scores, in which that would take a seventh of the time, once they end.
+nothing is timed, give it back at once. Scores do so once they end: meanwhile it took a second of the kernel's time for
+1,024 tokens of a model of 0.5B parameters.
 """
 
 from __future__ import annotations

@@ -178,9 +178,9 @@ class Samples:
             return False
         if is_enough(model.variant.id, found):
             return False
-        reference = self._found.get(self._kept.identifier)
-        is_first = reference is not None and found.is_compared and len(reference.parts) <= len(found.parts)
-        return self._deadline.fits(found.spent_s + (reference.spent_s if reference and is_first else 0.0))
+        reference = self._found.get(self._kept.identifier) if found.is_compared else None
+        lacks_it = reference is not None and len(reference.parts) <= len(found.parts)
+        return self._deadline.fits(found.spent_s + (reference.spent_s if reference and lacks_it else 0.0))
 
     def _score_next(self, model: ModelHandle, found: Found) -> bool:
         """Score the next sample, with its questions. False where the reference isn't scored on it, or it fails."""
