@@ -28,7 +28,6 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_padding(llm_benchmark, llm_prompts, mode):
-    batch_size, padding = MODES[mode]
+@pytest.mark.parametrize(("batch_size", "padding"), MODES.values(), ids=MODES)
+def test_padding(llm_benchmark, llm_prompts, batch_size, padding):
     llm_benchmark(llm_prompts.varied(PROMPTS), batch_size=batch_size, padding=padding)

@@ -30,6 +30,11 @@ TRAINING_FOLDER = Path(__file__).parents[1] / "tools" / "training_text"
 LENGTHS_3_1_4 = ((1, 2, 3), (4,), (5, 6, 7, 8))
 
 
+def test_a_padding_says_where_it_goes_and_how_far() -> None:
+    assert str(Padding()) == "left, to the longest"
+    assert str(Padding(Side.RIGHT, multiple_of=32, at_least=128)) == "right, to a multiple of 32, at least 128"
+
+
 @pytest.mark.parametrize(
     ("padding", "longest", "width"),
     [

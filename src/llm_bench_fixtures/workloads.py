@@ -67,6 +67,11 @@ class Padding:
     multiple_of: int = 1
     at_least: int = 0
 
+    def __str__(self) -> str:
+        """As "left, to a multiple of 32, at least 128"."""
+        multiple = f"a multiple of {self.multiple_of}" if self.multiple_of > 1 else "the longest"
+        return f"{self.side}, to {multiple}" + (f", at least {self.at_least}" if self.at_least else "")
+
     def width(self, longest: int) -> int:
         return max(-(-longest // self.multiple_of) * self.multiple_of, self.at_least)
 

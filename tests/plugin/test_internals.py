@@ -265,6 +265,18 @@ def test_rounds_that_were_timed_elsewhere_are_the_fixtures_own(pytester: pytest.
     assert saved["options"]["timer"] == "perf_counter"
 
 
+@pytest.mark.parametrize(
+    ("within", "warns"), [("internals.counting_as_used(benchmark)", False), ("nullcontext()", True)]
+)
+def test_what_ends_before_its_fixture_was_used_warns_of_nothing(
+    pytester: pytest.Pytester, within: str, *, warns: bool
+) -> None:
+    """pytest-benchmark 5.3.1 warned of each benchmark that failed, or was interrupted, before its first round."""
+    body = f"from contextlib import nullcontext\ndef test(benchmark):\n    with {within}:\n        raise ValueError\n"
+    result = run_inside(pytester, body)
+    result.assert_outcomes(failed=1, warnings=int(warns))
+
+
 def test_parameters_have_names_in_what_is_saved(pytester: pytest.Pytester) -> None:
     """Seen in pytest-benchmark 5.3.1: `params` of the fixture is what it saves and groups by, where it can't write a
     value as UNSERIALIZABLE[...]."""

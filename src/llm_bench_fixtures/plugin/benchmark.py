@@ -11,7 +11,7 @@ import pytest
 
 from llm_bench_fixtures.errors import MeasuredBefore
 from llm_bench_fixtures.plugin.harmless import warn
-from llm_bench_fixtures.plugin.internals import is_timed, name_parameters, report_times
+from llm_bench_fixtures.plugin.internals import counting_as_used, is_timed, name_parameters, report_times
 from llm_bench_fixtures.plugin.items import case_of, identify, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hooks
@@ -102,10 +102,12 @@ class LlmBenchmark:
         from llm_bench_fixtures.models.quiet import quiet_libraries
         from llm_bench_fixtures.models.variants import Variant
         from llm_bench_fixtures.session.case import Measured
+        from llm_bench_fixtures.workloads import Padding
 
         self._benchmark.group = self._benchmark.group or identify(self._item).scenario
         name_parameters(self._benchmark, Variant, lambda variant: variant.id)
-        with quiet_libraries(), translate_out_of_memory(self._model.variant.id):
+        name_parameters(self._benchmark, Padding, str)
+        with counting_as_used(self._benchmark), quiet_libraries(), translate_out_of_memory(self._model.variant.id):
             if TURNS in self._item.config.stash:
                 return self._record(workload, self._take_turns(workload, self._item.config.stash[TURNS]))
             if is_timed(self._benchmark):

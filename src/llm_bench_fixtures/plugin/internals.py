@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import glob
 import inspect
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -298,6 +298,16 @@ def report_times(benchmark: Any, rounds_s: Sequence[float], again: Callable[[], 
         benchmark.pedantic(pass_by, rounds=len(rounds_s))
     finally:
         benchmark._timer = own
+
+
+@contextmanager
+def counting_as_used(benchmark: Any) -> Iterator[None]:
+    """The fixture doesn't warn that it wasn't used where an error or Ctrl-C ends the block before it is."""
+    try:
+        yield
+    except BaseException:
+        benchmark._mode = benchmark._mode or "llm_benchmark(...)"
+        raise
 
 
 def is_skipped(item: pytest.Item) -> bool:
