@@ -46,6 +46,16 @@ def test_the_best_of_those_within_the_limits_may_win_too() -> None:
     assert found == {"fp32": 0.06, "v0": 0.015, "v1": 0.015, "v2": 0.015, "v3": 0.06}
 
 
+def test_a_contest_is_open_while_rivals_have_wide_intervals() -> None:
+    """Of 10 claims each has an interval of 99.5 %, 2.81 errors to either side: 8.4 % here, and 6.7 % is even."""
+    wide = {"fp32": REFERENCE, "v0": ratio(0.5, 0.03), "v1": ratio(0.46, 0.03), "v2": ratio(0.1, 0.03)}
+    assert Allocation(decides=True).open_in(wide) == {"v0", "v1"}
+    assert Allocation(decides=True, kept=frozenset({"v0", "v2"})).open_in(wide) == frozenset()  # v0 wins
+    assert Allocation(decides=True).open_in(FOUR) == frozenset()
+    assert Allocation().open_in(wide) == frozenset()
+    assert Allocation(decides=True).open_in({}) == frozenset()
+
+
 @pytest.mark.parametrize(("scenario", "weight"), [("prompt_length", 2.0), ("batch", 2.0), ("cache", 1.0), ("own", 1.0)])
 def test_the_scenarios_that_decide_get_twice_the_time(scenario: str, weight: float) -> None:
     assert weight_of(scenario) == weight

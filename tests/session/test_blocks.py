@@ -487,6 +487,7 @@ def spent_until(cut: Step, pace: Pace, table: Table) -> Spent:
 
 def test_a_wait_that_is_cut_short_is_patience_lost(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: it was charged as rounds."""
+    monkeypatch.setattr(blocks, "SHOWN_WAIT_S", 0.0)
     waits = busy(table, monkeypatch, [*[64] * 2, *[0] * 100])
 
     def cut(_: str, what: str, __: object) -> None:
@@ -696,6 +697,16 @@ def test_where_the_answer_is_decided_rivals_need_intervals_of_half_the_width(
     assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": rounds}
 
 
+@pytest.mark.parametrize(("decides", "rounds"), [(False, 3), (True, 5)])
+def test_an_open_contest_goes_on_for_half_as_long_again(table: Table, decides: bool, rounds: int) -> None:
+    """Three blocks take 2, 2.5 and 2 s; 9.75 s are 1.5 times as long, and after the fourth block 9 s are over."""
+    table.add("fp32", 1.0)
+    for name in ("bf16", "int8"):
+        table.add(name, 0.5, 0.75)
+    table.run(replace(FAST, max_noise=0.03, share_s=0.0, allocation=Allocation(decides=decides)))
+    assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": rounds}
+
+
 def test_common_weather_widens_no_speed_up(table: Table) -> None:
     """Both take four times as long in every second block, and the ratio is 2 in each."""
     table.add("fp32", 2.0, 8.0)
@@ -727,6 +738,18 @@ def test_a_turn_waits_while_other_work_keeps_too_many_cores_busy(table: Table, m
     assert len(waits) == 3
     assert outcome.spent.rounds_s == pytest.approx(3.0)
     assert outcome.spent.waited_s == pytest.approx(3 * blocks.LOOK_EVERY_S)
+
+
+def test_only_a_wait_that_lasts_is_shown(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a log said "waiting for other programs" of cases that had waited for 0.2 s in all."""
+    shown: list[str] = []
+    for looks in (4, 1100):  # of 1 ms each
+        waits = busy(table, monkeypatch, [0] * looks)
+        table.entries.clear()
+        table.add("fp32")
+        table.run(replace(FAST, rounds=1, patience_s=10.0), step=lambda _, what, __: shown.append(what))
+        assert len(waits) == looks - blocks.LOOKS
+        assert ("waiting for other programs" in shown) == (looks > 1000)
 
 
 def test_patience_is_one_for_the_whole_case(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

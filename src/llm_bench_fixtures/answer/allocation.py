@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.headline import BATCHES, PROMPT_LENGTHS
-from llm_bench_fixtures.statistics.ratio import CONFIDENCE, LogRatio
+from llm_bench_fixtures.statistics.ratio import CONFIDENCE, WIDE, LogRatio
 
 DECIDES = 2.0  # times as much time as other tests
 CAN_NOT_WIN = 2.0  # of the half-width that is asked for
 MAY_WIN = 0.5  # of it, for each of several rivals where the answer is decided
+EVEN = math.log1p(WIDE) / math.sqrt(2)  # half-width of either interval that lets two rivals be called equally fast
 
 
 def weight_of(scenario: str) -> float:
@@ -32,10 +34,29 @@ class Allocation:
 
         ratios: by variant, those over the reference that are known, the reference's own among them.
         """
-        kept = {name: ratio for name, ratio in ratios.items() if self.kept is None or name in self.kept}
-        rivals = contenders(ratios) | contenders(kept)
+        rivals = contenders(ratios) | contenders(self._kept(ratios))
         finest = MAY_WIN * asked if self.decides and len(rivals) > 1 else asked
         return {name: finest if name in rivals else CAN_NOT_WIN * asked for name in ratios}
+
+    def open_in(self, ratios: Mapping[str, LogRatio]) -> frozenset[str]:
+        """The variants that must be measured longer to tell which is the fastest of those that keep the limits: its
+        rivals whose intervals are so wide that the report calls the contest undecided. Empty where nothing is decided.
+
+        ratios: as in `half_widths`.
+        """
+        kept = self._kept(ratios) if self.decides else {}
+        rivals, confidence = contenders(kept), 1 - (1 - CONFIDENCE) / claims(len(kept) - 1)
+        wide = {name for name in rivals if kept[name].margin(confidence) > EVEN}
+        return frozenset(wide if len(rivals) > 1 else ())
+
+    def _kept(self, ratios: Mapping[str, LogRatio]) -> Mapping[str, LogRatio]:
+        return {name: ratio for name, ratio in ratios.items() if self.kept is None or name in self.kept}
+
+
+def claims(variants: int) -> int:
+    """How many comparisons a report makes of so many variants: on two workloads each with the reference, and the best
+    with each other one."""
+    return max(2 * (2 * variants - 1), 1)
 
 
 def contenders(ratios: Mapping[str, LogRatio]) -> frozenset[str]:

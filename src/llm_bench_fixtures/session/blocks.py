@@ -44,11 +44,13 @@ LONG_STEP_S = 0.15
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
+OPEN_LONGER = 1.5  # times as long as its least rounds, that a case takes while it is open which variant is the fastest
 LONG_ROUND_S = 2.0  # longer rounds are as many as the interval needs
 # A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
 # taken, single rounds of 35 ms took 7 s.
 CROWDED_SHARE = 0.1
 LOOK_EVERY_S = 0.001
+SHOWN_WAIT_S = 1.0  # shorter waits come before many turns, and would be all that is ever shown
 LOOKS = 3  # before a turn: the process whose turn is over may need a moment to stop
 MOST_REST_S = 20.0  # that a case waits for its servers: what still runs then may be other work
 
@@ -104,6 +106,8 @@ class _Blocks:
     """Since the first block began, for servers to rest after their turns: neither of the share nor of the patience."""
     began_s: float | None = None
     """The first block; none before it."""
+    least_s: float | None = None
+    """How long the least blocks took, once they are done."""
     crowded: list[float] = field(default_factory=list)
     """Of each block, in which share of the looks other work ran."""
     turns_left: int = 0
@@ -172,8 +176,8 @@ class _Blocks:
                 if first in entry.rounds or entry.failure:
                     continue
                 looks.append(self._await_calm() or is_next_to_server)
+                self.step(self.doing, name, self._left(len(names)))
                 if name not in going:
-                    self.step(self.doing, name, self._left(len(names)))
                     going[name] = self._turns(entry, self._slice_tokens(entry), is_bound=self._binds(entry))
                 with self._resting(entry), self._failing(entry):
                     done = next(going[name])
@@ -220,8 +224,14 @@ class _Blocks:
     def _open(self) -> list[str]:
         """The variants of the next block; the reference is among them as long as any other is."""
         alive = [name for name, entry in self.entries.items() if entry.failure is None]
-        half_widths = self.pace.allocation.half_widths(dict(self._ratios(alive)), self.pace.max_noise)
-        wanting = [name for name in alive if self._wants_more(name, half_widths.get(name, self.pace.max_noise))]
+        ratios = dict(self._ratios(alive))
+        half_widths = self.pace.allocation.half_widths(ratios, self.pace.max_noise)
+        longer = self.pace.allocation.open_in(ratios) if self.elapsed_s < self._longest_s else ()
+        wanting = [
+            name
+            for name in alive
+            if self._wants_more(name, half_widths.get(name, self.pace.max_noise), goes_on=name in longer)
+        ]
         others = [name for name in wanting if name != self.reference]
         with_reference = [self.reference] if self.reference in alive else []
         if others:
@@ -238,8 +248,15 @@ class _Blocks:
                 if found is not None:
                     yield name, found
 
-    def _wants_more(self, name: str, half_width: float) -> bool:
-        """half_width: how wide half its interval may be."""
+    @property
+    def _longest_s(self) -> float:
+        """How long the case may go on while it is open which variant is the fastest."""
+        if self.least_s is None and self.blocks * self.in_a_row >= self._fewest:
+            self.least_s = self.elapsed_s
+        return OPEN_LONGER * (self.least_s or 0.0)
+
+    def _wants_more(self, name: str, half_width: float, *, goes_on: bool) -> bool:
+        """half_width: how wide half its interval may be. goes_on: whether it has more time than the case's share."""
         entry = self.entries[name]
         if self._is_settled_by_death(entry):
             return False
@@ -252,7 +269,7 @@ class _Blocks:
             return False
         if len(self._calm(entry.rounds)) < self.pace.rounds and self._is_patient:
             return True
-        if self.elapsed_s >= self.pace.share_s:
+        if self.elapsed_s >= self.pace.share_s and not goes_on:
             return False
         return not self._is_enough(name) or not self._is_narrow(name, half_width)
 
@@ -325,7 +342,8 @@ class _Blocks:
         """Wait until so many are free, at most so long; whether they are."""
         began_s = self.clock()
         while not (are_free := _are_free(cores)) and self.clock() - began_s < longest_s:
-            self.step(self.doing, why, None)
+            if self.clock() - began_s >= SHOWN_WAIT_S:
+                self.step(self.doing, why, None)
             time.sleep(LOOK_EVERY_S)
         return are_free
 
