@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,29 +10,30 @@ from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.plugin import foreseeing
 from llm_bench_fixtures.plugin.foreseeing import shape_of
 from llm_bench_fixtures.session.forecast import Shape
-from llm_bench_fixtures.workloads import VARIED_LENGTHS, CacheKind
+from llm_bench_fixtures.workloads import VARIED_LENGTHS, CacheKind, Padding
 
 VARIED = sum(VARIED_LENGTHS) / len(VARIED_LENGTHS)
 
 
 @pytest.mark.parametrize(
-    ("scenario", "given", "shape"),
+    ("given", "shape"),
     [
-        ("prompt_length", {"llm_prompt_length": 256}, Shape(256, 16)),
-        ("batch", {"llm_batch_size": 4}, Shape(VARIED, 16, prompts=8, batch_size=4)),
-        ("batch", {"llm_batch_size": 12}, Shape(VARIED, 16, prompts=12, batch_size=12)),
-        ("edge_prompts", {"prompt": "longest"}, Shape(512 - 16, 16)),
-        ("padding", {"mode": "left"}, Shape(VARIED, 16, prompts=4, batch_size=4)),
-        ("cache", {"cache": CacheKind.OFF}, Shape(64, 16, has_no_cache=True)),
-        ("precision", {"prompt": "a" * 400}, Shape(100, 16)),
+        ({"llm_prompt_length": 256}, Shape(256, 16)),
+        ({"llm_batch_size": 4}, Shape(VARIED, 16, prompts=8, batch_size=4)),
+        ({"llm_batch_size": 12}, Shape(VARIED, 16, prompts=12, batch_size=12)),
+        ({"prompt": "longest"}, Shape(512 - 16, 16)),
+        ({"batch_size": 4, "padding": Padding()}, Shape(VARIED, 16, prompts=4, batch_size=4)),
+        ({"batch_size": 4, "padding": Padding(at_least=128)}, Shape(128, 16, prompts=4, batch_size=4)),
+        ({"batch_size": 1, "padding": Padding()}, Shape(VARIED, 16, prompts=4, batch_size=1)),
+        ({"cache": CacheKind.OFF}, Shape(64, 16, has_no_cache=True)),
+        ({"prompt": "a" * 400}, Shape(100, 16)),
     ],
-    ids=["a length", "a batch", "a larger one", "the longest", "padding", "no cache", "a text"],
+    ids=["a length", "a batch", "a larger one", "the longest", "padding", "wide", "one by one", "no cache", "a text"],
 )
-def test_the_size_follows_from_parameters_and_scenario(
-    scenario: str, given: dict[str, Any], shape: Shape, monkeypatch: pytest.MonkeyPatch
+def test_the_size_follows_from_the_parameters(
+    given: dict[str, Any], shape: Shape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = str(max(8, int(given.get("llm_batch_size", 0))))
     settings = parse_settings({"new_tokens": "16", "batch_sizes": sizes})
     monkeypatch.setattr(foreseeing, "parameters_of", lambda _: given)
-    monkeypatch.setattr(foreseeing, "identify", lambda _: SimpleNamespace(scenario=scenario))
     assert shape_of(cast(pytest.Item, None), settings, 512) == shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,14 @@ def expected(
     *groups: tuple[Variant, ...],
     weights: int = 4_339_200,
     random_weights: bool = False,
+    checked: Collection[str] = (),
     **options: str,
 ) -> Forecast:
     monkeypatch.setattr(expecting, "machine_of", lambda _: MACHINE)
     settings = parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(cache), **options})
     setup = Setup(settings, Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, parameters=weights)
-    expect_run(setup, Lineup(groups), [CASE])
+    expect_run(setup, Lineup(groups), [CASE], checked)
     return setup.forecast
 
 
@@ -64,7 +66,7 @@ def test_all_but_the_last_group_load_again(tmp_path: Path, monkeypatch: pytest.M
 def test_rounds_are_those_of_a_variants_own_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that warms up and is observed takes two, and three are timed."""
     found = expected(monkeypatch, tmp_path, (FP32, BF16))
-    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == 5 * runner("fp32", 4_339_200).round_s(SHAPE)
+    assert found.expected_s(Work.ROUNDS, "fp32", "mine") == pytest.approx(5 * runner("fp32", 4_339_200).round_s(SHAPE))
     assert found.expected_s(Work.ROUNDS, "bf16", "mine") == 0
 
 
@@ -89,6 +91,12 @@ def test_of_a_large_one_what_is_quantized_takes_four_samples_in_all(
     assert first > 0
     assert more == [first, 2 * first]
     assert found.expected_s(Work.QUALITY, "fp32", "1") == 0
+
+
+def test_modes_are_compared_of_variants_with_such_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, tmp_path, (FP32, BF16), checked={"fp32"})
+    assert found.expected_s(Work.CHECKS, "fp32") == runner("fp32", 4_339_200).round_s(expecting.CHECKED)
+    assert found.expected_s(Work.CHECKS, "bf16") == 0
 
 
 def test_random_weights_are_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Protocol
 
 import pytest
 
-from llm_bench_fixtures.session.forecast import AGAIN, Forecast, Machine, Made, Runner, Shape, Work, making_s
+from llm_bench_fixtures.measure.timing import BatchTimes, Round
+from llm_bench_fixtures.session.forecast import AGAIN, Forecast, Machine, Made, Phases, Runner, Shape, Work, making_s
+from llm_bench_fixtures.workloads import CacheKind, Padding, Workload
 
 
 class Clock(Protocol):
@@ -40,6 +43,11 @@ def test_a_round_is_a_prefill_and_a_pass_for_each_further_token() -> None:
     assert FP32.round_s(Shape(tokens=10, new_tokens=4)) == 2.0 + 3 * 1.0
     assert FP32.round_s(Shape(tokens=10, new_tokens=4, prompts=8, batch_size=4)) == 2 * (40 * 0.2 + 3 * 1.0)
     assert FP32.round_s(Shape(tokens=10, new_tokens=3, has_no_cache=True)) == pytest.approx((10 + 11 + 12) * 0.2)
+
+
+def test_a_workloads_shape_has_its_padding() -> None:
+    workload = Workload(((1,), (1, 2, 3)), 4, 2, Padding(at_least=8))
+    assert Shape.of(workload) == Shape(tokens=8, new_tokens=4, prompts=2, batch_size=2)
 
 
 def test_a_load_copies_the_weights_and_generates_once() -> None:
@@ -85,18 +93,42 @@ def test_each_kind_of_work_is_corrected_by_what_it_took(forecast: Forecast, cloc
     assert (forecast.correction(Work.LOADING), forecast.correction(Work.ROUNDS)) == (1.5, 0.8)
 
 
-def test_a_variants_first_steps_correct_its_own_rounds(forecast: Forecast) -> None:
+def timed(prefill_s: float, *steps_s: float) -> Round:
+    tokens_s = tuple(accumulate(steps_s, initial=prefill_s))
+    return Round(tokens_s[-1], (BatchTimes(tokens_s, tokens_s[-1]),), ())
+
+
+def test_a_variants_rounds_correct_its_own_ones_by_the_phase(forecast: Forecast) -> None:
+    """A prefill of 10 tokens is expected to take 2 s, a step 1 s; 3 and 4 s are seen."""
     for variant in ("fp32", "bf16"):
-        forecast.expect_step(variant, 0.1)
-        forecast.expect(Work.LOADING, variant, 10.0)
-        forecast.expect_rounds(variant, 50.0, 1.0, "batch[8]")
-        forecast.expect_rounds(variant, 2.0, 5.0, "a")  # which gets 5 s in any case
-    assert forecast.left_by_work == {Work.LOADING: 20.0, Work.ROUNDS: 110.0}
-    forecast.saw_step("fp32", 0.3)
-    forecast.saw_step("unknown", 0.3)
-    assert forecast.left_by_work == {Work.LOADING: 20.0, Work.ROUNDS: 211.0}
-    forecast.saw_step("fp32", 0.3)  # of a second load
-    assert forecast.left_by_work[Work.ROUNDS] == 211.0
+        forecast.expect_runner(variant, FP32)
+        forecast.expect_passes(Work.ROUNDS, variant, Phases(20.0, 30.0), "batch[8]")
+        forecast.expect_passes(Work.ROUNDS, variant, Phases(1.0, 1.0), "a", least_s=5.0)  # in any case
+    assert forecast.left_by_work == {Work.ROUNDS: 110.0}
+    forecast.saw(
+        "fp32", Workload((tuple(range(10)),), 3, 1), [timed(2.0, 4.0, 4.0), timed(3.0, 4.0, 4.0), timed(9.0, 8.0, 8.0)]
+    )
+    forecast.saw("unknown", Workload(((1,),), 1, 1), [timed(3.0)])
+    assert forecast.left_by_work == {Work.ROUNDS: 55.0 + (30.0 + 120.0) + 5.5}
+
+
+def test_without_a_cache_each_pass_is_a_prefill(forecast: Forecast) -> None:
+    forecast.expect_runner("fp32", FP32)
+    forecast.expect_passes(Work.ROUNDS, "fp32", Phases(1.0, 1.0), "a")
+    workload = Workload((tuple(range(10)),), 3, 1, cache=CacheKind.OFF)  # 10, 11 and 12 positions: 6.6 s
+    forecast.saw("fp32", workload, [timed(6.6, 3.3, 3.3)])
+    assert forecast.left_s == pytest.approx(2.0 + 1.0)
+
+
+def test_what_a_variant_was_found_to_take_is_not_corrected_again(forecast: Forecast, clock: Clock) -> None:
+    """Two cases of 10 s each; the first takes 20 s, and its rounds show why: nothing is left for their kind."""
+    forecast.expect_runner("fp32", FP32)
+    for case in ("a", "b"):
+        forecast.expect_passes(Work.ROUNDS, "fp32", Phases(decode_s=10.0), case)
+    with forecast.doing(Work.ROUNDS, "fp32", name="a"):
+        clock.advance(20)
+        forecast.saw("fp32", Workload(((1,),), 2, 1), [timed(1.0, 2.0)])
+    assert (forecast.correction(Work.ROUNDS), forecast.left_s) == (1.0, 20.0)
 
 
 def test_what_goes_on_counts_as_far_as_it_is(forecast: Forecast, clock: Clock) -> None:

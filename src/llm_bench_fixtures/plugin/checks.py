@@ -51,12 +51,14 @@ class LlmEquivalence:
         from llm_bench_fixtures.models.loading import translate_out_of_memory
         from llm_bench_fixtures.models.quiet import quiet_libraries
         from llm_bench_fixtures.progress import Phase
+        from llm_bench_fixtures.session.forecast import Work
 
         name = self._model.variant.id
         if (prompts, new_tokens) not in self._found:
             with (
                 self._session.deadline.reaching(),
                 self._session.progress.activity(Phase.CHECKING, f"comparing execution modes of {name}"),
+                self._session.setup.forecast.doing(Work.CHECKS, name),
                 quiet_libraries(),
                 translate_out_of_memory(name),
             ):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 LEAST_PROMPTS = 8  # of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # of a prompt that can't be told before its test runs
 TOKEN_CHARACTERS = 4
-PADDING, PADDED_PROMPTS = "padding", 4  # the scenario, and how many prompts each of its cases has
+PADDED_PROMPTS = 4
+CHECKS = "llm_equivalence"  # the fixture of tests that compare execution modes
 
 
 def foresee(session: pytest.Session) -> None:
@@ -34,7 +35,7 @@ def foresee(session: pytest.Session) -> None:
     if bench.loader.lineup is None:
         return
     try:
-        expect_run(bench.setup, bench.loader.lineup, tuple(_expected_cases(session)))
+        expect_run(bench.setup, bench.loader.lineup, tuple(_expected_cases(session)), _checked(session))
     except Exception:  # as of a project's own backend
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -56,6 +57,12 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
         yield ExpectedCase(name, variants, shape_of(items[0], settings, _context(session)), share_s)
 
 
+def _checked(session: pytest.Session) -> frozenset[str]:
+    """The ids of variants whose execution modes are compared."""
+    checks = [variant_of(item) for item in session.items if CHECKS in getattr(item, "fixturenames", ())]
+    return frozenset(variant.id for variant in filter(None, checks))
+
+
 def _context(session: pytest.Session) -> int:
     """Tokens that the model can read, by the name that most configs have for it; else those of a usual prompt."""
     config = session.config.stash[SESSION].setup.source.load_config().get_text_config()
@@ -63,9 +70,9 @@ def _context(session: pytest.Session) -> int:
 
 
 def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
-    """The size of the test's workload, by its parameters and its scenario. context: tokens that the model can read."""
+    """The size of the test's workload, by its parameters. context: tokens that the model can read."""
     from llm_bench_fixtures.session.forecast import Shape
-    from llm_bench_fixtures.workloads import LONGEST, VARIED_LENGTHS, CacheKind
+    from llm_bench_fixtures.workloads import LONGEST, VARIED_LENGTHS, CacheKind, Padding
 
     given, new_tokens = parameters_of(item), settings.new_tokens
     if "llm_prompt_length" in given:
@@ -76,7 +83,8 @@ def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
     if LONGEST in texts:
         return Shape(max(context - new_tokens, 1), new_tokens)
-    if identify(item).scenario == PADDING:
-        return Shape(fmean(VARIED_LENGTHS), new_tokens, PADDED_PROMPTS, PADDED_PROMPTS)
+    for padding in (value for value in given.values() if isinstance(value, Padding)):
+        tokens = max(fmean(VARIED_LENGTHS), padding.at_least)
+        return Shape(tokens, new_tokens, PADDED_PROMPTS, given.get("batch_size", PADDED_PROMPTS))
     tokens = max(len(texts[0]) / TOKEN_CHARACTERS, 1.0) if texts else USUAL_TOKENS
     return Shape(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())

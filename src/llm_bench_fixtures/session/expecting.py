@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
+from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.limits import measure_limits
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, USUAL_WINDOW
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS
@@ -20,7 +21,17 @@ from llm_bench_fixtures.models.backends import find_backend
 from llm_bench_fixtures.models.device import DeviceKind
 from llm_bench_fixtures.models.trust import read_config
 from llm_bench_fixtures.models.variants import Precision
-from llm_bench_fixtures.session.forecast import AGAIN, FLOAT32_BYTES, Machine, Made, Runner, Shape, Work, making_s
+from llm_bench_fixtures.session.forecast import (
+    AGAIN,
+    FLOAT32_BYTES,
+    Machine,
+    Made,
+    Phases,
+    Runner,
+    Shape,
+    Work,
+    making_s,
+)
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
 from llm_bench_fixtures.session.samples import FIRST_ITEMS, USUAL_SAMPLES, is_small
 
@@ -32,9 +43,11 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
 
 PROBED_BYTES = 16 << 20  # that are copied and hashed to see how fast that goes
-PROBED_WIDTH = 8192  # of a square matrix of weights that one position is multiplied with: 256 MiB
+PROBED_WEIGHTS = 1 << 26  # that one position is multiplied with, in matrices of the model's shape: 256 MiB
+USUAL_WIDTH = 2048  # of a model whose config has other names for it
 PROBED_CALLS = 200
 FIRST = Shape(tokens=64, new_tokens=16)  # about what a process generates first
+CHECKED = Shape(tokens=32, new_tokens=4, prompts=2 * len(ExecutionMode))  # to compare the modes of two prompts
 SAMPLE = 4000  # characters, whose tokens are counted
 OBSERVED = 2.0  # rounds that the one takes whose memory is watched
 UNKNOWN_MAKING_S = 40.0  # times as long as a load, where nothing was ever made
@@ -72,8 +85,17 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
         return max(min(took), 1e-9)
 
     def weights_bytes_per_s() -> float:
-        weights, position = torch.ones((PROBED_WIDTH, PROBED_WIDTH)), torch.ones((1, PROBED_WIDTH))
-        return weights.nbytes / best_s(lambda: torch.nn.functional.linear(position, weights))
+        hidden, inner = _widths(setup)
+        weights, position = (
+            torch.ones((max(PROBED_WEIGHTS // (hidden * inner), 1), inner, hidden)),
+            torch.ones((1, hidden)),
+        )
+
+        def layers() -> None:
+            for matrix in weights:
+                torch.nn.functional.linear(position, matrix)
+
+        return weights.nbytes / best_s(layers)
 
     return Machine(
         read_bytes_per_s=limits.read_bytes_per_s if setup.device.kind is not DeviceKind.CPU else weights_bytes_per_s(),
@@ -84,8 +106,11 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
     )
 
 
-def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) -> None:
-    """Fill the forecast: what each variant that can run here is expected to take."""
+def expect_run(
+    setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase], checked: Collection[str] = frozenset()
+) -> None:
+    """Fill the forecast: what each variant that can run here is expected to take. checked: the ids of those whose
+    execution modes are compared."""
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes = (0.0, 0) if setup.source.random_weights else _scored(setup)
@@ -96,7 +121,7 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
         if runner is None:
             continue
         load_s = runner.load_s(FIRST)
-        setup.forecast.expect_step(variant.id, runner.pass_s(1))
+        setup.forecast.expect_runner(variant.id, runner)
         setup.forecast.expect(Work.LOADING, variant.id, load_s)
         if loads[variant.id] > 1:
             setup.forecast.expect(Work.LOADING, variant.id, load_s, AGAIN)
@@ -111,27 +136,38 @@ def expect_run(setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase]) ->
                 setup.forecast.expect(Work.QUALITY, variant.id, quality_s * 2 ** (sample - 1), str(sample))
         for case in cases:
             if variant.id in case.variants:
-                seconds = _rounds_s(settings, runner, case, is_large=setup.source.weights >= LARGE_WEIGHTS)
+                rounds = _rounds_of(settings, runner, case.shape, is_large=setup.source.weights >= LARGE_WEIGHTS)
                 share_s = case.share_s if settings.max_noise else 0.0
-                setup.forecast.expect_rounds(variant.id, seconds, share_s, case.name)
+                setup.forecast.expect_passes(Work.ROUNDS, variant.id, rounds, case.name, share_s)
+        if variant.id in checked:
+            setup.forecast.expect_passes(Work.CHECKS, variant.id, runner.round_of(CHECKED))
 
 
-def _rounds_s(settings: Settings, runner: Runner, case: ExpectedCase, *, is_large: bool) -> float:
+def _rounds_of(settings: Settings, runner: Runner, shape: Shape, *, is_large: bool) -> Phases:
     """A variant's rounds of a case: those that warm up or are observed, and the least timed ones."""
-    round_s = runner.round_s(case.shape)
-    untimed_s = (OBSERVED + settings.warmup_rounds - 1) * round_s
-    if is_large:
-        some = replace(case.shape, prompts=case.shape.batch_size, new_tokens=BRIEF_TOKENS)
-        untimed_s = runner.round_s(some) + (settings.warmup_rounds - 1) * round_s
-    return untimed_s + (settings.rounds or ROUNDS) * round_s
+    timed, further = settings.rounds or ROUNDS, settings.warmup_rounds - 1
+    if not is_large:
+        return (OBSERVED + further + timed) * runner.round_of(shape)
+    some = replace(shape, prompts=shape.batch_size, new_tokens=BRIEF_TOKENS)
+    return runner.round_of(some) + (further + timed) * runner.round_of(shape)
 
 
 def _layers(setup: Setup) -> int:
-    """By the names that configs have in common; 1 where there is none."""
+    return _in_config(setup, "num_hidden_layers", "n_layer", "num_layers") or 1
+
+
+def _widths(setup: Setup) -> tuple[int, int]:
+    """Of a position between the layers, and within one where it is widest; at most as many weights as are probed."""
+    hidden = min(_in_config(setup, "hidden_size", "n_embd", "d_model") or USUAL_WIDTH, PROBED_WEIGHTS // 4)
+    inner = _in_config(setup, "intermediate_size", "ffn_dim", "n_inner") or 4 * hidden
+    return hidden, max(min(inner, PROBED_WEIGHTS // hidden), 1)
+
+
+def _in_config(setup: Setup, *names: str) -> int:
+    """By the names that configs have in common; 0 where there is none."""
     config = read_config(setup.source.folder)
-    names = ("num_hidden_layers", "n_layer", "num_layers")
     found = [config.get(name) for name in names] if isinstance(config, dict) else []
-    return next((one for one in found if isinstance(one, int) and one > 0), 1)
+    return next((one for one in found if isinstance(one, int) and one > 0), 0)
 
 
 def _made(setup: Setup) -> Iterator[Made]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
+from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.progress import about
+from llm_bench_fixtures.workloads import CacheKind
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.timing import Round
+    from llm_bench_fixtures.workloads import Workload
 
 FLOAT32_BYTES = 4
 CALLS_PER_LAYER = 60  # of small operations, that a layer's pass makes in Python
@@ -26,6 +33,7 @@ class Work(StrEnum):
     LOADING = "loading"
     QUALITY = "quality"
     ROUNDS = "rounds"
+    CHECKS = "checks"
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,26 @@ class Machine:
     hash_bytes_per_s: float
     call_s: float
     """Of an operation on next to nothing."""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Seconds of work, by the kind of its forward passes."""
+
+    prefill_s: float = 0.0
+    """Over many positions at a time; without a cache each pass is."""
+    decode_s: float = 0.0
+    """Over one position of each row."""
+
+    @property
+    def total_s(self) -> float:
+        return self.prefill_s + self.decode_s
+
+    def __add__(self, other: Phases) -> Phases:
+        return Phases(self.prefill_s + other.prefill_s, self.decode_s + other.decode_s)
+
+    def __rmul__(self, factor: float) -> Phases:
+        return Phases(factor * self.prefill_s, factor * self.decode_s)
 
 
 @dataclass(frozen=True)
@@ -62,12 +90,17 @@ class Runner:
         reading_s = self.weights * self.bytes_per_weight / self.machine.read_bytes_per_s
         return max(computing_s, reading_s) + CALLS_PER_LAYER * (self.layers + 1) * self.machine.call_s
 
-    def round_s(self, shape: Shape) -> float:
+    def round_of(self, shape: Shape) -> Phases:
         """All batches of a workload."""
         batches = -(-shape.prompts // shape.batch_size)
         rows = shape.prompts / batches
-        later = ((shape.tokens + done if shape.has_no_cache else 1) for done in range(1, shape.new_tokens))
-        return batches * (self.pass_s(rows * shape.tokens) + sum(self.pass_s(rows * tokens) for tokens in later))
+        lengths = [shape.tokens + done for done in range(shape.new_tokens if shape.has_no_cache else 1)]
+        prefills_s = sum(self.pass_s(rows * tokens) for tokens in lengths)
+        return batches * Phases(prefills_s, (shape.new_tokens - len(lengths)) * self.pass_s(rows))
+
+    def round_s(self, shape: Shape) -> float:
+        """As `round_of`."""
+        return self.round_of(shape).total_s
 
     def load_s(self, first: Shape) -> float:
         """Start a process, read the weights and convert them, check them, and generate once. first: of that."""
@@ -91,6 +124,22 @@ class Shape:
     prompts: int = 1
     batch_size: int = 1
     has_no_cache: bool = False
+
+    @classmethod
+    def of(cls, workload: Workload) -> Shape:
+        """Of one that is known: with its padding."""
+        prompts, has_no_cache = len(workload.prompts), workload.cache is CacheKind.OFF
+        tokens = (workload.prompt_tokens + workload.padded_tokens) / prompts
+        return cls(tokens, workload.new_tokens, prompts, workload.batch_size, has_no_cache)
+
+
+def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:
+    """Medians over the rounds."""
+    if workload.cache is CacheKind.OFF:
+        return Phases(prefill_s=median(done.latency_s for done in rounds))
+    decode_s = [sum(done.decode_steps_s) for done in rounds]
+    prefill_s = [done.latency_s - later_s for done, later_s in zip(rounds, decode_s, strict=True)]
+    return Phases(median(prefill_s), median(decode_s))
 
 
 @dataclass(frozen=True)
@@ -121,40 +170,67 @@ def making_s(variant: str, model: str, weights: int, made: Collection[Made], unk
     return nearest.seconds * weights / nearest.weights
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A piece of work, as it is expected before anything is seen."""
+
+    fixed_s: float = 0.0
+    phases: Phases = Phases()
+    """What a variant's own speed corrects."""
+    least_s: float = 0.0
+    """That it takes in any case."""
+
+    def seconds(self, pace: Phases) -> float:
+        """pace: how many times as long as expected the variant's passes of each kind take."""
+        phases_s = pace.prefill_s * self.phases.prefill_s + pace.decode_s * self.phases.decode_s
+        return max(self.fixed_s + phases_s, self.least_s)
+
+
+AS_EXPECTED = Phases(1.0, 1.0)
+
+
 class Forecast:
-    """What a run has yet to do, in seconds by the kind of work: each kind is corrected by how long its work took so far
-    for what it was expected to take."""
+    """What a run has yet to do, in seconds by the kind of work.
+
+    Each variant's passes are corrected by how long those took that were seen, and then each kind of work by how long it
+    took so far for what it was expected to take.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._left: dict[Work, dict[tuple[str, str], float]] = {work: {} for work in Work}
-        self._expected: dict[Work, float] = defaultdict(float)  # of what is done
+        self._left: dict[Work, dict[tuple[str, str], Piece]] = {work: {} for work in Work}
+        self._done: dict[Work, list[tuple[str, Piece]]] = defaultdict(list)  # by variant, of what was expected
         self._taken: dict[Work, float] = defaultdict(float)
         self._spent: dict[Work, float] = defaultdict(float)  # on what wasn't expected, too
         self._going: tuple[Work, float, float] | None = None  # expected seconds, and since when
-        self._steps_s: dict[str, float] = {}  # by variant, as expected
-        self._rounds: dict[tuple[str, str], tuple[float, float]] = {}  # seconds that steps take, and the least
+        self._runners: dict[str, Runner] = {}
+        self._seen: dict[str, tuple[Phases, Phases]] = {}  # by variant, of rounds: expected, and taken
 
     def expect(self, work: Work, variant: str, seconds: float, name: str = "") -> None:
         """Add a piece of work on a variant. name: which of several."""
-        self._left[work][name, variant] = seconds
+        self._left[work][name, variant] = Piece(seconds)
 
-    def expect_rounds(self, variant: str, seconds: float, least_s: float, name: str) -> None:
-        """Add a case of the variant. seconds: of its least rounds. least_s: that it gets in any case."""
-        self._rounds[name, variant] = seconds, least_s
-        self.expect(Work.ROUNDS, variant, max(seconds, least_s), name)
+    def expect_passes(self, work: Work, variant: str, phases: Phases, name: str = "", least_s: float = 0.0) -> None:
+        """Add a piece that consists of passes. least_s: that it gets in any case."""
+        self._left[work][name, variant] = Piece(phases=phases, least_s=least_s)
 
-    def expect_step(self, variant: str, seconds: float) -> None:
-        """Note how long a decode step of the variant is expected to take."""
-        self._steps_s[variant] = seconds
+    def expect_runner(self, variant: str, runner: Runner) -> None:
+        """Note how the variant is expected to run."""
+        self._runners[variant] = runner
 
-    def saw_step(self, variant: str, seconds: float) -> None:
-        """Correct the variant's rounds by how long its first decode steps took."""
-        expected_s = self._steps_s.pop(variant, 0.0)
-        pieces = self._left[Work.ROUNDS]
-        for piece in [piece for piece in pieces if piece[1] == variant and expected_s]:
-            rounds_s, least_s = self._rounds[piece]
-            pieces[piece] = max(rounds_s * seconds / expected_s, least_s)
+    def saw(self, variant: str, workload: Workload, rounds: Sequence[Round]) -> None:
+        """Correct what the variant has yet to run by rounds of it."""
+        if (runner := self._runners.get(variant)) is not None and rounds:
+            expected, taken = self._seen.get(variant, (Phases(), Phases()))
+            self._seen[variant] = expected + runner.round_of(Shape.of(workload)), taken + _phases_of(workload, rounds)
+
+    def _pace(self, variant: str) -> Phases:
+        """How many times as long as expected its passes take."""
+        expected, taken = self._seen.get(variant, (AS_EXPECTED, AS_EXPECTED))
+        return Phases(
+            taken.prefill_s / expected.prefill_s if expected.prefill_s else 1.0,
+            taken.decode_s / expected.decode_s if expected.decode_s else 1.0,
+        )
 
     def forget(self, variant: str, name: str | None = None) -> None:
         """Nothing more comes of the variant. name: or of those pieces of its work that are called so."""
@@ -165,16 +241,18 @@ class Forecast:
     def done(self, work: Work, variants: Collection[str], seconds: float, name: str = "") -> None:
         """Note how long a piece of work took, on these variants together. What wasn't expected corrects nothing."""
         self._spent[work] += seconds
-        expected_s = sum(self._left[work].pop((name, variant), 0.0) for variant in variants)
-        if expected_s:
-            self._expected[work] += expected_s
-            self._taken[work] += seconds
+        found = [(variant, self._left[work].pop((name, variant), None)) for variant in variants]
+        expected = [(variant, piece) for variant, piece in found if piece is not None]
+        self._done[work] += expected
+        self._taken[work] += seconds if expected else 0.0
 
     @contextmanager
     def doing(self, work: Work, *variants: str, name: str = "") -> Iterator[None]:
         """The block is a piece of work. Work of another kind that `done` notes within it doesn't count for it."""
         before_s, others_s = self._clock(), self._others_s(work)
-        outer, self._going = self._going, (work, self._uncorrected_s(work, variants, name), before_s)
+        pieces = ((variant, self._left[work].get((name, variant))) for variant in variants)
+        expected_s = self._seconds((variant, piece) for variant, piece in pieces if piece is not None)
+        outer, self._going = self._going, (work, expected_s, before_s)
         try:
             yield
         finally:
@@ -185,9 +263,13 @@ class Forecast:
     def _others_s(self, work: Work) -> float:
         return sum(seconds for other, seconds in self._spent.items() if other is not work)
 
+    def _seconds(self, pieces: Iterable[tuple[str, Piece]]) -> float:
+        """Of pieces by variant, which each one's own pace corrects."""
+        return sum(piece.seconds(self._pace(variant)) for variant, piece in pieces)
+
     def correction(self, work: Work) -> float:
         """How many times as long as expected it has taken so far; with the piece that goes on, once that is longer."""
-        taken_s, expected_s = self._taken[work], self._expected[work]
+        taken_s, expected_s = self._taken[work], self._seconds(self._done[work])
         factor = taken_s / expected_s if expected_s else 1.0
         if self._going is not None and self._going[0] is work:
             going_s, passed_s = self._going[1], self._clock() - self._going[2]
@@ -197,20 +279,21 @@ class Forecast:
 
     def expected_s(self, work: Work, variant: str, name: str = "") -> float:
         """Seconds that a piece of work will take; 0 where nobody expected it."""
-        pieces = self._left[work]
-        return self.correction(work) * pieces[name, variant] if (name, variant) in pieces else 0.0
-
-    def _uncorrected_s(self, work: Work, variants: Collection[str], name: str) -> float:
-        return sum(self._left[work].get((name, variant), 0.0) for variant in variants)
+        piece = self._left[work].get((name, variant))
+        return self.correction(work) * self._seconds([(variant, piece)]) if piece else 0.0
 
     @property
     def left_by_work(self) -> Mapping[Work, float]:
         """Seconds of each kind that is to come; without what has passed of the piece that goes on."""
-        left = {work: self.correction(work) * sum(list(pieces.values())) for work, pieces in self._left.items()}
+        left = {work: self.correction(work) * self._left_s(work) for work in Work}
         if self._going is not None:
             work, going_s, since_s = self._going
             left[work] = max(left[work] - min(self._clock() - since_s, self.correction(work) * going_s), 0.0)
         return {work: seconds for work, seconds in left.items() if self._left[work]}
+
+    def _left_s(self, work: Work) -> float:
+        """Without what corrects the kind of work."""
+        return self._seconds((variant, piece) for (_, variant), piece in list(self._left[work].items()))
 
     @property
     def left_s(self) -> float | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
-from statistics import median
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, TimeUp, named
@@ -387,6 +386,5 @@ class VariantLoader:
         workload = Workload((self._setup.prompts_of(model).plain(tokens),), new_tokens, batch_size=1)
         with self._setup.progress.counted(Phase.GENERATING):
             done = model.call(run_round, workload)
-        if done.decode_steps_s:
-            self._setup.forecast.saw_step(model.variant.id, median(done.decode_steps_s))
+        self._setup.forecast.saw(model.variant.id, workload, [done])
         return done.latency_s

@@ -221,6 +221,8 @@ class SideBySide:
         self.budget.spend(len({asking, *found}), spent.rounds_s, weight)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
         for variant, measured in found.items():
+            if isinstance(measured, Measured):
+                self._setup.forecast.saw(variant, entries[variant].workload, measured.rounds)
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
                 self._variances.append(measured.variance)
