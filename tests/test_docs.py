@@ -17,6 +17,7 @@ import yaml
 import llm_bench_fixtures
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.open_loop import Request
+from llm_bench_fixtures.measure.own_prompts import LENGTHS
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.variants import DEFAULT
@@ -45,7 +46,7 @@ FIELDS = {
     name
     for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource, llm_bench_fixtures.Reply)
     for name in stored_fields(stored)
-}
+} | {*LENGTHS}
 NAMES = {DEFAULT, *BACKENDS, *(variant.id for variant in CATALOGUE)}
 MEASURED_BY_DOCS = {
     "answer_length",

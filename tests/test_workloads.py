@@ -82,6 +82,28 @@ def test_the_longest_sequence_is_the_widest_batch_with_its_new_tokens() -> None:
     assert Workload(LENGTHS_3_1_4, new_tokens=16, batch_size=2, padding=Padding(multiple_of=8)).longest_sequence == 24
 
 
+def test_each_prompt_may_have_its_own_number_of_new_tokens() -> None:
+    """A batch generates as many as its longest answer has; what only the others needed is no answer's."""
+    workload = Workload(LENGTHS_3_1_4, new_tokens=5, batch_size=2, lengths=(5, 1, 3))
+    assert (workload.new_tokens_by_batch, workload.steps, workload.all_new_tokens) == ([5, 3], 8, 9)
+    assert workload.longest_sequence == 3 + 5  # the other batch has 4 + 3
+    assert workload.answers([(1, 2, 3, 4, 5), (6, 7, 8, 9, 10), (11, 12, 13)]) == ((1, 2, 3, 4, 5), (6,), (11, 12, 13))
+    alike = Workload(LENGTHS_3_1_4, new_tokens=5, batch_size=2)
+    assert (alike.new_tokens_by_batch, alike.steps, alike.all_new_tokens) == ([5, 5], 10, 15)
+    assert alike.digest != workload.digest
+    assert alike.prompts_digest != workload.prompts_digest
+
+
+@pytest.mark.parametrize("lengths", [(1, 2), (1, 2, 4), (0, 2, 3)])
+def test_lengths_that_do_not_fit_the_prompts_are_refused(lengths: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidSetting, match="a workload needs"):
+        Workload(LENGTHS_3_1_4, new_tokens=3, batch_size=1, lengths=lengths)
+
+
+def test_a_workload_of_one_length_keeps_the_digest_that_saved_runs_have() -> None:
+    assert Workload(((1, 2), (3,)), 4, 2).digest == "fe4acd04b86cad24"
+
+
 @pytest.mark.parametrize("prompts", [(), ((),), ((1,), ())])
 def test_a_workload_without_a_token_to_start_from_is_refused(prompts: tuple[tuple[int, ...], ...]) -> None:
     with pytest.raises(InvalidSetting, match="at least one prompt, and each at least one token"):
@@ -110,6 +132,8 @@ OTHER_WORK = [
     Workload(((1, 2), (3,)), 4, 2, Padding(multiple_of=8)),
     Workload(((1, 2), (3,)), 4, 2, Padding(at_least=8)),
     Workload(((1, 2), (3,)), 4, 2, cache=CacheKind.OFF),
+    Workload(((1, 2), (3,)), 4, 2, lengths=(4, 3)),
+    Workload(((1, 2), (3,)), 4, 2, lengths=(3, 4)),
 ]
 
 
@@ -121,7 +145,7 @@ def test_each_other_work_has_a_digest_of_its_own() -> None:
 def test_the_prompts_digest_knows_prompts_and_new_tokens_only() -> None:
     base = Workload(((1, 2), (3,)), 4, 2).prompts_digest
     same = [workload.prompts_digest == base for workload in OTHER_WORK]
-    assert same == [False] * 4 + [True] * 5
+    assert same == [False] * 4 + [True] * 5 + [False] * 2
 
 
 def test_left_padding_puts_the_prompt_at_the_end() -> None:

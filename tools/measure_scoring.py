@@ -37,7 +37,7 @@ PLAN = WindowPlan()
 
 def scored_batches(model: TransformersModel, corpus: Corpus) -> list[Batch]:
     """The tensors that scoring gives the model."""
-    windows = cut_corpus(corpus.texts, model.tokenizer, PLAN.resolved(model.facts.context_length)).windows
+    windows = cut_corpus(corpus, model.tokenizer, PLAN.resolved(model.facts.context_length)).windows
     groups = group_windows(windows, min(BATCH_TOKENS, BATCH_ELEMENTS // model.facts.vocabulary))
     rows = [[windows[index].fed for index in group] for group in groups]
     return [pad_batch(group, max(map(len, group)), Side.RIGHT, 0, model.device.name) for group in rows]

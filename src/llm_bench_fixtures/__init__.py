@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import WorkloadFacts as WorkloadFacts
     from llm_bench_fixtures.results.storage import read_results as read_results
     from llm_bench_fixtures.results.storage import read_run as read_run
+    from llm_bench_fixtures.session.own import OwnWork as OwnWork
     from llm_bench_fixtures.workloads import EDGE_PROMPTS as EDGE_PROMPTS
     from llm_bench_fixtures.workloads import STANDARD_PROMPTS as STANDARD_PROMPTS
     from llm_bench_fixtures.workloads import CacheKind as CacheKind
@@ -111,6 +112,7 @@ _HOMES = {
     "results.provenance": ("Provenance",),
     "results.record": ("MemoryFacts", "Record", "Run", "Scenario", "Status", "VariantResult", "WorkloadFacts"),
     "results.storage": ("read_results", "read_run"),
+    "session.own": ("OwnWork",),
     "workloads": (
         "EDGE_PROMPTS",
         "STANDARD_PROMPTS",

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.reading import refusals
@@ -17,6 +17,7 @@ from llm_bench_fixtures.reading import refusals
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 TokenIds: TypeAlias = tuple[int, ...]
 """The tokens of one prompt or of one continuation."""
 
@@ -85,14 +86,19 @@ class Workload:
 
     prompts: tuple[TokenIds, ...]
     new_tokens: int
+    """Of each prompt; where `lengths` has each one's own, the most."""
     batch_size: int
     padding: Padding = Padding()
     cache: CacheKind = CacheKind.DYNAMIC
+    lengths: tuple[int, ...] = ()
+    """New tokens of each prompt, where these differ. A batch generates as many as its longest answer has."""
 
     def __post_init__(self) -> None:
         if not self.prompts or not all(self.prompts):
             raise InvalidSetting("a workload needs at least one prompt, and each at least one token")
-        if self.new_tokens < 1 or self.batch_size < 1:
+        if self.lengths and (len(self.lengths) != len(self.prompts) or max(self.lengths) != self.new_tokens):
+            raise InvalidSetting("a workload needs a number of new tokens for each prompt, and their largest")
+        if min(self.new_tokens, self.batch_size, *self.lengths) < 1:
             raise InvalidSetting("a workload needs at least one new token and a batch size of at least one")
         if self.batch_size > len(self.prompts):
             raise InvalidSetting(
@@ -102,8 +108,28 @@ class Workload:
     @property
     def groups(self) -> list[tuple[TokenIds, ...]]:
         """The prompts of each batch."""
-        starts = range(0, len(self.prompts), self.batch_size)
-        return [self.prompts[start : start + self.batch_size] for start in starts]
+        return self._in_batches(self.prompts)
+
+    def _in_batches(self, values: tuple[T, ...]) -> list[tuple[T, ...]]:
+        return [values[start : start + self.batch_size] for start in range(0, len(values), self.batch_size)]
+
+    @property
+    def new_tokens_by_batch(self) -> list[int]:
+        """Tokens that each batch generates for each of its prompts."""
+        return [max(group) for group in self._in_batches(self._lengths)]
+
+    @property
+    def _lengths(self) -> tuple[int, ...]:
+        return self.lengths or (self.new_tokens,) * len(self.prompts)
+
+    @property
+    def all_new_tokens(self) -> int:
+        """New tokens of all prompts together, as far as they were asked for."""
+        return sum(self._lengths)
+
+    def answers(self, rows: Sequence[TokenIds]) -> tuple[TokenIds, ...]:
+        """The new tokens of each prompt without those that only the others of its batch needed."""
+        return tuple(row[:length] for row, length in zip(rows, self._lengths, strict=True))
 
     @property
     def widths(self) -> list[int]:
@@ -124,22 +150,22 @@ class Workload:
     @property
     def steps(self) -> int:
         """Tokens that a round generates one after the other, over all batches."""
-        return len(self.groups) * self.new_tokens
+        return sum(self.new_tokens_by_batch)
 
     @property
     def longest_sequence(self) -> int:
-        """Columns of the widest batch once its new tokens have come."""
-        return max(self.widths) + self.new_tokens
+        """Columns of the longest batch once its new tokens have come."""
+        return max(map(sum, zip(self.widths, self.new_tokens_by_batch, strict=True)))
 
     @property
     def digest(self) -> str:
         """The same for two workloads that ask for exactly the same work."""
-        return short_digest(asdict(self))
+        return short_digest({name: value for name, value in asdict(self).items() if name != "lengths" or value})
 
     @property
     def prompts_digest(self) -> str:
         """The same for two workloads that continue the same prompts by as many tokens."""
-        return short_digest([self.prompts, self.new_tokens])
+        return short_digest([self.prompts, self.lengths or self.new_tokens])
 
 
 def short_digest(value: object) -> str:
@@ -182,11 +208,20 @@ class Corpus:
 
     name: str
     texts: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    """What follows each text, where that alone is scored: the texts are prompts then."""
+    is_rendered: bool = False
+    """Whether the texts are a chat template's, with its special tokens."""
 
     @property
     def digest(self) -> str:
         """The same for the same texts in the same order."""
-        return short_digest(self.texts)
+        return short_digest([self.texts, self.answers] if self.answers else self.texts)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """All that a model reads to score it."""
+        return tuple(map("".join, zip(self.texts, self.answers, strict=True))) if self.answers else self.texts
 
 
 def read_corpus(path: Path | None) -> Corpus:
@@ -250,7 +285,12 @@ class Tokenizer(Protocol):
 
 def plain_ids(tokenizer: Tokenizer, text: str) -> TokenIds:
     """The text's token ids, without special tokens."""
-    return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    return text_ids(tokenizer, text, is_rendered=True)
+
+
+def text_ids(tokenizer: Tokenizer, text: str, *, is_rendered: bool) -> TokenIds:
+    """The text's token ids, without special tokens where it is a chat template's, which has them."""
+    return tuple(tokenizer(text, add_special_tokens=not is_rendered, verbose=False)["input_ids"])
 
 
 class Prompts:
@@ -260,6 +300,14 @@ class Prompts:
         self._tokenizer = tokenizer
         text = "\n\n".join(read_corpus(None).texts)
         self._text = plain_ids(tokenizer, text)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    def framed(self, text: str) -> str:
+        """The text as a model is given it, before it is encoded."""
+        return text
 
     def encode(self, text: str) -> TokenIds:
         """The text's token ids; of an empty text, the model's start token."""

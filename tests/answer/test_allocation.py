@@ -17,6 +17,11 @@ REFERENCE = LogRatio(0.0, 0.0, 9)
 FOUR = {"fp32": REFERENCE, "v0": ratio(0.5), "v1": ratio(0.46), "v2": ratio(0.44)}
 
 
+def test_the_users_own_prompts_get_it_in_their_place() -> None:
+    weights = {name: weight_of(name, has_own=True) for name in ("own", "prompt_length", "batch", "cache")}
+    assert weights == {"own": 2.0, "prompt_length": 1.0, "batch": 1.0, "cache": 1.0}
+
+
 def test_who_is_shown_to_be_slower_than_another_is_no_contender() -> None:
     """The best is at least 0.475; the second reaches 0.485, the third 0.465."""
     assert contenders(FOUR) == {"v0", "v1"}

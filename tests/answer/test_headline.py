@@ -6,6 +6,7 @@ import pytest
 from run_factory import (
     BLOCKS_S,
     make_block_record,
+    make_provenance,
     make_record,
     make_run,
     make_variant,
@@ -195,3 +196,39 @@ def test_the_largest_batch_is_the_largest_that_half_of_the_variants_ran() -> Non
 
 def test_where_no_batch_size_has_half_of_the_variants_it_is_the_one_that_most_ran() -> None:
     assert largest_batch_of({"fp32": (1,), "v0": (1,), "v1": (2,), "v2": (4,), "v3": (8,)}) == {"fp32": "1", "v0": "1"}
+
+
+def own(variant: str, case: str, batch_size: int = 1, speedup: float = 2.0, tokens: int = 300) -> Record:
+    """Four prompts of the user's."""
+    workload = make_workload(f"own {case}", prompts=4, batch_size=batch_size, prompt_tokens=tokens, new_tokens=99)
+    spread = 0.0 if variant == "fp32" else 0.01
+    return make_block_record(variant, speedup, spread, scenario="own", case=case, workload=workload)
+
+
+def test_the_users_own_prompts_take_the_place_of_lengths_and_batches() -> None:
+    others = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64)]
+    batches = [batch(name, 8) for name in ("fp32", "v0")]
+    records = [own(name, *case) for name in ("fp32", "v0") for case in (("one at a time", 1), ("batch of 4", 4))]
+    run = make_run([*others, *batches, *records], provenance=make_provenance(prompts="mine.jsonl (d1), 4 prompts"))
+    headline = headline_of(run)
+    assert {name: one.case for name, one in headline.common.items()} == dict.fromkeys(("fp32", "v0"), "one at a time")
+    assert [one.case for one in headline.cases["v0"]] == ["one at a time"]
+    assert {name: one.case for name, one in headline.largest_batch.items()} == dict.fromkeys(
+        ("fp32", "v0"), "batch of 4"
+    )
+    assert headline.elsewhere == {}
+
+
+def test_their_shapes_are_pooled_as_prompt_lengths_are() -> None:
+    """The largest batch is of all shapes together."""
+    shapes = (("64/8", 64), ("16/4", 16))
+    records = [own(name, case, tokens=tokens) for name in ("fp32", "v0") for case, tokens in shapes]
+    run = make_run(records, provenance=make_provenance(prompts="16/4, 64/8"))
+    assert [one.case for one in headline_of(run).cases["v0"]] == ["16/4", "64/8"]
+    assert headline_of(run).common["v0"].case == "16/4"
+
+
+def test_a_scenario_that_is_called_own_decides_nothing_by_its_name() -> None:
+    lengths = [length(name, tokens) for name in ("fp32", "v0") for tokens in (16, 64)]
+    records = [own(name, "mine") for name in ("fp32", "v0")]
+    assert [one.case for one in headline_of(make_run([*lengths, *records])).cases["v0"]] == ["16", "64"]

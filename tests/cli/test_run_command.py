@@ -32,7 +32,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
             ["--llm-model=org/name", "-k", "batch", "-x"],
         ),
         (["--", "-x"], ["-x"]),
-        (["./mine", "--quick", "--", "-x"], ["--llm-model=./mine", "-k", "prompt_length", "-x"]),
+        (["./mine", "--quick", "--", "-x"], ["--llm-model=./mine", "-k", "prompt_length or test_own", "-x"]),
     ],
 )
 def test_the_model_and_what_follows_two_dashes_go_to_pytest(

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch
+from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch, WorkloadUnsupported
 from llm_bench_fixtures.measure import quality
 from llm_bench_fixtures.measure.equivalence import divergent_share, first_divergence
 from llm_bench_fixtures.measure.quality import (
@@ -297,6 +297,45 @@ def test_logits_too_large_for_a_plain_exp_are_scored() -> None:
 
 
 # Against a reference
+
+
+PROMPTS = ("Once upon a time", "The keeper climbed the stairs at dusk.", "The hen")
+ANSWERS = (", there was a little hen.", " She lit the lamp, and the ships came home.", " laid an egg")
+
+
+def plain_log_probabilities(model: TransformersModel, prompt: str, answer: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """As one writes it: log probabilities at each of the answer's tokens, (n, V), and the tokens, (n,)."""
+    ids = model.tokenizer(prompt + answer, return_tensors="pt")["input_ids"]
+    before = len(model.tokenizer(prompt)["input_ids"])
+    with torch.no_grad():
+        logits = model.module(ids).logits[0]
+    return torch.log_softmax(logits.double(), -1)[before - 1 : -1], ids[0, before:]
+
+
+def test_answers_have_the_quality_that_a_plain_loop_finds(tmp_path: Path, tiny_fp32: TransformersModel) -> None:
+    """Perplexity, divergence and agreement to 1e-6, of a model with noise on its weights against the one without."""
+    other = damaged(tiny_fp32, 0.2)
+    corpus = Corpus("answers", PROMPTS, ANSWERS)
+    score_corpus(tiny_fp32, corpus, WindowPlan(window=8), keep=tmp_path)
+    metrics = score_corpus(other, corpus, WindowPlan(window=8), compare_with=tmp_path).metrics
+    nll, kld, same = [], [], []
+    for pair in zip(PROMPTS, ANSWERS, strict=True):
+        (reference, _), (found, targets) = (plain_log_probabilities(one, *pair) for one in (tiny_fp32, other))
+        nll += (-found.gather(-1, targets.unsqueeze(-1)).squeeze(-1)).tolist()
+        kld += (reference.exp() * (reference - found)).sum(-1).tolist()
+        same += (reference.argmax(-1) == found.argmax(-1)).tolist()
+    assert metrics["scored_tokens"] == len(nll)
+    assert metrics["perplexity"] == pytest.approx(math.exp(sum(nll) / len(nll)), rel=1e-6)
+    assert metrics["kld_mean"] == pytest.approx(sum(kld) / len(kld), abs=1e-6)
+    assert metrics["kld_mean"] > 0.01
+    assert metrics["top1_agreement"] == pytest.approx(sum(same) / len(same), abs=1e-6)
+    assert metrics["bits_per_byte"] == pytest.approx(sum(nll) / math.log(2) / len("".join(ANSWERS)), rel=1e-6)
+
+
+def test_an_answer_beyond_the_context_is_said(model_around: ModelAround) -> None:
+    corpus = Corpus("answers", ("a " * 600,), ("b",))
+    with pytest.raises(WorkloadUnsupported, match=r"an answer ends after \d+ tokens, and the model's context is 512"):
+        score_corpus(model_around(ConstantModel(*[1 / 4096] * 4096)), corpus, WindowPlan())
 
 
 @pytest.fixture(scope="module")

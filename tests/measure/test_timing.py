@@ -58,6 +58,15 @@ def test_known_steps_give_known_times(clock: Clock, model_around: ModelAround) -
     assert done.latency_s == pytest.approx(0.163 + 0.083)
 
 
+def test_a_batch_generates_as_many_tokens_as_its_longest_answer_has(clock: Clock, model_around: ModelAround) -> None:
+    """Four tokens of two prompts and two of one: 160 ms and 3 ms, then 60 ms and 3 ms."""
+    workload = replace(WORKLOAD, lengths=(1, 4, 2))
+    done = run_round(model_around(CountingModel(clock.advance)), workload, clock)
+    assert [len(batch.tokens_s) for batch in done.batches] == [4, 2]
+    assert done.latency_s == pytest.approx(0.163 + 0.063)
+    assert done.continuations == ((100,), (100, 101, 102, 103), (100, 101))
+
+
 def test_the_clock_is_read_on_an_idle_device(model_around: ModelAround) -> None:
     events: list[str] = []
 

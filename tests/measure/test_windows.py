@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from llm_bench_fixtures.measure.windows import (
     strided_windows,
 )
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.workloads import Corpus
 
 STRIDED, ROLLING, LLAMA = WindowScheme.STRIDED, WindowScheme.ROLLING, WindowScheme.LLAMA
 
@@ -166,7 +168,7 @@ class Letters:
 
 def cut(texts: Sequence[str], plan: WindowPlan, tokenizer: object = None) -> CutCorpus:
     chosen = tokenizer or Letters(bos=1)
-    return cut_corpus(texts, cast(PreTrainedTokenizerBase, chosen), plan)
+    return cut_corpus(Corpus("texts", tuple(texts)), cast(PreTrainedTokenizerBase, chosen), plan)
 
 
 def test_the_start_token_is_bos_else_eos() -> None:
@@ -242,6 +244,33 @@ def test_a_tokenizer_that_tells_no_offsets_leaves_bytes_and_words_open() -> None
     strided, rolling = (cut(["abc"], plan, Slow(bos=1)) for plan in (WindowPlan(STRIDED, 4, 2), WindowPlan(ROLLING, 4)))
     assert (strided.tokens, strided.scored_bytes, strided.scored_words) == (2, None, None)
     assert (rolling.tokens, rolling.scored_bytes, rolling.scored_words) == (3, 3, 1)
+
+
+def answered(prompt: str, answer: str, tokenizer: object, *, is_rendered: bool = False) -> CutCorpus:
+    corpus = Corpus("answers", (prompt,), (answer,), is_rendered)
+    return cut_corpus(corpus, cast(PreTrainedTokenizerBase, tokenizer), WindowPlan(ROLLING, 2))
+
+
+def test_an_answer_is_scored_whole_after_its_whole_prompt() -> None:
+    """However short the windows are; of a chat template's text no special token is added."""
+    found = answered("ab ", "é d", Letters(bos=1, adds_bos=True))
+    assert found.windows == (Window((1, *map(ord, "ab é d")), unscored=4, start=-4),)
+    assert (found.tokens, found.scored_bytes, found.scored_words) == (3, 4, 2)
+    (piece,) = answered("ab ", "é d", Letters(bos=1, adds_bos=True), is_rendered=True).windows
+    assert piece.ids == tuple(map(ord, "ab é d"))
+
+
+def test_a_prompt_has_the_tokens_that_it_has_alone() -> None:
+    """Where one token would stand for its end and the answer's beginning, the answer is encoded alone."""
+
+    class Pairs(Letters):
+        def __call__(self, text: str, add_special_tokens: bool = True, **_: object) -> dict[str, Any]:
+            return {"input_ids": [1000 if pair == "bc" else ord(pair) for pair in re.findall("bc|.", text)]}
+
+    (piece,) = answered("ab", "cd", Pairs()).windows
+    assert (piece.ids, piece.unscored) == (tuple(map(ord, "abcd")), 2)
+    (piece,) = answered("ab", "d", Pairs()).windows
+    assert (piece.ids, piece.unscored) == (tuple(map(ord, "abd")), 2)
 
 
 def test_a_corpus_without_a_token_to_score_is_refused() -> None:

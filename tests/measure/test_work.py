@@ -178,6 +178,12 @@ def test_prefill_is_each_batchs_first_pass_and_decode_all_others(flops_of: Flops
     assert found.decode == sum(gpt2_flops(GPT2, *shape) for shape in steps)
 
 
+def test_a_batch_decodes_as_many_steps_as_its_longest_answer_needs(flops_of: FlopsOf) -> None:
+    workload = Workload(((1, 2, 3), (4,), (5, 6)), new_tokens=3, batch_size=2, lengths=(1, 3, 2))
+    steps = [(2, 1, 3), (2, 1, 4), (1, 1, 2)]
+    assert counted(flops_of(GPT2), workload).decode == sum(gpt2_flops(GPT2, *shape) for shape in steps)
+
+
 def test_without_a_cache_each_step_goes_over_the_whole_prefix(flops_of: FlopsOf) -> None:
     found = counted(flops_of(GPT2), Workload(((1, 2, 3),), 3, 1, cache=CacheKind.OFF))
     assert found.decode == gpt2_flops(GPT2, 1, 4, 0) + gpt2_flops(GPT2, 1, 5, 0)
@@ -418,6 +424,19 @@ def test_a_round_that_is_timed_shows_what_one_of_its_own_does(
     assert seen.observed == apart.observed
     assert seen.peak.method == apart.peak.method
     assert seen.peak.resident_bytes == pytest.approx(apart.peak.resident_bytes, rel=0.1)
+
+
+def test_passes_of_answers_of_unlike_lengths_are_each_batchs(
+    tiny_fp32: TransformersModel, prompts: Prompts, tiny_flops: FlopCounter
+) -> None:
+    """A pass for each token of a batch's longest answer: five and two."""
+    workload = Workload(prompts.varied(3), new_tokens=5, batch_size=2, lengths=(1, 5, 2))
+    observed = observe_round(tiny_fp32, workload)
+    work = count_work(workload, observed, tiny_flops, tiny_fp32.facts)
+    assert (work.forward_passes, work.new_tokens, work.batches) == (7, 8, 2)
+    if not begin_observing(tiny_fp32, workload):
+        pytest.skip("this kernel has no high-water mark")
+    assert end_observing(tiny_fp32, workload, run_round(tiny_fp32, workload).continuations).observed == observed
 
 
 def test_what_is_observed_after_scoring_says_so(make_request: MakeRequest, prompts: Prompts) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
-from llm_bench_fixtures.models.chat import TODAY, ChatPrompts, Frame, chat_prompts
+from llm_bench_fixtures.models.chat import TODAY, ChatPrompts, Frame, chat_prompts, render_chats
 from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.processes.calls import Raised
 from llm_bench_fixtures.workloads import VARIED_LENGTHS, Prompts
 
 FRAME = Frame("<|user|>\n", "\n<|assistant|>\n")
@@ -77,6 +78,23 @@ def test_a_chat_that_no_cache_knows_has_its_letters_within_the_template(chats: C
 
 def test_what_is_measured_on_plain_text_stays_plain(chats: ChatPrompts, prompts: Prompts) -> None:
     assert chats.plain(9) == prompts.exact(9)
+
+
+@pytest.mark.usefixtures("preloaded")
+def test_each_chat_of_several_turns_is_rendered_as_transformers_does(tiny_source: ModelSource) -> None:
+    """Up to where the answer begins; what the template refuses costs that chat alone."""
+    template = TEMPLATE.replace("Today is {{ strftime_now('%d %b %Y') }}.\n", "{{ messages[0].content[0].upper() }}")
+    chats = [
+        [{"role": "user", "content": "Hello"}],
+        [{"role": "user", "content": ""}],
+        [{"role": role, "content": f"{role}'s text"} for role in ("system", "user", "assistant", "user")],
+    ]
+    load = partial(with_template, tiny_source, template)
+    one, refused, several = render_chats("whose", load, chats, on_cpu=True)
+    for found, chat in ((one, chats[0]), (several, chats[2])):
+        assert found == load().apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    assert isinstance(refused, Raised)
+    assert refused.message.startswith("UndefinedError: ")
 
 
 @pytest.mark.usefixtures("preloaded")

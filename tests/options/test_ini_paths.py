@@ -16,6 +16,7 @@ INI = {
     "llm_cache_dir": "~/cache",
     "llm_model": "models/mine, tiny,ORG/NAME",
     "llm_choices": "none",
+    "llm_prompts": "models/mine",
     "llm_variants": "texts",
 }
 
@@ -39,6 +40,7 @@ def test_an_ini_files_paths_begin_in_its_folder(tmp_path: Path) -> None:
     assert settings.cache_dir == Path.home() / "cache"
     assert settings.model == (str(tmp_path / "models/mine"), "tiny", "ORG/NAME")
     assert (settings.choices, settings.variants) == ("none", "texts")
+    assert settings.prompts == str(tmp_path / "models/mine")
 
 
 def test_a_path_on_the_command_line_begins_in_the_working_folder(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from llm_bench_fixtures.measure.windows import WindowPlan, plan_windows
 from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.models.backends import bitsandbytes, endpoint
 from llm_bench_fixtures.models.variants import SPELLINGS, Precision
-from llm_bench_fixtures.options.parsers import LoadFormat, Setting, WindowScheme, parse_bool
+from llm_bench_fixtures.options.parsers import LoadFormat, Setting, TokenShape, WindowScheme, parse_bool
 from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
 from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
 from llm_bench_fixtures.options.table import OPTIONS
@@ -29,6 +29,9 @@ def test_nothing_given_means_every_default() -> None:
         chat=False,
         variants="",
         reference="fp32",
+        prompts="",
+        shape=(),
+        show_texts=False,
         new_tokens=16,
         rounds=None,
         warmup_rounds=1,
@@ -75,6 +78,9 @@ def test_none_is_as_good_as_absent() -> None:
         ("new_tokens", "1", 1),
         ("prompt_lengths", "64,16,64", (16, 64)),
         ("batch_sizes", "8", (8,)),
+        ("prompts", "-", "-"),
+        ("shape", "512/128, 16/4,16/4", (TokenShape(16, 4), TokenShape(512, 128))),
+        ("shape", "", ()),
         ("corpus", "texts/a.txt", Path("texts/a.txt")),
         ("corpus", "~/a.txt", Path.home() / "a.txt"),
         ("cache_dir", "~/cache", Path.home() / "cache"),
@@ -128,6 +134,13 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
         ("prompt_lengths", "16,0", "--llm-prompt-lengths: expected at least 1, got 0"),
         ("prompt_lengths", "", "--llm-prompt-lengths: expected at least one name"),
         ("batch_sizes", "1,two", "--llm-batch-sizes: expected a whole number, got 'two'"),
+        (
+            "shape",
+            "512",
+            "--llm-shape: expected tokens of a prompt and of its answer, such as 512/128; got '512'",
+        ),
+        ("shape", "512/0", "--llm-shape: expected at least 1, got 0"),
+        ("shape", "a/4", "--llm-shape: expected a whole number, got 'a'"),
         ("windows", "disjoint", "--llm-windows: unknown scheme of windows 'disjoint'. Known: strided, rolling, llama"),
         ("window", "-1", "--llm-window: expected at least 2, got -1"),
         ("stride", "1.5", "--llm-stride: expected a whole number, got '1.5'"),
@@ -145,6 +158,11 @@ def test_a_device_that_is_none_of_the_known_is_refused_with_the_known(text: str)
     with pytest.raises(InvalidSetting) as caught:
         parse_settings({"device": text})
     assert str(caught.value) == f"--llm-device: unknown device {text!r}. Known: auto, cpu, cuda, cuda:N, mps"
+
+
+def test_shapes_next_to_prompts_are_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"^--llm-shape: --llm-prompts has the lengths of its prompts; leave one"):
+        parse_settings({"prompts": "mine.jsonl", "shape": "512/128"})
 
 
 def test_a_stride_beyond_the_window_would_skip_tokens_and_is_refused() -> None:
@@ -190,6 +208,7 @@ def test_the_switches_are_the_truth_values() -> None:
     assert {option.name for option in OPTIONS if option.is_switch} == {
         "trust_remote_code",
         "chat",
+        "show_texts",
         "probe",
         "in_process",
         "overhead",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from llm_bench_fixtures.plugin.hooks import pytest_collection
-from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, reference_line, shortest, without_loads
+from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, reference_line, shortest, without_lacking
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.session.setup import Setup
@@ -38,7 +38,7 @@ def config() -> pytest.Config:
     plugins = SimpleNamespace(has_plugin=lambda name: True)
     config = cast(pytest.Config, SimpleNamespace(stash=pytest.Stash(), pluginmanager=plugins))
     found = [Collected("test_load[8]", "llm_load"), Collected("test_a"), Collected("test_b", "llm_model")]
-    assert [item.name for item in without_loads(config, found)] == ["test_a", "test_b"]
+    assert [item.name for item in without_lacking(config, found)] == ["test_a", "test_b"]
     return config
 
 

@@ -31,6 +31,7 @@ MARKS = {path.stem.removeprefix("test_"): mark for path in SUITE.glob("test_*.py
 
 def test_the_order_in_the_report() -> None:
     assert sorted(MARKS, key=lambda name: MARKS[name].kwargs["order"]) == [
+        "own",
         "precision",
         "quantization",
         "cache",

@@ -225,6 +225,15 @@ def test_without_rounds_nothing_that_is_timed_has_a_value() -> None:
     )
 
 
+def test_answers_of_one_token_have_no_time_per_token_after_it() -> None:
+    """Of three prompts whose batch has one token each, and one with three: 0.2 s for each of its later two."""
+    workload = make_workload(prompts=4, batch_size=3, new_tokens=6)
+    record = make_record(workload=workload, batch_rows=(3, 1), tokens_s=(((0.4,), (0.1, 0.3, 0.5)),))
+    assert BY_NAME["tpot_s"].of(record, VARIANT) == pytest.approx(0.2)
+    assert BY_NAME["ttft_s"].of(record, VARIANT) == pytest.approx((3 * 0.4 + 0.1) / 4)
+    assert BY_NAME["decode_tokens_per_s"].of(record, VARIANT) == pytest.approx(2 / 0.4)
+
+
 @pytest.mark.parametrize("name", ["tpot_s", "itl_p50_s", "decode_tokens_per_s", "mbu", "roofline_tpot_s"])
 def test_a_single_token_has_no_decode(name: str) -> None:
     assert RECORD.work is not None

@@ -118,7 +118,7 @@ def make(*models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT, weig
     progress = Progress()
     source, forecast = SimpleNamespace(weights=weights), Forecast()
     setup = SimpleNamespace(
-        settings=settings, progress=progress, busy_cores=busy_cores, forecast=forecast, source=source
+        settings=settings, progress=progress, busy_cores=busy_cores, forecast=forecast, source=source, own=None
     )
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)

@@ -21,6 +21,20 @@ def test_the_middle_prompt_length_comes_first_then_the_largest_batch() -> None:
     assert {plan.stage(name) for name in others} == {Stage.OTHER}
 
 
+def test_the_users_own_prompts_come_first_then_their_batch() -> None:
+    """In place of prompt lengths and batches; of several shapes the middle one, and the others where lengths were."""
+    own = [Case(f"own[{name}]", "own", ALL, size) for name, size in (("16/4", 1), ("64/8", 1), ("all of 8", 8))]
+    plan = Plan([CACHE, *BATCHES, *LENGTHS, *own], [ALL])
+    stages = {"own[16/4]": Stage.LATENCY, "own[64/8]": Stage.LENGTHS, "own[all of 8]": Stage.THROUGHPUT}
+    assert {name: plan.stage(name) for name in stages} == stages
+    assert {plan.stage(case.name) for case in (CACHE, *BATCHES, *LENGTHS)} == {Stage.OTHER}
+
+
+def test_a_file_that_is_called_own_has_no_such_prompts() -> None:
+    plan = Plan([Case("mine", "own", ALL), *BATCHES, *LENGTHS], [ALL])
+    assert [plan.stage(name) for name in ("mine", "prompt_length[64]")] == [Stage.OTHER, Stage.LATENCY]
+
+
 def test_prompts_of_unknown_lengths_all_come_first() -> None:
     mine = [Case(f"mine[{name}]", "prompt_length", ALL) for name in ("short", "long")]
     assert latency_cases([CACHE, *mine]) == {"mine[short]", "mine[long]"}

@@ -23,6 +23,7 @@ from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, Work
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
+from llm_bench_fixtures.workloads import Corpus
 
 TOKENS = 8000
 ENDS = (1000, 2000, 4000, 8000)
@@ -43,7 +44,7 @@ class Case:
         settings = SimpleNamespace(quality_limit=DEFAULT_QUALITY_LIMIT, windows=None, window=0, stride=0)
         setup = SimpleNamespace(
             settings=settings,
-            corpus=SimpleNamespace(name="corpus", texts=("a" * 30_000,)),
+            corpus=Corpus("corpus", ("a" * 30_000,)),
             choices=ChoiceSet("questions", ITEMS),
             source=SimpleNamespace(weights=weights),
             progress=Progress(),

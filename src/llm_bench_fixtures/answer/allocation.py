@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm_bench_fixtures.answer.headline import BATCHES, PROMPT_LENGTHS
+from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.statistics.ratio import CONFIDENCE, WIDE, LogRatio
 
 DECIDES = 2.0  # times as much time as other tests
@@ -15,9 +15,10 @@ MAY_WIN = 0.5  # of it, for each of several rivals where the answer is decided
 EVEN = math.log1p(WIDE) / math.sqrt(2)  # half-width of either interval that lets two rivals be called equally fast
 
 
-def weight_of(scenario: str) -> float:
-    """Of a test's share in the time of a run, next to tests of scenarios that don't decide."""
-    return DECIDES if scenario in (PROMPT_LENGTHS, BATCHES) else 1.0
+def weight_of(scenario: str, *, has_own: bool = False) -> float:
+    """Of a test's share in the time of a run, next to tests of scenarios that don't decide. has_own: whether the run
+    has prompts of the user's own, by which the answer goes then."""
+    return DECIDES if scenario in ((OWN,) if has_own else (PROMPT_LENGTHS, BATCHES)) else 1.0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The workloads that the answer goes by: one prompt for latency, the largest batch for throughput.
+"""The workloads that the answer goes by: the user's own prompts where they are given, one at a time for latency and in
+batches for throughput; else one prompt, and the largest batch.
 
 Where a run has no prompt lengths to pool, the workload that most variants ran stands for one prompt.
 """
@@ -15,6 +16,7 @@ from llm_bench_fixtures.results.record import Record, Run, Status, WorkloadFacts
 from llm_bench_fixtures.results.speedup import record_log_ratio
 
 PROMPT_LENGTHS, BATCHES = "prompt_length", "batch"  # the scenarios that decide
+OWN = "own"  # the one that decides in their place, in a run of the user's own prompts
 SUPPORTING = ("edge_prompts", "padding")  # scenarios that decide only where a run has nothing else
 DEFAULT_CACHE = "dynamic"
 
@@ -40,14 +42,17 @@ class Headline:
 def headline_of(run: Run) -> Headline:
     records = [record for record in compared_records(run) if record.workload is not None]
     by_digest = _by_digest(records)
-    lengths = _prompt_lengths(records, by_digest)
+    own = [record for record in records if record.scenario == OWN] if run.provenance.prompts else []
+    alone, batches = ([one for one in own if (_facts(one).batch_size > 1) is many] for many in (False, True))
+    plain = [one for one in records if one.scenario == PROMPT_LENGTHS and _is_plain(_facts(one))]
+    lengths = _one_at_a_time(alone, by_digest) or _one_at_a_time(plain, by_digest)
     shown = lengths[(len(lengths) - 1) // 2] if lengths else _most_shared(by_digest)
     pooled = lengths if _are_in_blocks(lengths, run.reference) else [shown]
     common = _ordered(run, shown)
     return Headline(
         common,
         {name: tuple(case[name] for case in pooled) for name in common},
-        _ordered(run, _largest_batch(records, by_digest)),
+        _ordered(run, _largest_batch(batches or [one for one in records if one.scenario == BATCHES], by_digest)),
         _ordered(run, _elsewhere(records, by_digest, common)),
     )
 
@@ -84,10 +89,9 @@ def _turns_in_one_run(reference: str, record: Record) -> Record:
     )
 
 
-def _prompt_lengths(records: Sequence[Record], by_digest: _ByDigest) -> list[_Case]:
-    """One prompt with the default cache, at each length that all compared variants ran; the shortest first."""
-    facts = [_facts(record) for record in records if record.scenario == PROMPT_LENGTHS]
-    lengths = sorted((one for one in facts if _is_plain(one)), key=lambda one: one.prompt_tokens)
+def _one_at_a_time(records: Sequence[Record], by_digest: _ByDigest) -> list[_Case]:
+    """The records' cases that all compared variants ran, that of the shortest prompts first."""
+    lengths = sorted(map(_facts, records), key=lambda one: one.prompt_tokens)
     cases = shared_by_most([by_digest[digest] for digest in dict.fromkeys(one.digest for one in lengths)])
     return cases if cases and len(cases[0]) > 1 else []
 
@@ -112,7 +116,7 @@ def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
 def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
     """The largest batch that at least half of the variants with any batch ran; of the prompts that most of these
     records ran."""
-    facts = [_facts(record) for record in records if record.scenario == BATCHES]
+    facts = [*map(_facts, records)]
     prompts = Counter(one.prompts_digest for one in facts).most_common(1)
     sizes = {one.batch_size: by_digest[one.digest] for one in facts if one.prompts_digest == prompts[0][0]}
     variants = {name for case in sizes.values() for name in case}

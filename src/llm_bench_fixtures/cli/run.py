@@ -8,6 +8,7 @@ exit status: pytest's (0: all tests passed, 1: some failed, 2: interrupted), and
 Examples:
   llm-bench run --quick
   llm-bench run Qwen/Qwen2.5-0.5B -- --llm-variants fp32,bf16,ort-int8-dynamic
+  llm-bench run ./my-model -- --llm-prompts mine.jsonl
   llm-bench run ./my-model -- -k "prompt_length or batch" --benchmark-autosave
 """
 
@@ -20,14 +21,16 @@ import sys
 from llm_bench_fixtures.suite import pytest_arguments
 
 HELP = "run the ready suite on a model"
-QUICK = ("-k", "prompt_length")  # the workload that the answer for latency goes by
+QUICK = ("-k", "prompt_length or test_own")  # the workloads that the answer for latency goes by
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [MODEL] [--quick] [-- pytest arguments]"
     parser.add_argument("model", metavar="MODEL", nargs="?", help="default: the embedded model")
     parser.add_argument(
-        "--quick", action="store_true", help="only which variant has the lowest latency: one prompt, in several lengths"
+        "--quick",
+        action="store_true",
+        help="only which variant has the lowest latency: one prompt, in several lengths, and your --llm-prompts",
     )
 
 

@@ -119,9 +119,10 @@ def _short_s(model: Model, workload: Workload, tokens: int = TRIAL_TOKENS) -> fl
 
 def generate_some(model: Model, workload: Workload, tokens: int) -> None:
     """The first batch's first tokens, untimed; the whole round where a shorter one would leave a static cache that is
-    too small, or is none."""
-    if workload.cache is CacheKind.STATIC or workload.new_tokens <= tokens:
+    too small."""
+    if workload.cache is CacheKind.STATIC:
         run_round(model, workload)
         return
     first = batches_of(model, workload)[0]
+    tokens = min(tokens, workload.new_tokens_by_batch[0])
     model.generate(first.input_ids, first.attention_mask, tokens, workload.cache)

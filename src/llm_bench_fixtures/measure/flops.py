@@ -86,8 +86,8 @@ class FlopCounter:
             return None
 
     def _round(self, workload: Workload) -> RoundFlops:
-        pairs = zip(workload.groups, workload.widths, strict=True)
-        batches = [self._batch(len(group), width, workload.new_tokens - 1, workload.cache) for group, width in pairs]
+        sizes = zip(workload.groups, workload.widths, workload.new_tokens_by_batch, strict=True)
+        batches = [self._batch(len(group), width, tokens - 1, workload.cache) for group, width, tokens in sizes]
         return RoundFlops(sum(one.prefill for one in batches), sum(one.decode for one in batches))
 
     def _batch(self, rows: int, width: int, steps: int, cache: CacheKind) -> RoundFlops:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from llm_bench_fixtures.errors import CorpusTooShort
+from llm_bench_fixtures.errors import CorpusTooShort, WorkloadUnsupported
 from llm_bench_fixtures.measure.kept import KeptForModel
 from llm_bench_fixtures.measure.reference import Compared, ReferenceComparison, compare_tokens, join_compared
 from llm_bench_fixtures.measure.reference_files import ReferenceWriter, plan_layout
@@ -148,20 +148,24 @@ def score_part(
     """Score a sample of the corpus, by its number, or all of it.
 
     keep: a folder to leave the model's distributions in, as the reference of others. compare_with: such a folder; adds
-    the comparison. Raises CorpusTooShort, and ReferenceMismatch where that reference was scored on other windows or
-    over another vocabulary. A model that only scores tokens leaves nothing in `keep`.
+    the comparison. Raises CorpusTooShort, WorkloadUnsupported where an answer is longer than the model's context, and
+    ReferenceMismatch where that reference was scored on other windows or over another vocabulary. A model that only
+    scores tokens leaves nothing in `keep`.
     """
     import numpy as np
 
     resolved = plan.resolved(model.facts.context_length)
     if sample is None:
-        cut = cut_corpus(corpus.texts, model.tokenizer, resolved)
+        cut = cut_corpus(corpus, model.tokenizer, resolved)
         places, tokens, share, is_last = np.arange(cut.tokens), cut.tokens, 1.0, True
     else:
-        chosen = cut_sample(corpus.texts, model.tokenizer, resolved, sample)
+        chosen = cut_sample(corpus, model.tokenizer, resolved, sample)
         cut, tokens, share, is_last = chosen.cut, chosen.corpus_tokens, chosen.share, chosen.is_last
         firsts = zip(chosen.places, cut.windows, strict=True)
         places = np.concatenate([np.arange(first, first + piece.scored) for first, piece in firsts])
+    longest, context = max(len(piece.fed) for piece in cut.windows), model.facts.context_length
+    if corpus.answers and longest > context:
+        raise WorkloadUnsupported(f"an answer ends after {longest} tokens, and the model's context is {context}")
     text = replace(cut, windows=())
     if isinstance(model, ScoresTokens):
         score = score_windows(model, cut.windows)

@@ -189,6 +189,7 @@ def run_round(
     Raises GenerationMismatch unless each prompt got its number of new tokens.
     """
     batches = batches_of(model, workload)
+    new_tokens = workload.new_tokens_by_batch
     times = []
     outputs = []
     joules = _joules(model.device)
@@ -199,20 +200,19 @@ def run_round(
     started = clock()
     for number, batch in enumerate(batches):
         ticks = TokenClock(model.device, clock)
-        left = (len(batches) - number) * workload.new_tokens
-        tick = _PausingTick(ticks.tick, pauses, left, workload.new_tokens) if pauses else None
+        tick = _PausingTick(ticks.tick, pauses, sum(new_tokens[number:]), new_tokens[number]) if pauses else None
         batch_started = clock()
         ticks.start()
         output = model.generate(
-            batch.input_ids, batch.attention_mask, workload.new_tokens, workload.cache, on_token=tick or ticks.tick
+            batch.input_ids, batch.attention_mask, new_tokens[number], workload.cache, on_token=tick or ticks.tick
         )
         model.device.synchronize()
         ended = clock()
         times.append(BatchTimes(ticks.tokens_s(), ended - batch_started, tuple(tick.paused_after) if tick else ()))
         outputs.append(output)
     energy_j = joules() - before_j
-    texts = continuations(outputs, batches, workload.new_tokens)
-    check_times(times, workload.new_tokens)
+    texts = workload.answers(continuations(outputs, batches, new_tokens))
+    check_times(times, new_tokens)
     return Round(ended - started, tuple(times), texts, None if math.isnan(energy_j) else energy_j)
 
 
@@ -275,12 +275,12 @@ def _without_cold_steps(batch: BatchTimes) -> BatchTimes:
     return replace(batch, tokens_s=tokens_s, end_s=batch.end_s - saved_s)
 
 
-def check_times(times: Sequence[BatchTimes], new_tokens: int) -> None:
-    """Raise GenerationMismatch where the backend told of more tokens than came, or of fewer."""
-    for batch in times:
-        if len(batch.tokens_s) != new_tokens:
+def check_times(times: Sequence[BatchTimes], new_tokens: Sequence[int]) -> None:
+    """Raise GenerationMismatch where the backend told of more tokens than came, or of fewer. new_tokens: by batch."""
+    for batch, expected in zip(times, new_tokens, strict=True):
+        if len(batch.tokens_s) != expected:
             raise GenerationMismatch(
-                f"generate called on_token {len(batch.tokens_s)} times for {new_tokens} new tokens: it has to be once "
+                f"generate called on_token {len(batch.tokens_s)} times for {expected} new tokens: it has to be once "
                 "for each"
             )
 
@@ -298,17 +298,20 @@ def batches_of(model: Model, workload: Workload) -> list[Batch]:
     return prepared[1]
 
 
-def continuations(outputs: Sequence[torch.Tensor], batches: Sequence[Batch], new_tokens: int) -> tuple[TokenIds, ...]:
-    """The new tokens of each prompt, in order; outputs: each batch's (B, T + new) int64.
+def continuations(
+    outputs: Sequence[torch.Tensor], batches: Sequence[Batch], new_tokens: Sequence[int]
+) -> tuple[TokenIds, ...]:
+    """The new tokens of each prompt, in order; outputs: each batch's (B, T + new) int64. new_tokens: by batch.
 
-    Raises GenerationMismatch unless each got `new_tokens`.
+    Raises GenerationMismatch unless each got as many as its batch.
     """
     rows: list[TokenIds] = []
-    for batch, output in zip(batches, outputs, strict=True):
-        rows += [tuple(row) for row in output[:, batch.input_ids.shape[1] :].tolist()]
-    wrong = sorted({len(row) for row in rows if len(row) != new_tokens})
-    if wrong:
-        raise GenerationMismatch(f"generate returned {wrong} new tokens where {new_tokens} were asked for")
+    for batch, output, expected in zip(batches, outputs, new_tokens, strict=True):
+        found = [tuple(row) for row in output[:, batch.input_ids.shape[1] :].tolist()]
+        wrong = sorted({len(row) for row in found if len(row) != expected})
+        if wrong:
+            raise GenerationMismatch(f"generate returned {wrong} new tokens where {expected} were asked for")
+        rows += found
     return tuple(rows)
 
 
@@ -340,6 +343,7 @@ def _generate_s(model: Model, workload: Workload, batch: Batch, clock: Clock, *,
         ticks = TokenClock(model.device, clock)
         ticks.start()
         on_token = ticks.tick
-    model.generate(batch.input_ids, batch.attention_mask, workload.new_tokens, workload.cache, on_token=on_token)
+    new_tokens = workload.new_tokens_by_batch[0]
+    model.generate(batch.input_ids, batch.attention_mask, new_tokens, workload.cache, on_token=on_token)
     model.device.synchronize()
     return clock() - started

@@ -11,6 +11,8 @@ Three schemes, each a convention whose figures people compare:
 - llama: the texts in a row are one text. It is cut into chunks of `window` tokens; the first of each is replaced by
   BOS where the tokenizer adds one, and the targets are the tokens after the chunk's middle. What is left at the end is
   dropped. Source: llama.cpp, `llama-perplexity`.
+
+A corpus of answers is not cut: each is a window with its whole prompt, and all of its tokens are targets.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import CorpusTooShort, InvalidSetting
 from llm_bench_fixtures.options.parsers import WindowScheme
-from llm_bench_fixtures.workloads import TokenIds
+from llm_bench_fixtures.workloads import TokenIds, plain_ids, text_ids
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
-    from llm_bench_fixtures.workloads import Tokenizer
+    from llm_bench_fixtures.workloads import Corpus, Tokenizer
 
 USUAL_WINDOW = 1024
 FIRST_TOKENS = 1000  # targets of the first sample, at least: fewer may be of one kind
@@ -73,7 +75,8 @@ class Window:
     unscored: int
     """How many of the first tokens are context only."""
     start: int = 0
-    """Position of the first token in its text. For rolling windows it may be -1: the start token."""
+    """Position of the first token in its text. Below 0 for what comes before it: rolling windows' start token, and an
+    answer's prompt."""
 
     @property
     def scored(self) -> int:
@@ -137,15 +140,15 @@ class _CutText:
     windows: list[Window]
 
 
-def cut_corpus(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> CutCorpus:
-    """Cut texts by a resolved plan. Raises CorpusTooShort where there is nothing to score."""
-    parts = _cut_texts(texts, tokenizer, plan)
+def cut_corpus(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan) -> CutCorpus:
+    """Cut a corpus by a resolved plan. Raises CorpusTooShort where there is nothing to score."""
+    parts = _cut_texts(corpus, tokenizer, plan)
     return _with_size([window for part in parts for window in part.windows], parts)
 
 
-def cut_sample(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan, number: int) -> CutSample:
+def cut_sample(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan, number: int) -> CutSample:
     """The sample of that number, from 0. Raises CorpusTooShort where there is nothing to score."""
-    parts = _cut_texts(texts, tokenizer, plan)
+    parts = _cut_texts(corpus, tokenizer, plan)
     windows = [window for part in parts for window in part.windows]
     samples = samples_of(windows)
     chosen, so_far = samples[number], {index for sample in samples[: number + 1] for index in sample}
@@ -175,16 +178,23 @@ def samples_of(windows: Sequence[Window]) -> list[list[int]]:
     return [sorted(order[start:end]) for start, end in pairwise([0, *ends])]
 
 
-def _cut_texts(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> list[_CutText]:
-    if plan.scheme is WindowScheme.LLAMA:
-        texts = ["".join(texts)]
-    parts = []
-    for text in texts:
-        ids, ends = _encode(text, tokenizer, special=plan.scheme is not WindowScheme.ROLLING)
-        parts.append(_CutText(text, len(ids), ends, _cut(ids, tokenizer, plan)))
+def _cut_texts(corpus: Corpus, tokenizer: Tokenizer, plan: WindowPlan) -> list[_CutText]:
+    parts = [*(_cut_answers(corpus, tokenizer) if corpus.answers else _cut_whole(corpus.texts, tokenizer, plan))]
     if not any(piece.scored for part in parts for piece in part.windows):
         raise CorpusTooShort("a corpus needs a text of at least two tokens")
     return parts
+
+
+def _cut_whole(texts: Sequence[str], tokenizer: Tokenizer, plan: WindowPlan) -> Iterator[_CutText]:
+    for text in ["".join(texts)] if plan.scheme is WindowScheme.LLAMA else texts:
+        ids, ends = _encode(text, tokenizer, special=plan.scheme is not WindowScheme.ROLLING)
+        yield _CutText(text, len(ids), ends, _cut(ids, tokenizer, plan))
+
+
+def _cut_answers(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[_CutText]:
+    for prompt, answer in zip(corpus.texts, corpus.answers, strict=True):
+        piece = answer_window(tokenizer, prompt, answer, is_rendered=corpus.is_rendered)
+        yield _CutText(answer, piece.scored, None, [piece])
 
 
 def _with_size(windows: Sequence[Window], parts: Sequence[_CutText]) -> CutCorpus:
@@ -221,6 +231,19 @@ def _cut(ids: TokenIds, tokenizer: Tokenizer, plan: WindowPlan) -> list[Window]:
     if plan.scheme is WindowScheme.LLAMA:
         return llama_windows(ids, plan.window, added_bos(tokenizer))
     return strided_windows(ids, plan.window, plan.stride)
+
+
+def answer_window(tokenizer: Tokenizer, prompt: str, answer: str, *, is_rendered: bool) -> Window:
+    """The answer's tokens after the prompt's, which are those that the prompt has alone.
+
+    Both are encoded as one text, which sentencepiece's tokenizers need for a word's first token; unless a token would
+    then stand for the prompt's end and the answer's beginning. is_rendered: as in `Corpus`.
+    """
+    before = text_ids(tokenizer, prompt, is_rendered=is_rendered)
+    ids = text_ids(tokenizer, f"{prompt}{answer}", is_rendered=is_rendered)
+    if ids[: len(before)] != before:
+        ids = (*before, *plain_ids(tokenizer, answer))
+    return Window(ids, len(before), -len(before))
 
 
 def start_token(tokenizer: Tokenizer) -> int:

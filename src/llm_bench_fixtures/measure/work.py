@@ -11,6 +11,7 @@ import hashlib
 import json
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import reason_of
@@ -133,7 +134,7 @@ def count_work(workload: Workload, observed: Observed, flops: FlopCounter, facts
     passes = observed.passes
     return Work(
         workload.prompt_tokens,
-        workload.new_tokens * len(workload.prompts),
+        workload.all_new_tokens,
         len(workload.groups),
         passes.count if passes else None,
         counts.prefill if counts else None,
@@ -158,14 +159,15 @@ def observe_round(model: Model, workload: Workload) -> Observed:
     rows: list[TokenIds] = []
     batches: list[Sequence[CacheBytes]] = []
     reasons: list[str] = []
-    for group in workload.groups:
+    for group, new_tokens in zip(workload.groups, workload.new_tokens_by_batch, strict=True):
         model.forget_caches()
+        alone = replace(workload, prompts=group, new_tokens=new_tokens, batch_size=len(group), lengths=())
         with ExitStack() as watching:
             held, reason = _watch(model, watching)
-            rows += run_round(model, replace(workload, prompts=group, batch_size=len(group))).continuations
+            rows += run_round(model, alone).continuations
         batches.append(held)
         reasons.append(reason)
-    return _observed(model, workload, rows, batches, next(filter(None, reasons), ""))
+    return _observed(model, workload, workload.answers(rows), batches, next(filter(None, reasons), ""))
 
 
 def _observed(
@@ -263,9 +265,10 @@ def end_observing(model: Model, workload: Workload, continuations: Sequence[Toke
     watch = _end_watch(model)
     if watch is None:
         raise RuntimeError("end_observing without begin_observing")
-    each, left = divmod(len(watch.passes), len(workload.groups))
-    batches = [watch.passes[each * number : each * (number + 1)] for number in range(len(workload.groups))]
-    reason = watch.reason
+    shares = workload.new_tokens_by_batch if workload.lengths else [1] * len(workload.groups)
+    each, left = divmod(len(watch.passes), sum(shares))
+    ends = accumulate((each * share for share in shares), initial=0)
+    batches, reason = [watch.passes[start:end] for start, end in pairwise(ends)], watch.reason
     if left:
         batches, reason = [()], f"{model.facts.label} ran unlike numbers of passes for its batches"
     return Observation(_observed(model, workload, continuations, batches, reason), watch.memory.peak, has_scored(model))

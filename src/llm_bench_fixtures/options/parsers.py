@@ -158,6 +158,32 @@ def _number(text: str) -> float | None:
     return number if 0 <= number < math.inf else None
 
 
+@dataclass(frozen=True, order=True)
+class TokenShape:
+    """The length of a prompt and of its answer, in tokens."""
+
+    prompt: int
+    new: int
+
+    def __str__(self) -> str:
+        return f"{self.prompt}/{self.new}"
+
+
+def token_shapes(most: int) -> Callable[[str], tuple[TokenShape, ...]]:
+    """A parser of shapes such as 512/128, separated by commas: ascending, each once; none of an empty text."""
+    parse_length = integer_of_at_least(1, most)
+
+    def parse_one(text: str) -> TokenShape:
+        prompt, slash, new = text.partition("/")
+        if not slash:
+            raise InvalidSetting(
+                f"expected tokens of a prompt and of its answer, such as 512/128; got {shortened(text)}"
+            )
+        return TokenShape(parse_length(prompt), parse_length(new))
+
+    return lambda text: tuple(sorted({parse_one(part) for part in parse_names(text)})) if text else ()
+
+
 def parse_window(text: str) -> int:
     return 0 if text == "0" else integer_of_at_least(2, MOST_WINDOW)(text)
 

@@ -11,6 +11,7 @@ from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.options.parsers import (
     LoadFormat,
     Setting,
+    TokenShape,
     WindowScheme,
     auto_or,
     integer_of_at_least,
@@ -27,6 +28,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_window,
     positive_integers,
     positive_numbers,
+    token_shapes,
 )
 from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
 
@@ -61,6 +63,9 @@ class Settings:
     variants: str = parsed_by(str)
     reference: str = parsed_by(str)
     time: float = parsed_by(parse_time_limit)
+    prompts: str = parsed_by(str)
+    shape: tuple[TokenShape, ...] = parsed_by(token_shapes(MOST_TOKENS))
+    show_texts: bool = parsed_by(parse_bool)
     new_tokens: int = parsed_by(integer_of_at_least(1, MOST_TOKENS))
     rounds: int | None = parsed_by(auto_or(integer_of_at_least(1, MOST_ROUNDS)))
     warmup_rounds: int = parsed_by(integer_of_at_least(1, MOST_ROUNDS))
@@ -105,6 +110,8 @@ def parse_settings(given: Mapping[str, str | None]) -> Settings:
     settings = Settings(texts, **{setting.name: setting.read(texts) for setting in FIELDS})
     if settings.window and settings.stride > settings.window:
         raise InvalidSetting(f"--llm-stride: {settings.stride} is more than the window of {settings.window} tokens")
+    if settings.shape and settings.prompts:
+        raise InvalidSetting("--llm-shape: --llm-prompts has the lengths of its prompts; leave one of the two out")
     _check_windows(settings)
     return settings
 

@@ -90,7 +90,7 @@ OPTIONS = (
         "false",
         "",
         "wrap each prompt as a user's turn in the model's chat template, whose tokens count as prompt tokens. "
-        "Quality is still measured on plain text",
+        "Quality is still measured on plain text, unless it is of answers in --llm-prompts",
     ),
     Option(
         "variants",
@@ -108,6 +108,25 @@ OPTIONS = (
         "time for the whole run, its report included, such as 20m, 90s or 1h30m; none: no limit. The run ends at most "
         "5% later. A benchmark that it didn't reach is a row that says so, and no error. The default is enough for the "
         "embedded model, and keeps a large one from running for hours",
+    ),
+    Option(
+        "prompts",
+        "",
+        "FILE",
+        "prompts of your own, which the answer then goes by: JSONL, JSON or CSV with prompt or messages, and where you "
+        "have them output_tokens, answer and name; - is standard input. With answers, quality is measured on these",
+    ),
+    Option(
+        "shape",
+        "",
+        "N/N[,N/N...]",
+        "in place of prompts of your own their lengths and those of the answers in tokens, such as 512/128,2048/64",
+    ),
+    Option(
+        "show_texts",
+        "false",
+        "",
+        "keep what is generated from --llm-prompts in the results, and show it in the report",
     ),
     Option("new_tokens", "16", "N", "tokens to generate for each prompt"),
     Option(
@@ -227,7 +246,8 @@ OPTIONS = (
         "seed",
         "0",
         "N",
-        "seed of the dummy weights, and of the random times of requests to a server",
+        "seed of the dummy weights, of the sample of many --llm-prompts, and of the random times of requests to a "
+        "server",
     ),
     Option(
         "quality_limit",

@@ -12,7 +12,7 @@ import pytest
 from llm_bench_fixtures.errors import MeasuredBefore
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.internals import counting_as_used, is_timed, name_parameters, report_times
-from llm_bench_fixtures.plugin.items import case_of, identify, variants_to_come
+from llm_bench_fixtures.plugin.items import case_of, identify, own_case_of, variants_to_come
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 from llm_bench_fixtures.plugin.own_hooks import computed_values, measured_by_hooks
 from llm_bench_fixtures.plugin.stash import TURNS, metrics_of
@@ -50,27 +50,30 @@ class LlmBenchmark:
         self,
         prompts: str | TokenIds | Sequence[str | TokenIds],
         *,
-        new_tokens: int | None = None,
+        new_tokens: int | Sequence[int] | None = None,
         batch_size: int | None = None,
         padding: Padding | None = None,
         cache: CacheKind | str = "dynamic",
     ) -> MeasuredRecord:
         """Generate greedily from the prompts, several rounds, and return what was measured, once a test.
 
-        prompts: one or more, each a text or a tuple of token ids. new_tokens: default --llm-new-tokens.
-        batch_size: prompts that run together; default all. padding: default left, to the longest.
+        prompts: one or more, each a text or a tuple of token ids. new_tokens: of all, or of each; default
+        --llm-new-tokens. batch_size: prompts that run together; default all. padding: default left, to the longest.
         Skips the test where the model can't run the workload (no such cache, or longer than its context).
         """
         from llm_bench_fixtures.measure.support import check_supported
         from llm_bench_fixtures.workloads import CacheKind, Padding, Workload
 
         rows = self._encode(prompts)
+        given = self._session.settings.new_tokens if new_tokens is None else new_tokens
+        lengths = (given,) * len(rows) if isinstance(given, int) else tuple(given)
         workload = Workload(
             prompts=rows,
-            new_tokens=self._session.settings.new_tokens if new_tokens is None else new_tokens,
+            new_tokens=max(lengths, default=0),
             batch_size=len(rows) if batch_size is None else batch_size,
             padding=padding or Padding(),
             cache=CacheKind(cache),
+            lengths=() if len({*lengths}) == 1 and len(lengths) == len(rows) else lengths,
         )
         self._check_marks()
         with as_outcomes():
@@ -102,11 +105,13 @@ class LlmBenchmark:
         from llm_bench_fixtures.models.quiet import quiet_libraries
         from llm_bench_fixtures.models.variants import Variant
         from llm_bench_fixtures.session.case import Measured
+        from llm_bench_fixtures.session.own import OwnCase
         from llm_bench_fixtures.workloads import Padding
 
         self._benchmark.group = self._benchmark.group or identify(self._item).scenario
         name_parameters(self._benchmark, Variant, lambda variant: variant.id)
-        name_parameters(self._benchmark, Padding, str)
+        for kind in (Padding, OwnCase):
+            name_parameters(self._benchmark, kind, str)
         with counting_as_used(self._benchmark), quiet_libraries(), translate_out_of_memory(self._model.variant.id):
             if TURNS in self._item.config.stash:
                 return self._record(workload, self._take_turns(workload, self._item.config.stash[TURNS]))
@@ -148,8 +153,9 @@ class LlmBenchmark:
     def _record(self, workload: Workload, measured: Measured, continuations: Sequence[TokenIds] = ()) -> Record:
         from llm_bench_fixtures.session.recording import record_of
 
-        blank = identify(self._item)
-        return record_of(self._session, blank, self._model, self._prompts, workload, measured, continuations)
+        blank, keeps = identify(self._item), self._session.settings.show_texts or own_case_of(self._item) is None
+        of = self._session, blank, self._model, self._prompts, workload, measured, continuations
+        return record_of(*of, keeps_texts=keeps)
 
     def _add(self, record: Record) -> MeasuredRecord:
         """Put the record, with what other plugins measure, into the report."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.plugin.benchmark import LlmBenchmark
     from llm_bench_fixtures.plugin.checks import LlmEquivalence, LlmLoad, LlmOverhead
+    from llm_bench_fixtures.session.own import OwnWork
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Corpus, Prompts
 
@@ -89,6 +90,22 @@ def llm_equivalence(llm_model: ModelHandle, llm_session: BenchSession) -> LlmEqu
     from llm_bench_fixtures.plugin.checks import LlmEquivalence
 
     return LlmEquivalence(llm_model, llm_session)
+
+
+@pytest.fixture
+def llm_own(request: pytest.FixtureRequest, llm_prompts: Prompts, llm_session: BenchSession) -> OwnWork:
+    """The user's own prompts, or shapes, one at a time or in batches: `prompts`, `new_tokens` of each, `batch_size`. A
+    test that takes it runs with --llm-prompts or --llm-shape only."""
+    from llm_bench_fixtures.plugin.items import OWN_NEEDS, note_left_out
+    from llm_bench_fixtures.plugin.outcomes import as_outcomes
+
+    own = llm_session.setup.own
+    if own is None:  # where a test asks for it by `getfixturevalue`
+        pytest.skip(OWN_NEEDS)
+    with as_outcomes():
+        work = own.work(request.param, llm_prompts)
+    note_left_out(request.node, own.left_out, llm_session.results)
+    return work
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_bench_fixtures.plugin.items import case_of, identify, is_benchmark, parameters_of, variant_of
+from llm_bench_fixtures.errors import WorkloadUnsupported
+from llm_bench_fixtures.plugin.items import case_of, identify, is_benchmark, own_case_of, parameters_of, variant_of
 from llm_bench_fixtures.plugin.stash import SESSION, settings_of
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.text import harmless
@@ -47,14 +49,24 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
     from llm_bench_fixtures.answer.allocation import weight_of
     from llm_bench_fixtures.session.expecting import ExpectedCase
 
-    settings, budget = settings_of(session.config), session.config.stash[SESSION].measuring.budget
+    settings, bench = settings_of(session.config), session.config.stash[SESSION]
+    has_own = bench.setup.own is not None
     cases: dict[str, list[pytest.Item]] = {}
     for item in filter(is_benchmark, session.items):
         cases.setdefault(case_of(item), []).append(item)
     for name, items in cases.items():
-        share_s = budget.share_s(1, weight_of(identify(items[0]).scenario))
+        weight = weight_of(identify(items[0]).scenario, has_own=has_own)
+        share_s = bench.measuring.budget.share_s(1, weight)
         variants = frozenset(variant.id for variant in map(variant_of, items) if variant)
-        yield ExpectedCase(name, variants, shape_of(items[0], settings, _context(session)), share_s)
+        yield ExpectedCase(name, variants, _shape_of(items[0], settings, session), share_s)
+
+
+def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) -> Shape:
+    setup, case = session.config.stash[SESSION].setup, own_case_of(item)
+    if setup.own is not None and case is not None:
+        with suppress(WorkloadUnsupported):  # its test says so
+            return setup.own.work(case, setup.prompts).shape
+    return shape_of(item, settings, _context(session))
 
 
 def _checked(session: pytest.Session) -> frozenset[str]:

@@ -27,6 +27,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_load,
     llm_model,
     llm_overhead,
+    llm_own,
     llm_prompts,
     llm_session,
 )
@@ -134,9 +135,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     except pytest.UsageError as error:
         if not is_used(session.config):
             raise
-        from llm_bench_fixtures.plugin.items import what_loads_need
+        from llm_bench_fixtures.plugin.items import what_is_lacking
 
-        needed = what_loads_need(session.config, error)
+        needed = what_is_lacking(session.config, error)
         if not needed:
             raise
         raise pytest.UsageError(*error.args, needed) from error
@@ -148,9 +149,9 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class) -> Genera
     found = yield
     if not is_used(collector.config):
         return found
-    from llm_bench_fixtures.plugin.items import without_loads
+    from llm_bench_fixtures.plugin.items import without_lacking
 
-    return without_loads(collector.config, found)
+    return without_lacking(collector.config, found)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pytest
 
+from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.text import harmless_text
+from llm_bench_fixtures.workloads import MOST_TEXT_BYTES
 from llm_bench_fixtures.writing import check_folder, check_writable, reserve, save_or_keep
 
 if TYPE_CHECKING:
@@ -124,6 +127,20 @@ def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
     """Write to the terminal within, although pytest captures output."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     return nullcontext() if capture is None else capture.global_and_fixture_disabled()
+
+
+def standard_input(config: pytest.Config) -> bytes:
+    """What is piped into pytest, which captures that, too. Raises InvalidSetting where it is a terminal, or closed."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    if capture is not None:
+        capture.suspend_global_capture(in_=True)
+    try:
+        if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+            raise InvalidSetting("standard input is a terminal, or closed; pipe a file into pytest")
+        return sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
+    finally:
+        if capture is not None:
+            capture.resume_global_capture()
 
 
 def junit_log(config: pytest.Config) -> LogXML | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_bench_fixtures.answer.headline import PROMPT_LENGTHS
+from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped
@@ -22,18 +22,21 @@ from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.results.builder import RunBuilder
     from llm_bench_fixtures.results.record import Record, Scenario
+    from llm_bench_fixtures.session.own import OwnCase
     from llm_bench_fixtures.session.setup import Setup
 
 
 LEFT_OUT: pytest.StashKey[int] = pytest.StashKey()  # how many tests measure the tool, and were deselected for it
-NO_SERVER: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # names of tests of loads that had no server
+LACKING: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by name, what tests need that had nothing to run on
 COLLECTED: pytest.StashKey[dict[str, int]] = pytest.StashKey()  # by test, its place among those that were collected
 ORDERED: pytest.StashKey[bool] = pytest.StashKey()  # whether a plugin has ordered the tests
 ARRANGED: pytest.StashKey[Sequence[str]] = pytest.StashKey()  # the tests as they were arranged last
 PLAN: pytest.StashKey[Plan] = pytest.StashKey()
 ORDERED_LINE = "another plugin, or --failed-first, orders the tests, so the answer may come late"
 A_LOAD_NEEDS = "a load needs a server: --llm-endpoint URL"
+OWN_NEEDS = "prompts of your own: --llm-prompts FILE, or --llm-shape 512/128 for their lengths alone"
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
 
 
@@ -58,6 +61,11 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         if name in metafunc.fixturenames:
             values = getattr(settings_of(metafunc.config), setting)
             metafunc.parametrize(name, values, ids=[shortest(value) for value in values])
+    if "llm_own" in metafunc.fixturenames:
+        from llm_bench_fixtures.session.own import own_cases
+
+        if cases := own_cases(settings_of(metafunc.config)):
+            metafunc.parametrize("llm_own", cases, ids=str, indirect=True)
     if "llm_model" in metafunc.fixturenames:
         variants = _variants_for(metafunc)
         names = [name for name in OF_VARIANT if name in metafunc.fixturenames]
@@ -86,27 +94,32 @@ def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item not in measures_tool]
 
 
-def without_loads(config: pytest.Config, found: Any) -> Any:
-    """What pytest made of a name in a file, without tests of servers under load that have no server to run on."""
+def without_lacking(config: pytest.Config, found: Any) -> Any:
+    """What pytest made of a name in a file, without tests of servers under load that have no server to run on, and of
+    the user's own prompts that have none."""
     if not isinstance(found, list):
         return found
     kept: list[Any] = []
-    left_out: set[str] = set()
     for item in found:
-        if "llm_load" in getattr(item, "fixturenames", ()) and not variant_of(item):
-            left_out.add(item.name.partition("[")[0])
+        if needed := _lacks(item):
+            config.stash.setdefault(LACKING, {})[item.name.partition("[")[0]] = needed
         else:
             kept.append(item)
-    if left_out:
-        config.stash[NO_SERVER] = (*config.stash.get(NO_SERVER, ()), *left_out)
     return kept
 
 
-def what_loads_need(config: pytest.Config, error: pytest.UsageError) -> str:
-    """What a test needs that pytest doesn't find, where `without_loads` left it out; else empty."""
-    left_out = config.stash.get(NO_SERVER, ())
-    is_named = any(_names(str(text), name) for name in left_out for text in error.args)
-    return f"llm-bench: {A_LOAD_NEEDS}" if is_named else ""
+def _lacks(item: pytest.Item) -> str:
+    names = getattr(item, "fixturenames", ())
+    if "llm_load" in names and not variant_of(item):
+        return A_LOAD_NEEDS
+    return OWN_NEEDS if "llm_own" in names and own_case_of(item) is None else ""
+
+
+def what_is_lacking(config: pytest.Config, error: pytest.UsageError) -> str:
+    """What a test needs that pytest doesn't find, where `without_lacking` left it out; else empty."""
+    left_out = config.stash.get(LACKING, {}).items()
+    needed = (what for name, what in left_out if any(_names(str(text), name) for text in error.args))
+    return next((f"llm-bench: {what}" for what in needed), "")
 
 
 def _names(text: str, function: str) -> bool:
@@ -115,12 +128,12 @@ def _names(text: str, function: str) -> bool:
 
 
 def left_out_lines(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
-    """How to run the tests that `leave_out_overhead` deselected, and those that `without_loads` left out where there
+    """How to run the tests that `leave_out_overhead` deselected, and those that `without_lacking` left out where there
     are no others; none where there are none, or under -q."""
     if config.getoption("verbose") < 0:
         return []
-    needs_server = not items and config.stash.get(NO_SERVER, ())
-    return [*([f"llm-bench: {A_LOAD_NEEDS}"] if needs_server else []), *_overhead(config)]
+    needed = () if items else dict.fromkeys(config.stash.get(LACKING, {}).values())
+    return [*(f"llm-bench: {what}" for what in needed), *_overhead(config)]
 
 
 def _overhead(config: pytest.Config) -> list[str]:
@@ -200,8 +213,10 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
     found: dict[str, Case] = {}
     for item in filter(is_benchmark, items):
         variant, case = variant_of(item), case_of(item)
-        scenario = identify(item).scenario
+        scenario, own = identify(item).scenario, own_case_of(item)
         size = parameters_of(item).get("llm_prompt_length" if scenario == PROMPT_LENGTHS else "llm_batch_size")
+        if scenario == OWN:  # which a file of the user's may be called, too
+            size = own.batch_size if own else None
         known = found.get(case, Case(case, scenario, frozenset(), size))
         found[case] = replace(known, variants=known.variants | {variant.id if variant else ""})
     return tuple(found.values())
@@ -237,7 +252,8 @@ def plan_and_arrange(session: pytest.Session) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
         setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]
-        lines = filter(None, (reference_line(setup), lineup.describe(), setup.threads_warning, order))
+        own = f"own prompts: {setup.own.description}" if setup.own else ""
+        lines = filter(None, (reference_line(setup), own, lineup.describe(), setup.threads_warning, order))
         tell(reporter, harmless(f"llm-bench: {line}" for line in lines))
 
 
@@ -265,6 +281,18 @@ def identify(item: pytest.Item) -> Record:
     variant = variant_of(item)
     name = variant.id if variant else ""
     return Record(item.nodeid, scenario, case, name, Status.NOT_MEASURED, gate=_gate_marks(item))
+
+
+def note_left_out(item: pytest.Item, reason: str, results: RunBuilder) -> None:
+    """Keep a row that says which of the user's own prompts are not measured on the item's variant. reason: empty where
+    all are."""
+    from llm_bench_fixtures.results.record import Status
+
+    blank = identify(item)
+    if reason:
+        test = f"{item.nodeid.partition('[')[0]}[left out-{blank.variant}]"
+        row = replace(blank, test=test, case="left out", status=Status.SKIPPED, reason=reason)
+        results.add_unmeasured(row)
 
 
 @dataclass(frozen=True)
@@ -321,6 +349,12 @@ def _gate_marks(item: pytest.Item) -> dict[str, str]:
     markers = list(item.iter_markers("llm_gate"))[::-1]
     given = {name: str(change) for marker in markers for name, change in marker.kwargs.items()}
     return given | {str(word): "" for marker in markers for word in marker.args}  # which no rule can be read from
+
+
+def own_case_of(item: pytest.Item) -> OwnCase | None:
+    """The case of the user's own prompts that the item is parametrized with, if it is."""
+    case: OwnCase | None = parameters_of(item).get("llm_own")
+    return case
 
 
 def parameters_of(item: pytest.Item) -> dict[str, Any]:

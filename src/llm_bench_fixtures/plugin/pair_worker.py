@@ -80,8 +80,8 @@ class Turns:
         from llm_bench_fixtures.processes.affinity import pin_thread
 
         batch_rows = tuple(map(len, workload.groups))
-        first = replace(workload, new_tokens=min(workload.new_tokens, WARM_UP_TOKENS))
-        prefill = replace(workload, new_tokens=1)
+        first = replace(workload, new_tokens=min(workload.new_tokens, WARM_UP_TOKENS), lengths=())
+        prefill = replace(workload, new_tokens=1, lengths=())
         before = model.call(pin_thread, self._cores)
         try:
             warm = times_of(self._run(model, first), batch_rows)

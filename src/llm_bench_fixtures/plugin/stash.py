@@ -20,10 +20,11 @@ from llm_bench_fixtures.options.settings import FIELDS, parse_settings
 from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless import HarmlessWarnings
-from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths
+from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths, standard_input
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.own_prompts import OwnPrompts
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.plugin.pair_worker import Turns
@@ -39,6 +40,7 @@ LIMITS_SHARE = 0.05  # of the run's time, at most, for measuring the machine's l
 ALL_SETTINGS = (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)
 
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+OWN_PROMPTS: pytest.StashKey[OwnPrompts | None] = pytest.StashKey()
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the registry with the project's own
 SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # of the benchmarks that were collected
@@ -61,6 +63,35 @@ def settings_of(config: pytest.Config) -> Settings:
     return config.stash[SETTINGS]
 
 
+def own_prompts_of(config: pytest.Config) -> OwnPrompts | None:
+    """Those of --llm-prompts, read when they are first asked for: standard input can be read but once. UsageError for
+    what can't be used."""
+    if OWN_PROMPTS not in config.stash:
+        config.stash[OWN_PROMPTS] = or_usage_error(lambda: _own_prompts(config))
+    return config.stash[OWN_PROMPTS]
+
+
+def _own_prompts(config: pytest.Config) -> OwnPrompts | None:
+    from llm_bench_fixtures.measure.own_prompts import read_own_prompts
+
+    settings = settings_of(config)
+    if not settings.prompts:
+        return None
+    found = read_own_prompts(settings.prompts, lambda: _standard_input(config))
+    if found.has_answers and settings.corpus is not None:
+        raise InvalidSetting(
+            f"--llm-corpus: quality is measured on the answers in {found.name}; give an empty --llm-corpus= for that, "
+            "or prompts without answers"
+        )
+    return found
+
+
+def _standard_input(config: pytest.Config) -> bytes:
+    if is_xdist_worker(config) or config.getoption("numprocesses", None) or config.getoption("llm_pair_socket"):
+        raise InvalidSetting("standard input can't be read by several processes; save it to a file, and give that")
+    return standard_input(config)
+
+
 def check_settings(config: pytest.Config) -> None:
     """UsageError for an option or ini value that can't be used, before anything runs."""
     for old, new in RENAMED.items():
@@ -71,6 +102,7 @@ def check_settings(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is gone: {advice}")
     if any_given(config):
         settings_of(config)
+        own_prompts_of(config)
         _check_ini_file(config)
 
 
@@ -109,7 +141,7 @@ def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
         return written
     if setting.parse in (parse_path, parse_optional_path):
         return path_seen_from(folder, written)
-    return names_seen_from(folder, written) if setting.name in ("model", "choices") else written
+    return names_seen_from(folder, written) if setting.name in ("model", "choices", "prompts") else written
 
 
 def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
@@ -157,6 +189,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
         keeps_report=not is_xdist_worker(config) and TURNS not in config.stash,
         deadline=Deadline(_limit_s(config), config.stash[hooks.BEGAN_S]),
         scores_late=is_timing(config) and TURNS not in config.stash,
+        prompts=own_prompts_of(config),
     )
 
 

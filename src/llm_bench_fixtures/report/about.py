@@ -46,8 +46,11 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
         yield "Isolation", "each variant in a process of its own"
     if provenance.attention:
         yield "Attention", f"{provenance.attention}, as asked for"
+    if provenance.prompts:
+        yield "Own prompts", provenance.prompts
     if provenance.chat:
-        yield "Prompts", "turns in the model's chat template, whose tokens count; quality is of plain text"
+        quality = "" if provenance.prompts else "; quality is of plain text"
+        yield "Prompts", f"turns in the model's chat template, whose tokens count{quality}"
     if provenance.commit:
         dirty = ", with uncommitted changes" if provenance.dirty else ""
         yield "Commit", f"{provenance.commit[:12]} on {provenance.branch or 'no branch'}{dirty}"

@@ -44,14 +44,16 @@ def decode_s(_: Record, batches: Sequence[Tokens]) -> float | None:
 
 def ttft_s(record: Record, batches: Sequence[Tokens]) -> float:
     """Mean over the prompts of the seconds from their batch's start to its first token."""
-    return _mean_over_prompts(record, [tokens[0] for tokens in batches])
+    return _mean_over_prompts([(rows, tokens[0]) for rows, tokens in _with_rows(record, batches)])
 
 
 def tpot_s(record: Record, batches: Sequence[Tokens]) -> float | None:
-    """Mean over the prompts of the seconds per token after the first; None if no batch has a second token."""
-    if not _steps(batches):
+    """Mean over the prompts of the seconds per token after the first; None if no batch has a second token, and without
+    the batches that have none."""
+    decoding = [(rows, tokens) for rows, tokens in _with_rows(record, batches) if len(tokens) > 1]
+    if not decoding:
         return None
-    return _mean_over_prompts(record, [(tokens[-1] - tokens[0]) / (len(tokens) - 1) for tokens in batches])
+    return _mean_over_prompts([(rows, (tokens[-1] - tokens[0]) / (len(tokens) - 1)) for rows, tokens in decoding])
 
 
 def decode_tokens_per_s(record: Record, batches: Sequence[Tokens]) -> float | None:
@@ -59,7 +61,7 @@ def decode_tokens_per_s(record: Record, batches: Sequence[Tokens]) -> float | No
     seconds = decode_s(record, batches)
     if not seconds:
         return None
-    return sum(rows * (len(tokens) - 1) for rows, tokens in zip(record.batch_rows, batches, strict=True)) / seconds
+    return sum(rows * (len(tokens) - 1) for rows, tokens in _with_rows(record, batches)) / seconds
 
 
 def gaps_s(record: Record) -> list[float]:
@@ -71,6 +73,11 @@ def _steps(batches: Sequence[Tokens]) -> int:
     return sum(len(tokens) - 1 for tokens in batches)
 
 
-def _mean_over_prompts(record: Record, of_batches: Sequence[float]) -> float:
-    total = sum(rows * value for rows, value in zip(record.batch_rows, of_batches, strict=True))
-    return total / sum(record.batch_rows)
+def _with_rows(record: Record, batches: Sequence[Tokens]) -> list[tuple[int, Tokens]]:
+    """Each batch with how many prompts it has."""
+    return list(zip(record.batch_rows, batches, strict=True))
+
+
+def _mean_over_prompts(of_batches: Sequence[tuple[int, float]]) -> float:
+    """of_batches: how many prompts each has, and the value of each of these."""
+    return sum(rows * value for rows, value in of_batches) / sum(rows for rows, _ in of_batches)

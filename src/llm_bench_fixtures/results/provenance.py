@@ -34,6 +34,8 @@ class Provenance:
     """There were changes that were not committed."""
     corpus: Text = ""
     """The texts that quality was measured on, with their digest and how they were cut."""
+    prompts: Text = ""
+    """The user's own prompts with their file's digest, or their shapes, and which were left out; empty without any."""
     choices: Text = ""
     """The questions of multiple choice that were asked, with their digest; empty where none were."""
     command: Text = ""

@@ -183,11 +183,11 @@ def _made(setup: Setup) -> Iterator[Made]:
 
 def _scored(setup: Setup) -> tuple[float, int]:
     """How many positions each variant is scored on at first, and in how many passes."""
-    texts, settings = setup.corpus.texts, setup.settings
+    texts, settings = setup.corpus.read, setup.settings
     sample = max(texts, key=len)[:SAMPLE]
     per_character = len(setup.prompts.encode(sample)) / len(sample)
     window = settings.window or USUAL_WINDOW
-    overlap = window / settings.stride if settings.stride else 2.0
+    overlap = window / settings.stride if settings.stride else 1.0 if setup.corpus.answers else 2.0
     corpus = sum(map(len, texts)) * per_character * overlap
     asked: Sequence[ChoiceItem] = setup.choices.items if setup.choices else ()
     if not is_small(setup):

@@ -130,7 +130,8 @@ class Shape:
         """Of one that is known: with its padding."""
         prompts, has_no_cache = len(workload.prompts), workload.cache is CacheKind.OFF
         tokens = (workload.prompt_tokens + workload.padded_tokens) / prompts
-        return cls(tokens, workload.new_tokens, prompts, workload.batch_size, has_no_cache)
+        new_tokens = round(workload.steps / len(workload.groups))  # on average, where batches have unlike numbers
+        return cls(tokens, new_tokens, prompts, workload.batch_size, has_no_cache)
 
 
 def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:

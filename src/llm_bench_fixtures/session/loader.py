@@ -136,14 +136,16 @@ class VariantLoader:
         return ModelShape.of(source.load_config(), source.weights, source.buffer_bytes)
 
     def _largest_rounds(self) -> list[Round]:
-        """Of the default suite: the largest batch, the longest prompt, and what is scored at a time."""
-        settings, vocabulary = self._setup.settings, max(self._shape.vocabulary, 1)
+        """Of the default suite: the largest batch, the longest prompt, and what is scored at a time; and of the user's
+        own prompts."""
+        settings, vocabulary, own = self._setup.settings, max(self._shape.vocabulary, 1), self._setup.own
         batch = Round(max(settings.batch_sizes), max(VARIED_LENGTHS), settings.new_tokens)
         longest = Round(1, max(FIRST_PROMPT_TOKENS, *settings.prompt_lengths), settings.new_tokens)
+        largest = [batch, longest, *(own.rounds if own else ())]
         if self._setup.source.random_weights:
-            return [batch, longest]
+            return largest
         window = plan_windows(settings).window or USUAL_WINDOW
-        return [batch, longest, Round(1, max(window, min(BATCH_ELEMENTS // vocabulary, USUAL_CORPUS)))]
+        return [*largest, Round(1, max(window, min(BATCH_ELEMENTS // vocabulary, USUAL_CORPUS)))]
 
     def _imports(self, variants: Sequence[Variant]) -> tuple[str, ...]:
         """Modules that the variants' processes need: their engines', the candidates' code, and what measures."""

@@ -122,7 +122,10 @@ class SideBySide:
 
     def expect(self, scenarios: Sequence[str]) -> None:
         """Share the time among so many benchmarks more. scenarios: of each of them."""
-        self.budget.expect([weight_of(scenario) for scenario in scenarios])
+        self.budget.expect([self._weight_of(scenario) for scenario in scenarios])
+
+    def _weight_of(self, scenario: str) -> float:
+        return weight_of(scenario, has_own=self._setup.own is not None)
 
     def measure(
         self,
@@ -160,7 +163,7 @@ class SideBySide:
         self, case: str, scenario: str, model: ModelHandle, workload: Workload, others: Sequence[Variant]
     ) -> None:
         """Raises TimeUp where the case isn't expected to fit in the time that is left, or was cut."""
-        weight = weight_of(scenario)
+        weight = self._weight_of(scenario)
         if case in self._not_reached:
             raise TimeUp(self._not_reached[case])
         self._deadline.check()

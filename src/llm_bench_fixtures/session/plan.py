@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from llm_bench_fixtures.answer.headline import BATCHES, PROMPT_LENGTHS, SUPPORTING
+from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS, SUPPORTING
 
 
 class Stage(IntEnum):
@@ -32,7 +32,7 @@ class Case:
     scenario: str
     variants: frozenset[str]
     size: float | None = None
-    """The batch size, or tokens of the prompt, where the scenario sweeps these."""
+    """The batch size, or tokens of the prompt, where the scenario sweeps these, or has the user's own prompts."""
 
 
 @dataclass(frozen=True, order=True)
@@ -57,7 +57,7 @@ class Plan:
         """groups: the ids of the variants that are loaded together; a variant belongs to the first that it is in."""
         self._first = latency_cases(cases)
         self._second = throughput_cases(cases)
-        self._lengths = frozenset(case.name for case in cases if case.scenario == PROMPT_LENGTHS)
+        self._lengths = frozenset(case.name for case in _alone(cases) or _of(PROMPT_LENGTHS, cases))
         self._groups = len(groups)
         self._group = {variant: number for number, group in reversed([*enumerate(groups)]) for variant in group}
         tested = {variant for case in cases if case.name in self._first for variant in case.variants}
@@ -80,9 +80,12 @@ class Plan:
 def latency_cases(cases: Collection[Case]) -> frozenset[str]:
     """The middle prompt length, which the report shows: the others make its figures surer, once all variants have one.
 
-    Without prompt lengths, the case that most variants share, rather of a scenario that decides.
+    The user's own prompts stand in for these. Without either, the case that most variants share, rather of a scenario
+    that decides.
     """
-    lengths = [case for case in cases if case.scenario == PROMPT_LENGTHS]
+    if own := _alone(cases):
+        return frozenset({own[(len(own) - 1) // 2].name})
+    lengths = _of(PROMPT_LENGTHS, cases)
     sizes = sorted({case.size for case in lengths if case.size is not None})
     if lengths or not cases:
         return frozenset(case.name for case in lengths if not sizes or case.size == sizes[(len(sizes) - 1) // 2])
@@ -91,6 +94,16 @@ def latency_cases(cases: Collection[Case]) -> frozenset[str]:
 
 
 def throughput_cases(cases: Collection[Case]) -> frozenset[str]:
-    """The largest batch of the scenario that sweeps batch sizes."""
-    sizes = {case.name: case.size for case in cases if case.scenario == BATCHES and case.size is not None}
+    """The largest batch of the scenario that sweeps batch sizes, or of the user's own prompts."""
+    own = [case for case in _of(OWN, cases) if case.size is not None and case.size > 1]
+    sizes = {case.name: case.size for case in own or _of(BATCHES, cases) if case.size is not None}
     return frozenset(name for name, size in sizes.items() if size == max(sizes.values()))
+
+
+def _of(scenario: str, cases: Collection[Case]) -> list[Case]:
+    return [case for case in cases if case.scenario == scenario]
+
+
+def _alone(cases: Collection[Case]) -> list[Case]:
+    """The user's own prompts one at a time, the shortest first."""
+    return [case for case in _of(OWN, cases) if case.size == 1]

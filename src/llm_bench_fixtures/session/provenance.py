@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.windows import WindowPlan
     from llm_bench_fixtures.models.device import Device
     from llm_bench_fixtures.session.setup import Setup
+    from llm_bench_fixtures.workloads import Corpus
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         commit=commit.id,
         branch=commit.branch,
         dirty=commit.dirty,
-        corpus=f"{setup.corpus.name} ({setup.corpus.digest}){f', in {windows.description}' if windows else ''}",
+        corpus=_corpus(setup.corpus, windows),
+        prompts=setup.own.description if setup.own else "",
         choices=setup.choices.description if setup.choices and not source.random_weights else "",
         command=" ".join(["pytest", *map(shlex.quote, sys.argv[1:])]),
         isolated=not setup.settings.in_process,
@@ -64,6 +66,11 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         read_bytes_per_s=limits.read_bytes_per_s if limits else None,
         matmul_flops_per_s=rates,
     )
+
+
+def _corpus(corpus: Corpus, windows: WindowPlan | None) -> str:
+    how = "each after its prompt" if corpus.answers else f"in {windows.description}" if windows else ""
+    return ", ".join(filter(None, (f"{corpus.name} ({corpus.digest})", how)))
 
 
 def _energy(device: Device) -> str:

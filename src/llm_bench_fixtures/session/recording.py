@@ -30,11 +30,14 @@ def record_of(
     workload: Workload,
     measured: Measured,
     continuations: Sequence[TokenIds] = (),
+    *,
+    keeps_texts: bool = True,
 ) -> Record:
-    """blank: names the benchmark. prompts: decode what was generated. continuations: where no round was timed."""
+    """blank: names the benchmark. prompts: decode what was generated. continuations: where no round was timed.
+    keeps_texts: whether what was generated is in the record."""
     timed, observation, is_remote = measured.rounds, measured.observation, model.facts.is_remote
     continuations = timed[-1].continuations if timed else continuations
-    outputs, unread = _decoded(prompts, continuations)
+    outputs, unread = _decoded(prompts, continuations if keeps_texts else ())
     return replace(
         blank,
         status=Status.MEASURED if timed else Status.NOT_MEASURED,
@@ -91,7 +94,7 @@ def _workload_facts(workload: Workload) -> WorkloadFacts:
         batch_size=workload.batch_size,
         prompt_tokens=workload.prompt_tokens,
         padded_tokens=workload.padded_tokens,
-        new_tokens=workload.new_tokens * len(workload.prompts),
+        new_tokens=workload.all_new_tokens,
         cache=workload.cache.value,
         padding_side=workload.padding.side.value,
     )

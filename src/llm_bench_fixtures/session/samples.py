@@ -67,7 +67,7 @@ class Found:
 
 def is_small(setup: Setup) -> bool:
     """Whether scoring the whole corpus is little work for the model, however fast the machine is."""
-    return setup.source.weights * sum(len(text.encode()) for text in setup.corpus.texts) <= SMALL
+    return setup.source.weights * sum(len(text.encode()) for text in setup.corpus.read) <= SMALL
 
 
 class Samples:

@@ -28,6 +28,7 @@ from llm_bench_fixtures.session.scoring import Scorer, Scoring
 from llm_bench_fixtures.session.setup import Setup
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.own_prompts import OwnPrompts
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
@@ -41,7 +42,8 @@ class BenchSession:
     """What a run's tests share.
 
     commit: tells the commit that is measured, once it is asked. keeps_report: whether this process writes the report.
-    scores_late: whether a variant is scored after its headline is measured, in place of when it is loaded.
+    scores_late: whether a variant is scored after its headline is measured, in place of when it is loaded. prompts: the
+    user's own.
     """
 
     def __init__(
@@ -55,13 +57,14 @@ class BenchSession:
         keeps_report: bool = True,
         deadline: Deadline = NO_LIMIT,
         scores_late: bool = True,
+        prompts: OwnPrompts | None = None,
     ) -> None:
         set_environment()
         self.settings = settings
         self.progress = progress
         self.deadline = deadline
         progress.cut_at_s = deadline.at_s
-        self.setup = Setup(settings, progress)
+        self.setup = Setup(settings, progress, prompts)
         progress.run_left_s = self._left_s
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)

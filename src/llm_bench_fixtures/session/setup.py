@@ -22,9 +22,11 @@ from llm_bench_fixtures.processes.affinity import usable_cores
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.forecast import Forecast
+from llm_bench_fixtures.session.own import OwnRun
 from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.own_prompts import OwnPrompts
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.workloads import Tokenizer
@@ -37,10 +39,13 @@ def _itself(tokenizer: Tokenizer) -> Tokenizer:
 class Setup:
     """Nothing is found before it is asked for, and each thing once."""
 
-    def __init__(self, settings: Settings, progress: Progress) -> None:
+    def __init__(self, settings: Settings, progress: Progress, prompts: OwnPrompts | None = None) -> None:
+        """prompts: those of --llm-prompts."""
         self.settings = settings
         self.progress = progress
         self.forecast = Forecast()
+        self.own = OwnRun(prompts, self) if prompts or settings.shape else None
+        """The user's own prompts, or shapes; None where there are none."""
         self._chats: dict[str, Prompts] = {}  # by variant, of models with a tokenizer of their own
 
     @cached_property
@@ -103,8 +108,8 @@ class Setup:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The texts that quality is measured on."""
-        return read_corpus(self.settings.corpus)
+        """The texts that quality is measured on: the answers to the user's own prompts, where there are any."""
+        return (self.own and self.own.answers) or read_corpus(self.settings.corpus)
 
     @cached_property
     def choices(self) -> ChoiceSet | None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.answer.headline import OWN
 from llm_bench_fixtures.answer.scenario_means import scenario_means
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.findings import Findings
@@ -114,14 +115,15 @@ def means_sections(findings: Findings) -> Iterator[Section]:
 
 
 def scenario_of_texts(run: Run) -> str:
-    """Whose generated texts are shown side by side: the scenario of readable prompts, else the one where most variants
-    wrote something, the first of several; empty where none did."""
+    """Whose generated texts are shown side by side: the user's own prompts where these are to be shown, the scenario of
+    readable prompts, else the one where most variants wrote something, the first of several; empty where none did."""
     writers: dict[str, set[str]] = defaultdict(set)
     for record in run.records:
         if record.outputs:
             writers[record.scenario].add(record.variant)
-    if READABLE in writers:
-        return READABLE
+    readable = [*([OWN] if run.provenance.prompts else []), READABLE]
+    if shown := next((scenario for scenario in readable if scenario in writers), ""):
+        return shown
     return max(writers, key=lambda scenario: len(writers[scenario]), default="")
 
 

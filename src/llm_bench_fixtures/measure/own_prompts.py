@@ -1,0 +1,257 @@
+"""A user's own prompts, read from a file or standard input in the forms in which people have them.
+
+A row has a text or a chat, and may have the answer, its length and a name. Read are this package's own names, vLLM's
+custom JSONL, OpenAI's chat JSONL, ShareGPT's JSON, and the names of guidellm and aiperf; as JSON lines, a JSON array or
+CSV with a header.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeAlias, TypeVar
+
+import msgspec
+
+from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.options.parsers import parse_path, shortened
+from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, MOST_TEXT_BYTES, check_readable
+
+STANDARD_INPUT = "-"
+EXAMPLE = '{"prompt": "Snow is", "answer": " white.", "output_tokens": 8}'
+TEXTS = ("prompt", "text", "text_input", "input", "question", "instruction")  # what a prompt is called
+CHATS = ("messages", "conversations")
+LENGTHS = ("output_tokens", "output_length", "output_tokens_count")  # the same of an answer's number of tokens
+SPEAKERS = {  # of ShareGPT
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "assistant": "assistant",
+    "system": "system",
+}
+
+T = TypeVar("T")
+Message: TypeAlias = Mapping[str, str]
+"""Its `role` and `content`."""
+Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_PROMPT_TOKENS)]
+
+
+@dataclass(frozen=True)
+class OwnPrompt:
+    """One row."""
+
+    where: str
+    """Its line and name."""
+    text: str = ""
+    """Empty for a chat."""
+    messages: tuple[Message, ...] = ()
+    answer: str = ""
+    """Empty where there is none."""
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class OwnPrompts:
+    """The rows of a file."""
+
+    name: str
+    prompts: tuple[OwnPrompt, ...]
+    digest: str
+    """Of the file's bytes."""
+    unasked: int = 0
+    """How many other rows are conversations in which no user asks anything."""
+
+    @property
+    def are_chats(self) -> bool:
+        return bool(self.prompts[0].messages)
+
+    @property
+    def has_answers(self) -> bool:
+        return any(prompt.answer for prompt in self.prompts)
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part]
+
+
+class _Turn(msgspec.Struct):
+    value: str
+    sender: str = msgspec.field(name="from")
+
+
+class _Row(msgspec.Struct):
+    prompt: str | None = None
+    text: str | None = None
+    text_input: str | None = None
+    input: str | None = None
+    question: str | None = None
+    instruction: str | None = None
+    messages: list[_Message] | None = None
+    conversations: list[_Turn] | None = None
+    output_tokens: Tokens | None = None
+    output_length: Tokens | None = None
+    output_tokens_count: Tokens | None = None
+    answer: str | None = None
+    name: str | None = None
+
+
+def read_own_prompts(given: str, standard_input: Callable[[], bytes]) -> OwnPrompts:
+    """The prompts in a file, or with "-" those that `standard_input` gives. Raises InvalidSetting that names file, line
+    and what is wrong."""
+    try:
+        if given == STANDARD_INPUT:
+            return parse_own_prompts("standard input", standard_input())
+        path = parse_path(given)
+        check_readable([path])
+        return parse_own_prompts(path.name, _bytes_of(path))
+    except InvalidSetting as error:
+        raise InvalidSetting(f"--llm-prompts: {error}") from error
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidSetting(f"{path} can't be read: {error.strerror or error}") from error
+
+
+def parse_own_prompts(name: str, data: bytes) -> OwnPrompts:
+    """name: of the file. Raises InvalidSetting."""
+    if len(data) > MOST_TEXT_BYTES:
+        raise InvalidSetting(f"{name} holds more than {MOST_TEXT_BYTES / 1e9:.0f} GB; give a part of it")
+    prompts: list[OwnPrompt] = []
+    first = form = ""
+    unasked = 0
+    for where, row in _rows(name, _decoded(name, data)):
+        place = f"{name}, {where}"
+        found = _form(row, place)
+        first, form = first or where, form or found
+        if found != form:
+            raise InvalidSetting(f"{place} has {found}, and {first} has {form}: give all rows one form")
+        prompt = _prompt(row, form, where, place)
+        prompts += [prompt] if prompt else []
+        unasked += prompt is None
+    if not prompts:
+        raise InvalidSetting(f"there is no prompt in {name}. A line is such as {EXAMPLE}")
+    return OwnPrompts(name, tuple(prompts), hashlib.sha256(data).hexdigest()[:16], unasked)
+
+
+def _decoded(name: str, data: bytes) -> str:
+    try:
+        text = data.decode("utf-8-sig")  # with the mark that some editors put first, or without
+    except UnicodeDecodeError as error:
+        raise InvalidSetting(f"{name} is no text in UTF-8: byte {error.start} is {data[error.start]:#04x}") from error
+    if "\0" in text:
+        raise InvalidSetting(f"{name} is no text: byte {data.index(0)} is zero; give JSONL, JSON or CSV")
+    return text
+
+
+def _rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
+    """Each row with its place. The first character tells JSON from CSV, as standard input has no suffix."""
+    start = text.lstrip()[:1]
+    if start == "[":
+        items = _checked(partial(msgspec.json.decode, text, type=list[msgspec.Raw]), name)
+        for number, item in enumerate(items, 1):
+            yield _json_row(name, f"item {number}", item)
+    elif start == "{" or name.endswith((".json", ".jsonl")):
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield _json_row(name, f"line {number}", line)
+    elif start:
+        yield from _csv_rows(name, text)
+
+
+def _json_row(name: str, where: str, text: str | msgspec.Raw) -> tuple[str, _Row]:
+    return where, _checked(partial(msgspec.json.decode, text, type=_Row), f"{name}, {where}")
+
+
+def _csv_rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
+    csv.field_size_limit(MOST_TEXT_BYTES)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    before = 0  # lines
+    try:
+        header = reader.fieldnames or ()
+        if not {*TEXTS} & {*header}:
+            raise InvalidSetting(
+                f"{name} is no JSON, and as CSV it has no column {', '.join(TEXTS[:-1])} or {TEXTS[-1]}, but "
+                f"{shortened(', '.join(header))}"
+            )
+        before = reader.line_num
+        for row in reader:
+            where, before = f"line {before + 1}", reader.line_num
+            if None in row or None in row.values():
+                raise InvalidSetting(f"{name}, {where} has another number of values than the header")
+            given = {column: value for column, value in row.items() if value}
+            yield where, _checked(partial(msgspec.convert, given, _Row, strict=False), f"{name}, {where}")
+    except csv.Error as error:
+        raise InvalidSetting(f"{name}, line {before + 1}: {error}") from error
+
+
+def _checked(read: Callable[[], T], where: str) -> T:
+    try:
+        return read()
+    except msgspec.DecodeError as error:  # of which a wrong type is one
+        raise InvalidSetting(f"{where}: {error}. A line is such as {EXAMPLE}") from error
+
+
+def _form(row: _Row, where: str) -> str:
+    """What the row calls its prompt. Raises InvalidSetting unless it has exactly one."""
+    found = [name for name in (*TEXTS, *CHATS) if getattr(row, name) is not None]
+    if not found:
+        raise InvalidSetting(f"{where} has no prompt. A line is such as {EXAMPLE}")
+    if len(found) > 1:
+        raise InvalidSetting(f"{where} has {' and '.join(found)}: one of them has to be the whole prompt")
+    return found[0]
+
+
+def _prompt(row: _Row, form: str, where: str, place: str) -> OwnPrompt | None:
+    """None of a conversation in which no user asks anything. place: with the file's name."""
+    length = next((length for name in LENGTHS if (length := getattr(row, name)) is not None), None)
+    named = f"{where} ({shortened(row.name)})" if row.name else where
+    answer = row.answer or ""
+    if form not in CHATS:
+        text = str(getattr(row, form))
+        if not text.strip():
+            raise InvalidSetting(f"{place}: the {form} is blank")
+        return OwnPrompt(named, text, (), answer, length)
+    messages = [*(_messages(row.messages, place) if row.messages is not None else _turns(row.conversations, place))]
+    if messages and messages[-1]["role"] == "assistant":
+        if answer:
+            raise InvalidSetting(f"{place} has two answers: the last message, and answer")
+        answer = messages.pop()["content"]
+    if not any(message["role"] == "user" for message in messages):
+        if form == "conversations":  # ShareGPT's files have such
+            return None
+        raise InvalidSetting(f"{place} has no message of a user's before the answer")
+    return OwnPrompt(named, "", tuple(messages), answer, length)
+
+
+def _messages(given: list[_Message], place: str) -> Iterator[Message]:
+    for message in given:
+        parts = [_Part("text", message.content)] if isinstance(message.content, str) else message.content
+        other = next((part.type for part in parts if part.type != "text"), "")
+        if other:
+            raise InvalidSetting(f"{place} has a message with {shortened(other)}, and text alone can be measured")
+        yield {"role": message.role, "content": "".join(part.text for part in parts)}
+
+
+def _turns(given: list[_Turn] | None, place: str) -> Iterator[Message]:
+    for turn in given or ():
+        if turn.sender not in SPEAKERS:
+            known = ", ".join(SPEAKERS)
+            raise InvalidSetting(f"{place} has a turn from {shortened(turn.sender)}, which is none of {known}")
+        yield {"role": SPEAKERS[turn.sender], "content": turn.value}

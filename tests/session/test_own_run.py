@@ -1,0 +1,176 @@
+"""Which of a user's own prompts are measured, and how."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_models import write_model
+
+from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
+from llm_bench_fixtures.measure.own_prompts import parse_own_prompts
+from llm_bench_fixtures.models.needs import Round
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.session import own as module
+from llm_bench_fixtures.session.forecast import Shape
+from llm_bench_fixtures.session.own import OwnCase, OwnRow, OwnRun, full_batches, own_cases, sample
+from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.workloads import Prompts
+
+ALONE, BATCH = OwnCase("one at a time"), OwnCase("batch of 4", 4)
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
+    "{% if messages | length > 2 %}{{ raise_exception('too many turns') }}{% endif %}<|assistant|>"
+)
+
+
+def run_of(*rows: Any, **options: str) -> OwnRun:
+    """Of the embedded model, whose context is 512."""
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    prompts = parse_own_prompts("mine.jsonl", data) if rows else None
+    given = {"prompts": "mine.jsonl"} if rows else {}
+    setup = Setup(parse_settings({"device": "cpu", "batch_sizes": "4", **given, **options}), Progress(), prompts)
+    assert setup.own is not None
+    return setup.own
+
+
+def row(prompt: int, new_tokens: int) -> OwnRow:
+    return OwnRow((1,) * prompt, new_tokens)
+
+
+def sizes(rows: list[OwnRow]) -> list[tuple[int, int]]:
+    return [(len(one.prompt), one.new_tokens) for one in rows]
+
+
+def test_the_cases_are_one_at_a_time_and_the_largest_batch() -> None:
+    assert own_cases(parse_settings({})) == ()
+    assert own_cases(parse_settings({"prompts": "a", "batch_sizes": "1,4"})) == (ALONE, BATCH)
+    assert own_cases(parse_settings({"prompts": "a", "batch_sizes": "1"})) == (ALONE,)
+    shapes = own_cases(parse_settings({"shape": "64/8,16/4", "batch_sizes": "4"}))
+    assert list(map(str, shapes)) == ["16/4", "64/8", "batch of 4"]
+    assert [case.batch_size for case in shapes] == [1, 1, 4]
+
+
+def test_an_answer_is_as_long_as_is_told_else_as_its_text_else_as_all_others(prompts: Prompts) -> None:
+    """A number in the file wins over one on the command line, and that over the answer's text."""
+    text = " The ships came home."
+    rows = [{"prompt": "Hi", "output_tokens": 3}, {"prompt": "Hi", "answer": text}, {"prompt": "Hi"}]
+    assert run_of(*rows).work(ALONE, prompts).new_tokens == (3, len(prompts.encode(text)), 16)
+    assert run_of(*rows, new_tokens="5").work(ALONE, prompts).new_tokens == (3, 5, 5)
+
+
+def test_prompts_run_in_the_files_order_and_in_full_batches_of_like_lengths(prompts: Prompts) -> None:
+    rows = [{"prompt": f"{number} hens", "output_tokens": tokens} for number, tokens in enumerate((9, 1, 8, 2, 7))]
+    run = run_of(*rows)
+    alone, batch = run.work(ALONE, prompts), run.work(BATCH, prompts)
+    assert alone.prompts == tuple(prompts.encode(one["prompt"]) for one in rows)
+    assert (alone.new_tokens, alone.batch_size) == ((9, 1, 8, 2, 7), 1)
+    assert (batch.new_tokens, batch.batch_size) == ((1, 2, 7, 8, 9, 9, 9, 9), 4)
+    assert alone.shape == Shape(sum(map(len, alone.prompts)) / 5, 5, 5, 1)
+    assert batch.round == Round(4, max(map(len, alone.prompts)), 9)
+    assert run.rounds == [alone.round, batch.round]
+    answered = run_of({"prompt": "Hi", "answer": " you", "output_tokens": 2})
+    assert answered.rounds[0] == Round(1, len(prompts.encode("Hi you")))  # whose logits are all asked for
+
+
+def test_fewer_prompts_than_a_batch_has_come_again() -> None:
+    assert sizes(full_batches([row(3, 1), row(5, 1)], 4, 512)) == [(3, 1), (5, 1), (3, 1), (5, 1)]
+
+
+def test_what_fits_alone_but_not_in_its_batch_is_left_out_there() -> None:
+    """A prompt of 500 tokens padded next to an answer of 200 needs 700 of 512."""
+    assert sizes(full_batches([row(500, 10), row(100, 200)], 2, 512)) == [(100, 200), (100, 200)]
+    assert sizes(full_batches([row(300, 10), row(100, 200)], 2, 512)) == [(300, 10), (100, 200)]
+
+
+def test_few_prompts_are_all_timed_and_of_many_a_seeded_sample() -> None:
+    assert sample([10.0] * 64, 640, seed=0) == list(range(64))
+    chosen = sample([10.0] * 100, 10_000, seed=0)
+    assert (len(chosen), chosen == sorted(chosen), chosen == sample([10.0] * 100, 10_000, seed=0)) == (64, True, True)
+    assert chosen != sample([10.0] * 100, 10_000, seed=1)
+    assert len(sample([10.0] * 20, 95, seed=0)) == 9  # as many as take no more steps
+    assert len(sample([100.0, 100.0], 95, seed=0)) == 1  # and one at least
+
+
+def test_a_large_model_times_fewer_prompts(prompts: Prompts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes 100 steps and the sixteenth of its prompt's one token."""
+    rows = [{"prompt": "a", "output_tokens": 100}] * 20
+    assert len(run_of(*rows).work(ALONE, prompts).rows) == 20
+    monkeypatch.setattr(module, "LARGE_WEIGHTS", 1)
+    assert len(run_of(*rows).work(ALONE, prompts).rows) == 2
+
+
+def test_what_is_longer_than_the_context_is_left_out_with_words(prompts: Prompts) -> None:
+    """A prompt, or its answer after it; the others run."""
+    rows = [{"prompt": "Hi"}, {"prompt": "a " * 600, "name": "long"}, {"prompt": "Hi", "output_tokens": 600}]
+    run = run_of(*rows)
+    assert run.description.endswith("3 prompts")  # before they are read
+    assert len(run.work(ALONE, prompts).rows) == 1
+    reason = "2 longer than the model's context of 512 tokens, new ones included (line 2 ('long'), line 3)"
+    assert run.left_out == f"left out of 3 prompts: {reason}"
+    assert run.description.endswith(f"3 prompts; {run.left_out}")
+    none = run_of({"prompt": "a " * 600})
+    with pytest.raises(WorkloadUnsupported, match=r"^left out of 1 prompt: 1 longer than the model's context of 512"):
+        none.work(ALONE, prompts)
+    assert none.answers is None
+
+
+def test_of_a_hundred_thousand_prompts_a_sample_is_read_and_said(prompts: Prompts) -> None:
+    rows = [{"prompt": "Hi", "answer": " you"}] * 100_000
+    run = run_of(*rows)
+    assert len(run.work(ALONE, prompts).rows) == 64
+    corpus = run.answers
+    assert corpus is not None
+    assert (corpus.name, len(corpus.answers), corpus.read[0]) == ("answers of mine.jsonl", 1000, "Hi you")
+    said = ("100000 prompts; timed: a seeded sample of 64; scored: 1,000 answers of a seeded sample",)
+    assert run.description.replace("100,000", "100000").endswith(said)
+
+
+def test_shapes_are_cut_from_the_corpus_each_of_a_batch_elsewhere(prompts: Prompts) -> None:
+    run = run_of(shape="16/4,64/8,600/8", batch_sizes="2")
+    first, _, too_long, batch = own_cases(parse_settings({"shape": "16/4,64/8,600/8", "batch_sizes": "2"}))
+    alone = run.work(first, prompts)
+    assert (alone.prompts, alone.new_tokens) == ((prompts.exact(16),), (4,))
+    assert sizes([*run.work(batch, prompts).rows]) == [(16, 4), (16, 4), (64, 8), (64, 8)]
+    assert len({*run.work(batch, prompts).prompts}) == 4
+    assert run.work(too_long, prompts).prompts == (prompts.exact(600),)  # which its own test can't run
+    assert run.answers is None
+    assert run.description == "16/4, 64/8, 600/8 (prompt/new tokens), cut from the embedded corpus"
+
+
+def instruct(folder: Path, template: str, *rows: Any) -> OwnRun:
+    """Of a small model with the template, whose context is 64."""
+    write_model(folder)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": template}))
+    return run_of(*rows, model=str(folder), in_process="true")
+
+
+def chat(*contents: str) -> dict[str, Any]:
+    roles = ("user", "assistant")
+    return {"messages": [{"role": roles[at % 2], "content": text} for at, text in enumerate(contents)]}
+
+
+@pytest.mark.usefixtures("preloaded")
+def test_chats_are_rendered_whole_and_one_that_the_template_refuses_is_left_out(
+    tmp_path: Path, prompts: Prompts
+) -> None:
+    run = instruct(tmp_path / "chats", TEMPLATE, chat("Hi", "Ho"), chat("a", "b", "c"), chat("Why?"))
+    own = run.work(ALONE, run._setup.prompts)
+    assert own.prompts == tuple(prompts.encode(f"<|user|>{text}<|assistant|>") for text in ("Hi", "Why?"))
+    assert run.answers is not None
+    assert (run.answers.texts, run.answers.answers) == (("<|user|>Hi<|assistant|>",), ("Ho",))
+    assert run.answers.is_rendered
+    assert run.left_out == "left out of 3 prompts: 1 refused by the model's chat template (line 2)"
+
+
+@pytest.mark.usefixtures("preloaded")
+def test_chats_for_a_model_that_takes_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match=r"^--llm-prompts: mine.jsonl has chats, and tiny has no chat template; "):
+        _ = run_of(chat("Hi")).rounds
+    refused = instruct(tmp_path / "none", "{{ raise_exception('no') }}", chat("Hi"))
+    with pytest.raises(InvalidSetting, match=r"takes none of the chats in mine\.jsonl: TemplateError: no$"):
+        _ = refused.rounds
