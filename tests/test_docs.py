@@ -20,6 +20,7 @@ from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.measure.own_prompts import LENGTHS
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
+from llm_bench_fixtures.models.needs import Kept, Parts, Taken
 from llm_bench_fixtures.models.variants import DEFAULT
 from llm_bench_fixtures.options.table import OPTIONS
 from llm_bench_fixtures.progress import Phase
@@ -41,7 +42,8 @@ def stored_fields(kind: type[Any]) -> set[str]:
     return names - ({"source"} if kind is Run else set())
 
 
-STORED = (Run, Provenance, LoadPoint, Request, VariantResult, Equivalence, Record, WorkloadFacts, Work, MemoryFacts)
+RECORDED = (Record, WorkloadFacts, Work, MemoryFacts)
+STORED = (Run, Provenance, LoadPoint, Request, VariantResult, Parts, Kept, Taken, Equivalence, *RECORDED)
 FIELDS = {
     name
     for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource, llm_bench_fixtures.Reply)

@@ -13,6 +13,7 @@ from shell import HOSTILE, Shell
 
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.models.needs import Kept, Parts, Taken
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import read_run, write_run
 from llm_bench_fixtures.version import __version__
@@ -56,6 +57,21 @@ def test_another_quality_limit_is_asked(shell: Shell, tmp_path: Path) -> None:
     output = shell("report", saved, "-o", str(tmp_path / "again"), "--quality-limit", "ppl_ratio:1.02")
     assert "Use bf16 for the lowest latency" in output.out
     assert "Use bf16 for the lowest latency" in text(tmp_path / "again" / "report.md")
+
+
+@without_pictures
+def test_another_memory_is_fitted(shell: Shell, tmp_path: Path) -> None:
+    """Of 12 MB, 1 is the process' and 4 the weights'; each prompt of 64 tokens takes 64 kB."""
+    parts = Parts(1_000_000, 0, 0, 0, is_known=True, kept=(Kept(100),), taken=Taken(0, 0, 900, 0), logits=0)
+    variants = [make_variant("fp32", parts=parts)]
+    saved = kept(
+        make_run([make_record()], variants, provenance=make_provenance(memory_bytes=10**9)), tmp_path / "saved"
+    )
+    output = shell("report", saved, "-o", str(tmp_path / "again"), "--fit", "12MB")
+    told = "In 12.0 MB, of prompts of 64 tokens and 16 new: fp32 at most 109 at a time."
+    assert told in " ".join(output.out.split())
+    assert "Does it fit in 12.0 MB?" in text(tmp_path / "again" / "report.html")
+    assert "Does it fit in 12.0 MB?" in text(tmp_path / "again" / "report.md")
 
 
 @without_pictures
@@ -236,7 +252,10 @@ def test_of_a_folder_of_runs_the_files_are_named(shell: Shell, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT")],
+    [
+        (("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT"),
+        (("1", "--fit", "12"), "expected a size with its unit, such as 24GB, 900MB or 16GiB, got '12'"),
+    ],
 )
 @without_pictures
 def test_what_can_not_be_read_as_an_argument_is_said(

@@ -26,6 +26,7 @@ from run_factory import (
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
 from llm_bench_fixtures.measure.open_loop import Request
+from llm_bench_fixtures.models.needs import Kept, Parts, Taken
 from llm_bench_fixtures.paired.judgement import judge_pairs
 from llm_bench_fixtures.paired.protocol import Ended, Times
 from llm_bench_fixtures.paired.result import Absence, NotCompared, PairedResult
@@ -50,6 +51,10 @@ PEAK_BYTES = {
     "ort-fp32": 200_000_000,
     "ort-int8": 150_000_000,
 }
+FITS = Parts(
+    120_000_000, 4_000_000, 0, 0, is_known=True, kept=(Kept(8192),), taken=Taken(16_384, 0, 20_480, 0), logits=0
+)
+PARTS = {"fp32": FITS, "bf16": replace(FITS, weights=2_000_000), "ort-int8": replace(FITS, is_known=False)}
 TEXTS = {"fp32": " Paris is", "bf16": " Paris is", "ort-fp32": " Paris was", "ort-int8": " Paris"}
 FLIPS = {"flips": 0.0158, "flips_low": 0.00327, "flips_high": 0.0455, "flips_lost": 2.0, "flips_gained": 1.0}
 EXACT = {
@@ -73,10 +78,11 @@ def whole() -> Run:
         energy="RAPL package-0",
         model_digests={"config": "c0ffee", "tokenizer": "decade", "weights": "facade"},
         libraries={"llm-bench-fixtures": "0.1.0", "torch": "2.6.0+cpu", "transformers": "4.56.0"},
+        memory_bytes=2_000_000_000,
     )
     return make_run(
         [*_records()],
-        [*_variants()],
+        [replace(one, parts=PARTS.get(one.id)) for one in _variants()],
         provenance=provenance,
         instrumentation_ratios={"fp32": (1.01, 1.02, 1.015), "bf16": (1.2, 1.21, 1.19)},
     )

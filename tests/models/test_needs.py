@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from transformers import AutoConfig, PretrainedConfig
 
@@ -14,14 +16,20 @@ from llm_bench_fixtures.models.needs import (
     LOGIT_COPIES,
     PROCESS_BYTES,
     UNKNOWN,
+    Kept,
     ModelShape,
     Need,
+    Parts,
+    PassMemory,
     Round,
     Storage,
+    Taken,
     estimated_weights,
+    parts_of,
     predict,
 )
 from llm_bench_fixtures.models.source import TINY_FOLDER
+from llm_bench_fixtures.workloads import CacheKind
 
 CPU, CUDA = (Device(DeviceKind(name), name, "") for name in ("cpu", "cuda"))
 SHAPE = ModelShape(weights=1_000, vocabulary=10, tables=400, is_tied=True, cached=12, widest=20, buffer_bytes=7)
@@ -37,7 +45,7 @@ def test_the_shape_of_a_model_with_fewer_heads_of_keys_than_of_queries() -> None
     sizes = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
     qwen = config(model_type="qwen2", intermediate_size=4864, vocab_size=151_936, tie_word_embeddings=True, **sizes)
     assert ModelShape.of(qwen, 494_032_768) == ModelShape(
-        494_032_768, 151_936, 151_936 * 896, is_tied=True, cached=2 * 24 * 2 * 64, widest=4864
+        494_032_768, 151_936, 151_936 * 896, is_tied=True, cached=2 * 24 * 2 * 64, widest=4864, heads=14
     )
 
 
@@ -49,7 +57,7 @@ def test_an_output_layer_of_its_own_is_a_second_table() -> None:
 def test_the_embedded_models_config_has_other_names() -> None:
     shape = ModelShape.of(AutoConfig.from_pretrained(TINY_FOLDER), 4_339_200, 5)
     assert shape == ModelShape(
-        4_339_200, 4096, 4096 * 256, is_tied=True, cached=2 * 4 * 256, widest=1024, buffer_bytes=5
+        4_339_200, 4096, 4096 * 256, is_tied=True, cached=2 * 4 * 256, widest=1024, heads=4, buffer_bytes=5
     )
 
 
@@ -101,24 +109,28 @@ def test_a_process_of_an_accelerator_takes_more() -> None:
 
 
 def test_the_largest_round_is_kept() -> None:
-    """Keys and values of all positions, a layer of the prompt's, and the last logits."""
-    small, large = Round(1, 5, 1), Round(2, 30, 4)
-    cache, layer, logits = 2 * 34 * 12 * 2, 2 * 30 * 20 * 2 * LAYER_COPIES, 2 * 10 * 4 * LOGIT_COPIES
-    assert predict(SHAPE, Storage(2, 2, numbers=2), (small, large)).held == (
-        PROCESS_BYTES + 2_000 + 7 + cache + layer + logits
-    )
+    """Keys and values of the prompt, and a layer of it; or of all positions but the last, and the last logits."""
+    small, large, late = Round(1, 5, 1), Round(2, 30, 4), Round(2, 30, 400)
+    layer = 2 * 30 * 20 * 2 * LAYER_COPIES
+    logits = 2 * 10 * 4 * LOGIT_COPIES
+    of_pass = PROCESS_BYTES + 2_000 + 7
+    storage = Storage(2, 2, numbers=2)
+    assert predict(SHAPE, storage, (small, large)).held == of_pass + 2 * 30 * 12 * 2 + layer
+    assert predict(SHAPE, storage, (late, small)).held == of_pass + 2 * 429 * 12 * 2 + max(logits, layer // 30)
 
 
-def test_an_engine_that_makes_all_logits_has_one_for_each_position_more() -> None:
+def test_an_engine_that_makes_all_logits_has_one_for_each_position() -> None:
+    """They are made when the layers' numbers are gone, so that the larger of the two counts."""
     one = Round(2, 30, 4)
-    last, every = (predict(SHAPE, Storage(4, 4, has_all_logits=some), [one]).held for some in (False, True))
-    assert every - last == 2 * 30 * 10 * 4
+    wide = replace(SHAPE, vocabulary=1_000)
+    found = predict(wide, Storage(4, 4, has_all_logits=True), [one]).held
+    assert found - PROCESS_BYTES - 4_007 == 2 * 30 * 12 * 4 + 2 * 30 * 1_000 * 4 * LOGIT_COPIES
 
 
 def test_a_load_and_a_score_take_more_for_a_moment() -> None:
     """What the largest round keeps is not there while the model is loaded, and is given back for a score."""
     score, one = Round(1, 100), Round(1, 1, 1)
-    scored = 100 * 20 * 4 * LAYER_COPIES + (100 + LOGIT_COPIES) * 10 * 4
+    scored = 100 * 20 * 4 * LAYER_COPIES + 100 * 10 * 4 * LOGIT_COPIES
     found = predict(SHAPE, Storage(4, 4, loading=50), [score])
     assert (found.loading, found.scoring) == (50_000, scored)
     assert found.peak == PROCESS_BYTES + 4_000 + 7 + 50_000
@@ -129,6 +141,70 @@ def test_a_load_and_a_score_take_more_for_a_moment() -> None:
 
 def test_what_makes_an_artifact_is_another_process() -> None:
     assert predict(SHAPE, Storage(4, 4, making=10), ()).making == PROCESS_BYTES + 14_000 + 7  # tied: 1,400 weights
+
+
+# Of two layers, one of which looks back over four positions and keeps three; and of a recurrent one.
+SEEN = PassMemory((Kept(8), Kept(6, window=3), Kept(100, is_state=True)), Taken(least=0, base=1, position=20, pair=2))
+KNOWN = Storage(4, 4, is_known=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (Round(1, 2, 1), 8 * 2 + 6 * 2 + 100),
+        (Round(2, 10, 5), 2 * (8 * 14 + 6 * 3 + 100)),
+        (Round(2, 10, 5, CacheKind.STATIC), 2 * (8 * 14 + 6 * 4 + 100)),
+        (Round(2, 10, 5, CacheKind.OFF), 0),
+        (Round(2, 10), 0),
+    ],
+    ids=["short", "beyond the window", "static", "off", "a score"],
+)
+def test_a_cache_by_what_layers_were_seen_to_keep(one: Round, expected: int) -> None:
+    """The last new token is in no pass. A static cache has the whole window from the start."""
+    assert parts_of(SHAPE, KNOWN, SEEN).cache(one) == expected
+
+
+def test_an_engine_without_windows_keeps_everything() -> None:
+    parts = parts_of(SHAPE, replace(KNOWN, has_windows=False), SEEN)
+    assert parts.cache(Round(1, 10, 1)) == (8 + 6) * 10 + 100
+
+
+def test_what_a_pass_takes_grows_with_positions_and_their_pairs() -> None:
+    """Of 2 rows of 10: the prefill's cache, 20 positions and 2 x 100 pairs, which is more than the last step's. Without
+    a cache the last pass is over all positions."""
+    parts = parts_of(replace(SHAPE, heads=3), replace(KNOWN, scores=1), SEEN)
+    pair = 2 + 3 * 4
+    prefill = 2 * (8 * 10 + 6 * 3 + 100) + 20 * 20 + 2 * 100 * pair
+    assert parts.round(Round(2, 10, 2)) == 1 + prefill
+    assert parts.round(Round(2, 10, 2, CacheKind.OFF)) == 1 + 22 * 20 + 2 * 121 * pair
+    assert parts.total(Round(2, 10, 2)) == PROCESS_BYTES + 4_000 + 7 + 1 + prefill
+
+
+def test_a_cache_that_is_not_seen_is_a_guess() -> None:
+    assert parts_of(SHAPE, KNOWN, SEEN).is_known
+    assert not parts_of(SHAPE, KNOWN, None).is_known
+    assert not parts_of(SHAPE, Storage(4, 4), SEEN).is_known
+    assert parts_of(SHAPE, KNOWN, None).cache(Round(1, 10, 1)) == 10 * 12 * 4
+
+
+def test_the_largest_workloads_that_fit() -> None:
+    """Bytes: 1,000 of the process and weights, 10 for each position's cache, 30 for a pass over one."""
+    parts = Parts(900, 100, 0, 0, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 30, 0), logits=0, context=50)
+    one = Round(1, 20, 5)
+    assert parts.total(one) == 1_000 + 20 * 40
+    assert parts.most_rows(1_000 + 3 * 800, one) == 3
+    assert parts.most_rows(1_000 + 4 * 800 - 1, one) == 3
+    assert parts.most_rows(1_799, one) == 0
+    assert parts.longest(1_000 + 30 * 40, one) == 35
+    assert parts.longest(1_000_000, one) == 50
+    assert parts.longest(1_039, one) == 0
+    assert parts.longest(1_000_000, replace(one, new=50)) == 0
+
+
+def test_a_load_may_take_more_than_any_workload() -> None:
+    parts = Parts(0, 100, 0, 500, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 30, 0), logits=0)
+    assert parts.most_rows(599, Round(1, 1, 1)) == 0
+    assert parts.most_rows(600, Round(1, 1, 1)) == 500 // 40
 
 
 def test_every_variant_of_the_catalogue_says_how_it_is_stored_and_less_for_fewer_bits() -> None:

@@ -53,6 +53,7 @@ def test_nothing_given_means_every_default() -> None:
         stride=0,
         choices="",
         overhead=False,
+        fit=None,
         seed=0,
         quality_limit=QualityLimit(QualityMeasure.PPL_RATIO, 1.01),
         report=Path("llm-bench-report"),
@@ -95,6 +96,11 @@ def test_none_is_as_good_as_absent() -> None:
         ("memory_share", "25%", 0.25),
         ("memory_share", "0", 0.0),
         ("limits_time", "0", 0.0),
+        ("fit", "", None),
+        ("fit", "24GB", 24 * 10**9),
+        ("fit", "1.5 TB", 15 * 10**11),
+        ("fit", "900mb", 900 * 10**6),
+        ("fit", "16GiB", 16 * 2**30),
         ("choices", "none", "none"),
         ("seed", "0", 0),
         ("windows", "llama", WindowScheme.LLAMA),
@@ -120,6 +126,12 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
             for text in ("0", "0m", "-5", "10 minutes", "20", "1m1h", "", "1e3s")
         ),
         ("time", "169h", "--llm-time: expected at most 168h, a week, or none, got '169h'"),
+        *(
+            ("fit", text, f"--llm-fit: expected a size with its unit, such as 24GB, 900MB or 16GiB, got {text!r}")
+            for text in ("24", "GB", "-1GB", "24G", "24 gigabytes", "1e3GB", "24GBs")
+        ),
+        ("fit", "0GB", "--llm-fit: expected more than 0 and at most 1000TB, got '0GB'"),
+        ("fit", "1001TB", "--llm-fit: expected more than 0 and at most 1000TB, got '1001TB'"),
         ("limits_time", "inf", "--llm-limits-time: expected seconds, got 'inf'"),
         ("model", " , ", "--llm-model: expected at least one name"),
         ("load_format", "real", "--llm-load-format: unknown load format 'real'. Known: auto, dummy"),

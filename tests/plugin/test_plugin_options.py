@@ -47,6 +47,10 @@ def test_an_unknown_reference_is_refused_with_the_known_ones(own_suite: Bench) -
         (("--llm-new-tokens", "0"), "--llm-new-tokens: expected at least 1, got 0"),
         (("--llm-batch-sizes", "1,x"), "--llm-batch-sizes: expected a whole number, got 'x'"),
         (("--llm-load-format", "gguf"), "--llm-load-format: unknown load format 'gguf'. Known: auto, dummy"),
+        (
+            ("--llm-fit", "24"),
+            "--llm-fit: expected a size with its unit, such as 24GB, 900MB or 16GiB, got '24'",
+        ),
         (("--llm-window", "8", "--llm-stride", "9"), "--llm-stride: 9 is more than the window of 8 tokens"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

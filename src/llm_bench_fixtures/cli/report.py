@@ -2,6 +2,7 @@
 
 llm-bench report latest                         the page, Markdown, CSV, LaTeX and plots, into llm-bench-report/
 llm-bench report 3 -o again --quality-limit top1_agreement:99%
+llm-bench report latest --fit 48GB              what of each variant fits in that memory
 llm-bench report latest --against main          the same page, with what changed since the newest run of main
 llm-bench report 3 4 5                          runs of the same commit, model and machine are pooled: one answer with
                                                 narrower intervals, and how far the runs agree
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from llm_bench_fixtures.gate.rules import Rules, check_targets
 from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
 from llm_bench_fixtures.history.together import grouped, is_same_run
-from llm_bench_fixtures.options.parsers import Setting, parse_path
+from llm_bench_fixtures.options.parsers import Setting, parse_optional_size, parse_path
 from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.files import write_report
@@ -48,6 +50,7 @@ from llm_bench_fixtures.results.storage import RESULTS_FILE
 
 REPORT = Setting("report", parse_path)
 QUALITY_LIMIT = Setting("quality_limit", parse_quality_limit)
+FIT = Setting("fit", parse_optional_size)
 
 HELP = "make the report of a saved run again, or of several runs together"
 
@@ -64,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for the report. Default: %(default)s",
     )
     add_option(parser, "--quality-limit", QUALITY_LIMIT)
+    add_option(parser, "--fit", FIT, "memory to fit the model into, such as 24GB. Default: as the run has it")
     add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
     add_storage(parser)
 
@@ -80,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress(ConsoleProgress())
     found, unreadable = _read(paths, progress)
     runs = [_pooled([found[place] for place in places]) for places in grouped(found)]
+    if arguments.fit:
+        runs = [replace(one, provenance=replace(one.provenance, fit_bytes=arguments.fit)) for one in runs]
     if len(runs) == 1:
         for reason in unreadable:
             warn(f"left out: {reason}")

@@ -42,9 +42,14 @@ class CacheBytes:
 def bytes_after(output: object) -> CacheBytes:
     """What the output of a forward pass holds for the next one. Raises nothing: counting must not cost the round."""
     try:
-        return cache_bytes(getattr(output, CACHE, None), *(getattr(output, name, None) for name in STATES))
+        return _sizes(*held_after(output))
     except Exception as error:  # whatever a model's own cache does when it is looked into
         return CacheBytes(reason=f"its cache can't be counted: {reason_of(error)}")
+
+
+def held_after(output: object) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The keys and values, and the states, that the output of a forward pass holds for the next one."""
+    return _held(getattr(output, CACHE, None), *(getattr(output, name, None) for name in STATES))
 
 
 def cache_bytes(cache: object, *states: object) -> CacheBytes:
@@ -53,15 +58,22 @@ def cache_bytes(cache: object, *states: object) -> CacheBytes:
     cache: one of transformers' caches, one of a model's own, a tuple of tensors or of tuples of them (Optimum's ONNX
     Runtime models), or None. Of a storage that tensors share, no more than the whole is counted.
     """
+    return _sizes(*_held(cache, *states))
+
+
+def _sizes(keys: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> CacheBytes:
+    return CacheBytes(sum(bytes_by_storage(keys)), sum(bytes_by_storage(states)))
+
+
+def _held(cache: object, *states: object) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     held = [*_tensors(cache, is_key=True, seen=set())]
     held += [(False, tensor) for state in states for _, tensor in _tensors(state, is_key=False, seen=set())]
     keys = [tensor for is_key, tensor in held if is_key]
-    others = [tensor for is_key, tensor in held if not is_key and tensor.is_floating_point()]  # no positions
-    return CacheBytes(kept_bytes(keys), kept_bytes(others))
+    return keys, [tensor for is_key, tensor in held if not is_key and tensor.is_floating_point()]  # no positions
 
 
-def kept_bytes(tensors: Sequence[torch.Tensor]) -> int:
-    """Bytes of the tensors' elements; of those that share a storage, at most the storage's.
+def bytes_by_storage(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Bytes of the tensors' elements; those that share a storage are one, of at most the storage's.
 
     A view counts as what it shows: a sliding window keeps the end of a longer tensor, which the next step frees.
     """
@@ -69,10 +81,11 @@ def kept_bytes(tensors: Sequence[torch.Tensor]) -> int:
     whole: dict[int, int] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
-        whole[storage.data_ptr()] = storage.nbytes()
+        place = storage._cdata if storage.device.type == "meta" else storage.data_ptr()  # fake tensors are nowhere
+        whole[place] = storage.nbytes()
         view = (tensor.storage_offset(), tensor.shape, tensor.stride())
-        shown.setdefault(storage.data_ptr(), {})[view] = tensor.numel() * tensor.element_size()
-    return sum(min(whole[place], sum(views.values())) for place, views in shown.items())
+        shown.setdefault(place, {})[view] = tensor.numel() * tensor.element_size()
+    return [min(whole[place], sum(views.values())) for place, views in shown.items()]
 
 
 def _tensors(held: object, *, is_key: bool, seen: set[int]) -> Iterator[_Held]:

@@ -1,11 +1,14 @@
 """What memory a variant is predicted to take: by its model's shape, the way in which its engine holds weights, and the
-largest workload."""
+largest workload. And what fits in a given memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from llm_bench_fixtures.reading import Count
+from llm_bench_fixtures.workloads import CacheKind
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -39,6 +42,9 @@ class ModelShape:
     widest: int = 0
     """Numbers that a position has at the widest place of a layer."""
 
+    heads: int = 0
+    """Of each layer's attention."""
+
     buffer_bytes: int = 0
     """Of the tables that are made beside the weights."""
 
@@ -62,8 +68,60 @@ class ModelShape:
             is_tied=is_tied,
             cached=2 * number("num_hidden_layers") * (number("num_key_value_heads") or heads) * head,
             widest=max(number("intermediate_size", "ffn_dim", "n_inner") or 4 * hidden, hidden),
+            heads=heads,
             buffer_bytes=buffer_bytes,
         )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What some layers keep of a text from one step to the next: keys and values, or states."""
+
+    bytes: Count
+    """For each position of a row; of states, for a row however long."""
+
+    window: Count | None = None
+    """How many of the last positions are kept at most; None: all."""
+
+    is_state: bool = False
+
+    def of(self, positions: int, *, is_static: bool = False) -> int:
+        """Bytes for a row of so many. is_static: in a cache that is as large from the start, which keeps the position
+        that runs, too, where there is a window."""
+        if self.is_state:
+            return self.bytes
+        return self.bytes * (positions if self.window is None else min(positions, self.window + is_static))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Bytes that a pass takes beside what it keeps."""
+
+    least: Count
+    """However short it is: under autocast, the weights' copies."""
+
+    base: Count
+    """Of a longer one, next to what follows."""
+
+    position: Count
+    """For each position that runs at once."""
+
+    pair: Count
+    """For each pair of positions of a row, where attention computes all of its scores."""
+
+    def of(self, rows: int, positions: int) -> int:
+        """By a pass over so many positions of each row."""
+        return max(self.least, self.base + rows * positions * (self.position + positions * self.pair))
+
+
+@dataclass(frozen=True)
+class PassMemory:
+    """What passes of a model's own code were seen to keep and to take, in one dtype."""
+
+    kept: tuple[Kept, ...]
+
+    taken: Taken | None
+    """None: not seen."""
 
 
 def estimated_weights(config: Mapping[str, Any]) -> int:
@@ -91,6 +149,19 @@ class Storage:
 
     numbers: int = FLOAT32_BYTES
     """Of what is computed and cached."""
+
+    is_known: bool = False
+    """Whether its passes keep and take what those of transformers on torch do, but for the next three; else no largest
+    workload can be told."""
+
+    has_windows: bool = True
+    """Whether its cache drops what lies before a layer's sliding window."""
+
+    cache_copies: int = 1
+    """Of the cache, while a step makes the next."""
+
+    scores: int = 0
+    """Copies of a layer's attention scores, where they are computed in full."""
 
     maps: str = ""
     """The dtype of safetensors files that are mapped in place of copied, as `torch` names it. Empty: of none."""
@@ -123,6 +194,8 @@ class Round:
     new: int = 0
     """Tokens that are generated; 0 where every position's logits are asked for, as for a score."""
 
+    cache: CacheKind = CacheKind.DYNAMIC
+
 
 @dataclass(frozen=True)
 class Need:
@@ -153,33 +226,137 @@ NOTHING = Need()
 """Of a variant that can't run here, or whose model a server holds."""
 
 
-def predict(
-    shape: ModelShape, storage: Storage, rounds: Iterable[Round], *, on_cpu: bool = True, stored: str = ""
-) -> Need:
-    """What a variant takes. rounds: the largest ones; those without new tokens are scores, which give back what they
-    take. stored: the dtype of all tensors in the model's safetensors files; empty where they have several."""
-    process = PROCESS_BYTES if on_cpu else ACCELERATOR_PROCESS_BYTES
-    matrices = shape.weights - shape.tables
+@dataclass(frozen=True)
+class Parts:
+    """Bytes that a variant takes, by what they grow with: any workload's follow from them."""
+
+    process: Count
+    """Of the process itself."""
+
+    weights: Count
+    tables: Count
+    """Made beside the weights, such as masks."""
+
+    loading: Count
+    """For a moment more than the weights, while they are loaded."""
+
+    is_known: bool
+    """Whether what follows was seen of the model's own code, and its engine runs like that; else it is a guess by names
+    that its config shares with others'."""
+
+    kept: tuple[Kept, ...]
+
+    taken: Taken
+    """By a pass, beside what it keeps."""
+
+    logits: Count
+    """Of a position whose logits are asked for."""
+
+    has_all_logits: bool = False
+    """Whether a prefill makes those of every position, and not of the last one alone."""
+
+    cache_copies: Count = 1
+    """While a step makes the next."""
+
+    context: Count = 0
+    """Tokens that the model can read, prompt and new ones; 0: not known."""
+
+    def cache(self, one: Round, new: int | None = None) -> int:
+        """What the workload keeps, as it is counted after its last pass. new: only so many of its new tokens."""
+        if one.cache is CacheKind.OFF or not one.new:
+            return 0
+        is_static = one.cache is CacheKind.STATIC
+        positions = one.prompt + (one.new if is_static or new is None else new) - 1  # the last token is in no pass
+        return one.rows * sum(kept.of(positions, is_static=is_static) for kept in self.kept)
+
+    def round(self, one: Round) -> int:
+        """What the workload takes beside the weights: in its prefill or at its last step, whichever is more."""
+        last = one.prompt + one.new - 1 if one.cache is CacheKind.OFF and one.new else one.prompt
+        layer = self.taken.of(one.rows, last)
+        shown = one.rows * (one.prompt if self.has_all_logits or not one.new else 1)
+        prefill = self.cache(one, new=1) + max(layer, self.logits * shown)
+        step = self.cache(one) * self.cache_copies + max(self.taken.of(one.rows, 1), self.logits * one.rows)
+        return max(prefill, step) if one.new else layer + self.logits * shown
+
+    def total(self, one: Round) -> int:
+        """What a process takes that runs the workload."""
+        return self.process + self.weights + max(self.tables + self.round(one), self.loading)
+
+    def most_rows(self, memory_bytes: int, one: Round) -> int:
+        """The largest batch of the workload's lengths that fits in so much; 0 where not even one prompt does."""
+        return _most(lambda rows: self.total(replace(one, rows=rows)) <= memory_bytes, MOST)
+
+    def longest(self, memory_bytes: int, one: Round) -> int:
+        """The most tokens, new ones among them, of each of the workload's rows that fit in so much, and in the model's
+        context; 0 where its new ones don't."""
+        limit = (self.context or MOST) - one.new
+        prompt = _most(lambda tokens: self.total(replace(one, prompt=tokens)) <= memory_bytes, limit)
+        return prompt + one.new if prompt else 0
+
+
+MOST = 2**40
+
+
+def _most(fits: Callable[[int], bool], limit: int) -> int:
+    """The largest number of at most the limit that fits, of which all smaller ones do; 0 where 1 doesn't."""
+    low, high = 0, 1
+    while high <= limit and fits(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def parts_of(
+    shape: ModelShape, storage: Storage, seen: PassMemory | None = None, *, on_cpu: bool = True, context: int = 0
+) -> Parts:
+    """seen: of the model's own code, in the dtype of the storage's numbers; None where it can't be."""
     copied = shape.tables if shape.is_tied else 0
-    weights = matrices * storage.matrices + shape.tables * storage.tables + copied * storage.output_copy
-    taken = [(one, _round_bytes(shape, storage, one)) for one in rounds]
-    kept = max((size for one, size in taken if one.new), default=0)
-    scored = max((size for one, size in taken if not one.new), default=0)
-    mapped = int(weights) if on_cpu and stored and storage.maps == stored else 0
-    return Need(
-        held=process + int(weights) - mapped + shape.buffer_bytes + kept,
-        loading=max(int(shape.weights * storage.loading) - kept, 0),
-        scoring=max(scored - kept, 0),
-        making=process + int((shape.weights + copied) * storage.making) + shape.buffer_bytes if storage.making else 0,
-        mapped=mapped,
+    weights = (shape.weights - shape.tables) * storage.matrices + shape.tables * storage.tables
+    kept = seen.kept if seen else (Kept(shape.cached * storage.numbers),)
+    if not storage.has_windows:
+        kept = tuple(replace(one, window=None) for one in kept)
+    taken = (seen and seen.taken) or Taken(0, 0, shape.widest * storage.numbers * LAYER_COPIES, 0)
+    scores = storage.scores * shape.heads * storage.numbers
+    return Parts(
+        process=PROCESS_BYTES if on_cpu else ACCELERATOR_PROCESS_BYTES,
+        weights=int(weights + copied * storage.output_copy),
+        tables=shape.buffer_bytes,
+        loading=int(shape.weights * storage.loading),
+        is_known=seen is not None and storage.is_known,
+        kept=kept,
+        taken=replace(taken, pair=taken.pair + scores),
+        logits=shape.vocabulary * FLOAT32_BYTES * LOGIT_COPIES,
+        has_all_logits=storage.has_all_logits,
+        cache_copies=storage.cache_copies,
+        context=context,
     )
 
 
-def _round_bytes(shape: ModelShape, storage: Storage, one: Round) -> int:
-    """Of the cache, the logits and a layer's numbers, during the prefill or at the last step, which have it all."""
-    cache = one.rows * (one.prompt + one.new) * shape.cached * storage.numbers if one.new else 0
-    positions = one.rows * one.prompt
-    layer = positions * shape.widest * storage.numbers * LAYER_COPIES
-    is_last_alone = one.new > 0 and not storage.has_all_logits
-    logits = one.rows * LOGIT_COPIES + (0 if is_last_alone else positions)
-    return cache + layer + logits * shape.vocabulary * FLOAT32_BYTES
+def predict(
+    shape: ModelShape,
+    storage: Storage,
+    rounds: Iterable[Round],
+    seen: PassMemory | None = None,
+    *,
+    on_cpu: bool = True,
+    stored: str = "",
+) -> Need:
+    """What a variant takes. rounds: the largest ones; those without new tokens are scores, which give back what they
+    take. seen: as in `parts_of`. stored: the dtype of all tensors in the model's safetensors files; empty where they
+    have several."""
+    parts = parts_of(shape, storage, seen, on_cpu=on_cpu)
+    taken = [(one, parts.round(one)) for one in rounds]
+    kept = max((size for one, size in taken if one.new), default=0)
+    scored = max((size for one, size in taken if not one.new), default=0)
+    mapped = parts.weights if on_cpu and stored and storage.maps == stored else 0
+    made = shape.weights + (shape.tables if shape.is_tied else 0)
+    return Need(
+        held=parts.process + parts.weights - mapped + parts.tables + kept,
+        loading=max(parts.loading - kept, 0),
+        scoring=max(scored - kept, 0),
+        making=parts.process + int(made * storage.making) + parts.tables if storage.making else 0,
+        mapped=mapped,
+    )

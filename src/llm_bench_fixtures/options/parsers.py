@@ -19,6 +19,13 @@ EnumT = TypeVar("EnumT", bound=StrEnum)
 MOST_WINDOW = 2**24  # tokens
 WEEK_S = 7 * 24 * 3600
 TIME = re.compile(r"(?=.)" + "".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in "hms"))
+UNIT_BYTES = {
+    f"{letter}{unit}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for unit, base in (("b", 1000), ("ib", 1024))
+}
+SIZE = re.compile(rf"([0-9]+(?:\.[0-9]+)?) ?({'|'.join(UNIT_BYTES)})", re.IGNORECASE)
+MOST_BYTES = 10**15
 WORDS = ("tiny", "none")  # what an option takes in place of a model's folder, or of a file
 DEVICES = ("auto", "cpu", "cuda", "mps")
 _OPTIONS = {option.name: option for option in OPTIONS}
@@ -127,6 +134,21 @@ def parse_time_limit(text: str) -> float:
     if seconds > WEEK_S:
         raise InvalidSetting(f"expected at most {WEEK_S // 3600}h, a week, or none, got {shortened(text)}")
     return seconds
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a text such as 24GB, 1.5 TB or 512MiB."""
+    found = SIZE.fullmatch(text.strip())
+    if found is None:
+        raise InvalidSetting(f"expected a size with its unit, such as 24GB, 900MB or 16GiB, got {shortened(text)}")
+    size = int(float(found[1]) * UNIT_BYTES[found[2].lower()])
+    if not 0 < size <= MOST_BYTES:
+        raise InvalidSetting(f"expected more than 0 and at most {MOST_BYTES // 10**12}TB, got {shortened(text)}")
+    return size
+
+
+def parse_optional_size(text: str) -> int | None:
+    return parse_size(text) if text else None
 
 
 def parse_part(text: str) -> float:

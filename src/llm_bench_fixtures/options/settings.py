@@ -20,6 +20,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_device,
     parse_names,
     parse_optional_path,
+    parse_optional_size,
     parse_part,
     parse_path,
     parse_seconds,
@@ -86,6 +87,7 @@ class Settings:
     stride: int = parsed_by(integer_of_at_least(0, MOST_TOKENS))
     choices: str = parsed_by(str)
     overhead: bool = parsed_by(parse_bool)
+    fit: int | None = parsed_by(parse_optional_size)
     seed: int = parsed_by(integer_of_at_least(0, MOST_SEED))
     quality_limit: QualityLimit = parsed_by(parse_quality_limit)
     report: Path = parsed_by(parse_path)

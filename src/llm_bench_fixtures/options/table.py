@@ -243,6 +243,13 @@ OPTIONS = (
         "this tool, not the model",
     ),
     Option(
+        "fit",
+        "",
+        "SIZE",
+        "memory to fit the model into, such as 24GB: the report says what fits, the largest batch and the longest "
+        "context of each variant. Default: what is free on this machine",
+    ),
+    Option(
         "seed",
         "0",
         "N",

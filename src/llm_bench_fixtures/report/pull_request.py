@@ -24,6 +24,7 @@ from llm_bench_fixtures.report.renderers.markdown import (
     named,
 )
 from llm_bench_fixtures.report.tables.by_variant import short_table
+from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.report.words.answer import Answer
@@ -33,9 +34,10 @@ from llm_bench_fixtures.results.formatting import Notation, count
 from llm_bench_fixtures.results.record import Status
 
 THE_ANSWER, MORE = "The answer for each reader, with its cost", "More that follows from this run"
+FIT = "Does it fit?"
 EVERY_CASE = "Every case: the reference's latency, and the others' speed-ups"
 SKIPPED, ABOUT = "Skipped and failed", "About this run"
-DISPENSABLE = (EVERY_CASE, ABOUT, SKIPPED, MORE)  # the least needed first
+DISPENSABLE = (EVERY_CASE, FIT, ABOUT, SKIPPED, MORE)  # the least needed first
 MOST_CHANGES, MOST_NOTES = 12, 4  # that a comment has room for
 
 
@@ -69,6 +71,7 @@ def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
     parts: dict[str, Callable[[], Iterator[str]]] = {
         THE_ANSWER: lambda: _answer(findings.answer),
         MORE: lambda: bullets(findings.takeaways),
+        FIT: lambda: _fit(findings),
         EVERY_CASE: lambda: _cases(findings),
         SKIPPED: lambda: _skipped(findings),
         ABOUT: lambda: _about(findings),
@@ -121,6 +124,11 @@ def _cases(findings: Findings) -> Iterator[str]:
     if rows:
         columns = (Column("scenario"), Column("case"), *(Column(name, Notation.NUMBER) for name in cases[0].cells))
         yield from markdown_table(Table(columns, tuple(rows)))
+
+
+def _fit(findings: Findings) -> Iterator[str]:
+    for section in fit_sections(findings.run):
+        yield from (escape(section.title), "", escape(section.note), "", *markdown_table(section.table))
 
 
 def _skipped(findings: Findings) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from llm_bench_fixtures.reading import Figure, Text
+from llm_bench_fixtures.reading import Count, Figure, Text
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,10 @@ class Provenance:
     """Of the model's `config`, `tokenizer` and `weights`, from samples; empty in runs of before."""
     passed_over: tuple[Text, ...] = ()
     """Candidates for the model that were not used, each with the reason."""
+    memory_bytes: Count | None = None
+    """Free on the device before anything was loaded."""
+    fit_bytes: Count | None = None
+    """The memory that the model is to fit into, where one was given."""
     read_bytes_per_s: Figure | None = None
     """The most that this machine reads from memory, as measured in this run."""
     matmul_flops_per_s: Mapping[Text, Figure] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar  # one with a default
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.work import Work
+from llm_bench_fixtures.models.needs import Parts
 from llm_bench_fixtures.reading import Count, Duration, Figure, Name, Offset, Text
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.provenance import Provenance
@@ -202,6 +203,8 @@ class VariantResult:
     first_generate_s: Figure | None = None
     """Seconds of the first `generate` of a fresh process; None where the variant had no process of its own."""
     weight_bytes: Count | None = None
+    parts: Parts | None = None
+    """Bytes that it is predicted to take, by what they grow with; None where nothing predicts them."""
     quantized_share: Figure | None = None
     """Of all weights, how many are stored in fewer bits; None where none are, or where it isn't told."""
     resident_before_load_bytes: Count | None = None

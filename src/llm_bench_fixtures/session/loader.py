@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, TimeUp, named
+from llm_bench_fixtures.measure.pass_memory import running_of
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.windows import USUAL_WINDOW, WindowPlan, plan_windows
@@ -21,8 +22,19 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.isolated import IsolatedModel
 from llm_bench_fixtures.models.lineup import Lineup, apart, plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest, load_variant, translate_out_of_memory
-from llm_bench_fixtures.models.needs import NOTHING, ModelShape, Need, Round, predict
+from llm_bench_fixtures.models.needs import (
+    NOTHING,
+    ModelShape,
+    Need,
+    Parts,
+    PassMemory,
+    Round,
+    Storage,
+    parts_of,
+    predict,
+)
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.transformers import context_of
 from llm_bench_fixtures.processes.launch import start_importing
 from llm_bench_fixtures.progress import Part, Phase, about
 from llm_bench_fixtures.results.builder import RunBuilder
@@ -48,7 +60,7 @@ NOT_YET = "not scored yet"  # of a variant's quality
 MAKING = (Phase.EXPORTING, Phase.QUANTIZING, Phase.CALIBRATING, Phase.COMPILING)
 
 
-def _unloaded(variant: Variant) -> VariantResult:
+def _unloaded(variant: Variant, parts: Parts | None = None) -> VariantResult:
     """What stands in the results until the load has ended."""
     return VariantResult(
         variant.id,
@@ -58,6 +70,7 @@ def _unloaded(variant: Variant) -> VariantResult:
         "the load was interrupted",
         base=variant.base,
         quantized=variant.quantization is not None,
+        parts=parts,
     )
 
 
@@ -108,27 +121,52 @@ class VariantLoader:
         _ = setup.limits  # before other processes import
         start_importing(self._imports(variants), on_cpu=setup.device.kind is DeviceKind.CPU)
         _ = setup.source  # which is tried out in such a process
+        _ = setup.free_bytes
         if not setup.settings.memory_share:
             self.lineup = apart(variants)
         else:
-            budget = int(setup.device.free_bytes * setup.settings.memory_share)
+            budget = int(setup.free_bytes * setup.settings.memory_share)
             needs = {variant.id: self._need(variant) for variant in variants}
             self.lineup = plan_lineup(variants, self._results.reference, needs, budget)
         return self.lineup
 
     def _need(self, variant: Variant) -> Need:
         """What it takes of this machine's memory: nothing where it can't run here."""
+        source, storage = self._setup.source, self._storage(variant)
+        if storage is None:
+            return NOTHING
+        seen, rounds = self._passes(variant, storage), self._largest_rounds()
+        return predict(self._shape, storage, rounds, seen, on_cpu=self._on_cpu, stored=source.stored_dtype)
+
+    def _parts(self, variant: Variant) -> Parts | None:
+        """What it takes, by what that grows with, in a run that is planned; None where it takes nothing here."""
+        storage = self._storage(variant) if self.lineup is not None and variant.backend in BACKENDS else None
+        if storage is None:
+            return None
+        seen, context = self._passes(variant, storage), context_of(self._setup.source.load_config().get_text_config())
+        return parts_of(self._shape, storage, seen, on_cpu=self._on_cpu, context=context)
+
+    def _storage(self, variant: Variant) -> Storage | None:
+        """None where the variant can't run here, or another program runs it."""
         setup, backend = self._setup, _backend_of(variant)
         if backend is None or backend.is_served or first_missing(backend.modules):
-            return NOTHING
+            return None
         if setup.source.quantized is not None and not backend.takes_quantized:
-            return NOTHING
-        try:
-            storage = backend.storage_of(variant, setup.device)
-        except BackendUnavailable:
-            return NOTHING
-        on_cpu = setup.device.kind is DeviceKind.CPU
-        return predict(self._shape, storage, self._largest_rounds(), on_cpu=on_cpu, stored=setup.source.stored_dtype)
+            return None
+        with suppress(BackendUnavailable):
+            return backend.storage_of(variant, setup.device)
+        return None
+
+    def _passes(self, variant: Variant, storage: Storage) -> PassMemory | None:
+        """What the model's own code takes, run as the variant runs it; None where that can't be seen."""
+        backend = _backend_of(variant)
+        named = variant.attention or self._setup.settings.attention
+        attention = named if backend is not None and backend.takes_attention else ""
+        return self._setup.pass_memory(running_of(variant, storage, attention))
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self._setup.device.kind is DeviceKind.CPU
 
     @cached_property
     def _shape(self) -> ModelShape:
@@ -193,7 +231,8 @@ class VariantLoader:
         step = f"loading {variant.id}"
         error = self._deadline.not_reached() if is_plain else self._deadline.too_long(step, expected_s)
         if variant.id not in self._described:
-            self._results.add_variant(replace(_unloaded(variant), status=Status.NOT_REACHED, reason=error.why))
+            unloaded = _unloaded(variant, self._parts(variant))
+            self._results.add_variant(replace(unloaded, status=Status.NOT_REACHED, reason=error.why))
         self._failed[variant.id] = error
         raise error
 
@@ -290,7 +329,7 @@ class VariantLoader:
         if variant.id in self._described:
             with self._deadline.reaching():
                 return self._open(variant)
-        result = _unloaded(variant)
+        result = _unloaded(variant, self._parts(variant))
         self._results.add_variant(result)
         began_s = self._deadline.clock()
         try:
@@ -362,6 +401,7 @@ class VariantLoader:
             label=facts.label,
             configuration=facts.configuration,
             weight_bytes=facts.weight_bytes,
+            parts=result.parts if facts.runs_source else None,
             quantized_share=facts.quantized_share,
             quality_note="random weights" if setup.source.random_weights else NOT_YET,
             notes=tuple(filter(None, (tight, setup.threads_warning, *setup.source.notes, *facts.notes))),

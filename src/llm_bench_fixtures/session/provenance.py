@@ -63,6 +63,8 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         chat=setup.settings.chat,
         energy=_energy(device),
         passed_over=tuple(f"{name}: {reason}" for name, reason in source.passed_over),
+        memory_bytes=setup.known_free_bytes,
+        fit_bytes=setup.settings.fit,
         read_bytes_per_s=limits.read_bytes_per_s if limits else None,
         matmul_flops_per_s=rates,
     )

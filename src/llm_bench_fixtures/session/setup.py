@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
 from llm_bench_fixtures.measure.flops import FlopCounter, flop_counter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
+from llm_bench_fixtures.measure.pass_memory import Running, pass_memory
 from llm_bench_fixtures.models.artifacts import ArtifactStore
 from llm_bench_fixtures.models.attention import check_known
 from llm_bench_fixtures.models.backends import BACKENDS
@@ -28,6 +29,7 @@ from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.own_prompts import OwnPrompts
     from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.models.needs import PassMemory
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.workloads import Tokenizer
 
@@ -56,6 +58,17 @@ class Setup:
             if self.settings.in_process:
                 device.synchronize()  # sets an accelerator up, so that no model's load_s holds that
         return device
+
+    @cached_property
+    def free_bytes(self) -> int:
+        """Of the device's memory, when it is first asked for: before anything is loaded."""
+        return self.device.free_bytes
+
+    @property
+    def known_free_bytes(self) -> int | None:
+        """The same, if it has been asked for."""
+        known: int | None = vars(self).get("free_bytes")
+        return known
 
     @property
     def threads(self) -> int:
@@ -164,3 +177,7 @@ class Setup:
     def flops(self) -> FlopCounter:
         """Counts for the model's architecture; what has been counted for one variant serves the others."""
         return flop_counter(self.source.load_config(), self.source.trust_remote_code)
+
+    def pass_memory(self, running: Running) -> PassMemory | None:
+        """What passes of the model's own code keep and take; None where that can't be seen."""
+        return pass_memory(self.source.load_config(), running, self.source.trust_remote_code)

@@ -56,7 +56,7 @@ DOUBLE_QUANT = Setting("bnb_double_quant", parse_bool)
 def storage(variant: Variant, device: Device) -> Storage:
     """The embedding and the output layer aren't quantized."""
     size = 4 if device.kind == "cpu" else 2
-    return Storage(1.0 if variant.quantization == INT8 else FOUR_BITS, size, numbers=size)
+    return Storage(1.0 if variant.quantization == INT8 else FOUR_BITS, size, numbers=size, is_known=True)
 
 
 def prepare(request: LoadRequest) -> None:

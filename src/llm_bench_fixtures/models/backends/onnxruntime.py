@@ -79,10 +79,11 @@ STATIC_OPERATORS = ["MatMul", "Gemm"]
 ONE_FILE_LIMIT_BYTES = 1_500_000_000  # protobuf holds 2 GB; above this the weights go to a file of their own
 LIBRARIES = ("torch", "transformers", "optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu", "onnx")
 
+_stored = partial(Storage, is_known=True, has_windows=False, cache_copies=2, scores=2, has_all_logits=True, making=14.0)
 STORED = {
-    None: Storage(4.0, 4.0, has_all_logits=True, loading=4.0, making=14.0),
-    DYNAMIC: Storage(1.0, 1.0, has_all_logits=True, loading=1.0, making=14.0),
-    STATIC: Storage(1.0, 4.0, output_copy=1.0, has_all_logits=True, loading=1.0, making=14.0),
+    None: _stored(4.0, 4.0, loading=4.0),
+    DYNAMIC: _stored(1.0, 1.0, loading=1.0),
+    STATIC: _stored(1.0, 4.0, output_copy=1.0, loading=1.0),
 }
 
 

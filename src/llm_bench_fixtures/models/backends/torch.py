@@ -46,7 +46,7 @@ def storage(variant: Variant, device: Device) -> Storage:
     check(variant, device)
     precision = resolve_precision(variant.precision, device)
     size = precision.torch_dtype.itemsize
-    return Storage(size, size, numbers=size, maps=precision.actual)
+    return Storage(size, size, numbers=size, maps=precision.actual, is_known=True)
 
 
 def prepare(request: LoadRequest) -> None:

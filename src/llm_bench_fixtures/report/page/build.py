@@ -37,6 +37,7 @@ from llm_bench_fixtures.report.page.tables import (
     without_zeros,
 )
 from llm_bench_fixtures.report.renderers.html import render_page
+from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.load import load_sections
 from llm_bench_fixtures.report.tables.scenarios import (
     means_sections,
@@ -131,6 +132,7 @@ def all_sections(findings: Findings) -> Iterator[Section]:
     yield from variant_sections(findings)
     yield from scenario_sections(findings)
     yield from load_sections(findings.run)
+    yield from fit_sections(findings.run)
     yield from equivalence_sections(findings.run)
 
 

@@ -28,6 +28,9 @@ WORDS = {
     "stability": "a word for the coefficient of variation: below 5 % excellent, 10 % good, 20 % fair, else unstable",
     BATCHED: "tokens per second at the largest batch, and its size",
     "peak": "the highest memory of a round, as a rise over before the model was loaded",
+    "cache per token": "bytes of the keys and values of one more token, before any sliding window is full",
+    "largest batch": "prompts at a time that fit in the memory, as predicted",
+    "longest context": "tokens of one prompt, its new ones among them, that fit in the memory and the model's context",
 }
 PERPLEXITY = "perplexity"  # in the summary its change, but for the reference
 ALIKE_MEANS = f"{ALIKE} near-lossless: too near to the reference to be ranked by quality, or sorted by it."

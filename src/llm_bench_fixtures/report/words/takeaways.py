@@ -17,6 +17,7 @@ from llm_bench_fixtures.answer.effects import (
     waiting_threads,
 )
 from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.report.tables.fit import fit_sentences
 from llm_bench_fixtures.report.tables.load import load_sentences
 from llm_bench_fixtures.report.words.quality import quality_in_short
 from llm_bench_fixtures.report.words.workload import describe_prompts, times_words
@@ -28,8 +29,24 @@ from llm_bench_fixtures.results.record import Record, Run
 
 def takeaways(seen: Evidence) -> tuple[str, ...]:
     """Those that this run can support, the most useful first, and what its rounds are too few to tell."""
-    sources = (_loads, _fast_tokens, _contention, _batch, _decode, _cache, _padding, _prompt_length, _too_few_rounds)
+    sources = (
+        _fits,
+        _loads,
+        _fast_tokens,
+        _contention,
+        _batch,
+        _decode,
+        _cache,
+        _padding,
+        _prompt_length,
+        _too_few_rounds,
+    )
     return tuple(sentence for source in sources for sentence in source(seen))
+
+
+def _fits(seen: Evidence) -> Iterator[str]:
+    """What fits in the memory that was given."""
+    yield from fit_sentences(seen.run)
 
 
 def _loads(seen: Evidence) -> Iterator[str]:

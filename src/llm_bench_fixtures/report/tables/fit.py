@@ -1,0 +1,144 @@
+"""What fits in a given memory: what each variant was predicted to take next to what was measured, and the largest
+workloads that follow from that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from llm_bench_fixtures.answer.headline import SUPPORTING
+from llm_bench_fixtures.models.needs import Parts, Round
+from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
+from llm_bench_fixtures.results.formatting import Notation, count, format_bytes
+from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
+from llm_bench_fixtures.workloads import CacheKind
+
+USUAL = Round(rows=1, prompt=256, new=16)  # where nothing was measured
+NOT_KNOWN, NONE = "not known", "none"
+BATCH, CONTEXT = "largest batch", "longest context"
+COLUMNS = (
+    Column(VARIANT),
+    *(Column(name, Notation.BYTES) for what in ("weights", "KV cache", "peak") for name in (what, f"{what}, measured")),
+    Column("cache per token", Notation.BYTES),
+    Column(BATCH, Notation.COUNT),
+    Column(CONTEXT, Notation.COUNT),
+)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What of a variant fits in a run's memory."""
+
+    variant: str
+    rows: int
+    """Prompts of the workload's length at a time."""
+    tokens: int
+    """Of one prompt, with its new ones."""
+    is_known: bool
+
+
+def fit_sections(run: Run) -> Iterator[Section]:
+    """A row a variant; nothing where nothing was predicted."""
+    shown, memory = _predicted(run), _memory(run)
+    if shown and memory:
+        asked = longest_of(run)
+        rows = tuple(tuple(_row(run, variant, parts, memory, asked)) for variant, parts in shown)
+        yield Section(f"Does it fit in {format_bytes(memory)}?", Table(COLUMNS, rows), _note(run, asked))
+
+
+def fit_sentences(run: Run) -> Iterator[str]:
+    """The largest batch of each variant, where a memory was given."""
+    memory = run.provenance.fit_bytes
+    if not memory:
+        return
+    asked = longest_of(run)
+    found = [_fit(variant, parts, memory, asked) for variant, parts in _predicted(run)]
+    fitting = [f"{one.variant} at most {one.rows:,} at a time" for one in found if one.is_known and one.rows]
+    others = [f"{one.variant} does not fit" for one in found if one.is_known and not one.rows]
+    others += [f"{one.variant}: {NOT_KNOWN}" for one in found if not one.is_known]
+    if found:
+        yield f"In {format_bytes(memory)}, of prompts of {_lengths(asked)}: {', '.join((*fitting, *others))}."
+
+
+def _predicted(run: Run) -> list[tuple[VariantResult, Parts]]:
+    """Of the variants that could run here; their weights as measured, where they were."""
+    known = [(one, one.parts) for one in run.variants if one.parts is not None and one.status is not Status.SKIPPED]
+    return [(one, replace(parts, weights=one.weight_bytes or parts.weights)) for one, parts in known]
+
+
+def _memory(run: Run) -> int | None:
+    return run.provenance.fit_bytes or run.provenance.memory_bytes
+
+
+def longest_of(run: Run) -> Round:
+    """One prompt of the most tokens that the run measured, those of the model's limit aside, with its new ones."""
+    usual = [record for record in run.measured() if record.workload and record.scenario not in SUPPORTING]
+    return max(map(round_of, usual), key=lambda one: one.prompt + one.new, default=USUAL)
+
+
+def round_of(record: Record) -> Round:
+    """The widest batch that the record may have had, as one prompt. Raises ValueError for one without a workload."""
+    facts = record.workload
+    if facts is None or not facts.prompts:
+        raise ValueError(f"{record.test} has no workload")
+    width = -(-(facts.prompt_tokens + facts.padded_tokens) // facts.prompts)
+    return Round(1, width, facts.new_tokens // facts.prompts, CacheKind(facts.cache))
+
+
+def _checked(run: Run, variant: VariantResult) -> Record | None:
+    """The record of the largest workload whose cache was counted: of one batch, whose width is known."""
+    records = [
+        record
+        for record in run.measured()
+        if record.variant == variant.id and record.work and record.workload and record.workload.cache in list(CacheKind)
+        if record.workload.batch_size >= record.workload.prompts and record.workload.cache != CacheKind.OFF
+    ]
+    return max(records, key=_positions, default=None)
+
+
+def _positions(record: Record) -> int:
+    facts = record.workload
+    return facts.prompt_tokens + facts.padded_tokens + facts.new_tokens if facts else 0
+
+
+def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, asked: Round) -> Iterator[Cell]:
+    predicted = variant.parts.weights if variant.parts else None
+    yield from (Cell(variant.id), Cell(value=predicted), Cell(value=variant.weight_bytes))
+    yield from _checks(run, variant, parts)
+    yield Cell(value=sum(one.bytes for one in parts.kept if not one.is_state) if parts.is_known else None)
+    fit = _fit(variant, parts, memory, asked)
+    for value in (fit.rows, fit.tokens):
+        yield Cell(NOT_KNOWN) if not fit.is_known else Cell(value=value) if value else Cell(NONE, rank=0.0)
+
+
+def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
+    """The cache and the peak of one workload, each as predicted and as measured."""
+    record = _checked(run, variant) if parts.is_known else None
+    if record is None or record.workload is None:
+        yield from (Cell(),) * 4
+        return
+    one = replace(round_of(record), rows=record.workload.prompts)
+    work, memory = record.work, record.memory
+    kept = [work.cache_bytes, work.state_bytes] if work else []
+    counted = [size for size in kept if size is not None]
+    peak = (memory.cuda_allocated_bytes or memory.own_bytes) if memory else None
+    yield from (Cell(value=parts.cache(one)), Cell(value=sum(counted) if counted else None))
+    yield from (Cell(value=parts.weights + parts.tables + parts.round(one)), Cell(value=peak))
+
+
+def _fit(variant: VariantResult, parts: Parts, memory: int, asked: Round) -> Fit:
+    alone = replace(parts, process=variant.resident_before_load_bytes or parts.process)
+    return Fit(variant.id, alone.most_rows(memory, asked), alone.longest(memory, asked), parts.is_known)
+
+
+def _lengths(one: Round) -> str:
+    return f"{count(one.prompt, 'token')} and {one.new} new"
+
+
+def _note(run: Run, asked: Round) -> str:
+    whose = "given" if run.provenance.fit_bytes else "what was free"
+    return (
+        f"The memory is {whose}; one variant runs alone in it. Predicted from the model's shape, next to what was "
+        "measured: cache and peak are those of its largest batch here. Largest batch: prompts at a time, each of "
+        f"{_lengths(asked)}. Longest context: tokens of one prompt and its new ones, at most what the model can read."
+    )

@@ -1,0 +1,207 @@
+"""Whether what is said to fit does.
+
+python tools/measure_fit.py families [--variants ID,ID] [FAMILY ...]
+    For each family of tests/families.py, each variant and each kind of cache: bytes of weights and of the cache as
+    predicted, and as measured. Exits with 1 where two differ by more than 5 %.
+
+python tools/measure_fit.py limit MODEL SIZE [--variants ID,ID] [--prompt TOKENS] [--new TOKENS]
+    The largest batch that is predicted to fit in SIZE, and the largest that runs in a control group of that limit, in
+    a process of its own: found by halving between batches that run and those that the kernel ends. Needs root, and
+    Linux with either version of control groups.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import torch
+from families import FAMILIES
+
+from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError
+from llm_bench_fixtures.measure.pass_memory import pass_memory, running_of
+from llm_bench_fixtures.measure.timing import run_round
+from llm_bench_fixtures.measure.work import observe
+from llm_bench_fixtures.models.architecture import check_architecture
+from llm_bench_fixtures.models.artifacts import ArtifactStore
+from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
+from llm_bench_fixtures.models.checks import check_usable
+from llm_bench_fixtures.models.device import resolve_device
+from llm_bench_fixtures.models.handle import LocalModel
+from llm_bench_fixtures.models.loading import LoadRequest, load_variant
+from llm_bench_fixtures.models.needs import ModelShape, Parts, Round, parts_of
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import ModelSource
+from llm_bench_fixtures.models.variants import Variant, select_variants
+from llm_bench_fixtures.options.parsers import parse_size
+from llm_bench_fixtures.options.settings import parse_settings
+from llm_bench_fixtures.processes.allocator import giving_freed_memory_back
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.workloads import CacheKind, Workload
+
+TOLERANCE = 0.05
+OF_FAMILIES = "fp32,bf16,autocast-bf16,ort-fp32,bnb-int8,bnb-nf4"
+OF_LIMITS = "fp32,bf16"
+PROMPTS, NEW_TOKENS = ((11, 12, 13, 14, 15, 16, 17), (21, 22, 23)), 3
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def parts(variant: Variant, source: ModelSource) -> Parts:
+    """What is predicted of the variant."""
+    storage = BACKENDS[variant.backend].storage_of(variant, resolve_device("cpu"))
+    footprint = check_architecture(source.load_config(), source.trust_remote_code)
+    shape = ModelShape.of(source.load_config(), footprint.weights, footprint.buffer_bytes)
+    seen = pass_memory(source.load_config(), running_of(variant, storage), source.trust_remote_code)
+    return parts_of(shape, storage, seen)
+
+
+def load(variant: Variant, source: ModelSource, store: Path) -> LocalModel:
+    request = LoadRequest(variant, source, resolve_device("cpu"), parse_settings({}), ArtifactStore(store), Progress())
+    with giving_freed_memory_back():
+        return load_variant(request)
+
+
+def of_families(names: Sequence[str], variants: str) -> Iterator[tuple[str, float | None, float | None]]:
+    """What it is, the bytes as predicted, None where they aren't, and as measured."""
+    chosen = select_variants(variants, CATALOGUE, "fp32")
+    for family in FAMILIES:
+        if (names and family.name not in names) or family.quantized_by:
+            continue
+        with tempfile.TemporaryDirectory() as root, suppress(CandidateFailed):
+            source = family.build(Path(root) / family.name)
+            check_usable(source)
+            for variant in chosen:
+                with suppress(BackendUnavailable, LlmBenchError):
+                    yield from _of_variant(f"{family.name} {variant.id}", variant, source, Path(root))
+
+
+def _of_variant(
+    name: str, variant: Variant, source: ModelSource, root: Path
+) -> Iterator[tuple[str, float | None, float | None]]:
+    known = parts(variant, source)
+    with closing(load(variant, source, root / "store")) as loaded:
+        yield f"{name} weights", known.weights, loaded.facts.weight_bytes
+        for cache in sorted(loaded.facts.cache_kinds):
+            one = Round(len(PROMPTS), len(PROMPTS[0]), NEW_TOKENS, cache)
+            passes = observe(loaded.model, Workload(PROMPTS, NEW_TOKENS, batch_size=2, cache=cache)).observed.passes
+            kept = [size for size in (passes.cache_bytes, passes.state_bytes) if size is not None] if passes else []
+            yield f"{name} cache {cache}", known.cache(one) if known.is_known else None, sum(kept) if kept else None
+
+
+def print_families(names: Sequence[str], variants: str) -> int:
+    off = 0
+    for what, predicted, measured in of_families(names, variants):
+        differs = abs(predicted - measured) > TOLERANCE * measured if None not in (predicted, measured) else False
+        off += differs
+        print(f"{what}: {predicted} predicted, {measured} measured{' <-' if differs else ''}", flush=True)
+    print(f"{off} differ by more than {TOLERANCE:.0%}")
+    return bool(off)
+
+
+def run_once(variant: Variant, source: ModelSource, store: Path, one: Round) -> None:
+    """Load it, run a batch twice, and print what it has taken before the load, and its weights."""
+    with closing(load(variant, source, store)) as loaded:
+        prompts = tuple(tuple((number + place) % 1000 for place in range(one.prompt)) for number in range(one.rows))
+        for _ in range(2):
+            loaded.call(run_round, Workload(prompts, one.new, batch_size=one.rows, cache=one.cache))
+        facts = loaded.facts
+        print(json.dumps([facts.resident_before_load_bytes, facts.weight_bytes]))
+
+
+@contextmanager
+def limited_group(limit: int) -> Iterator[Path]:
+    """A control group whose processes may take so much together."""
+    is_old = (GROUPS / "memory").is_dir()
+    folder = (GROUPS / "memory" if is_old else GROUPS) / "llm-bench-fit"
+    folder.mkdir(exist_ok=True)
+    try:
+        (folder / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text(str(limit))
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+def runs_in(folder: Path, command: Sequence[str]) -> str | None:
+    """What the command prints, run in the group; None where it fails."""
+    entering = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(folder / "cgroup.procs")]
+    done = subprocess.run([*entering, *command], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
+def largest_that_runs(folder: Path, command: Sequence[str], guess: int) -> int:
+    """Rows of the largest batch, to 2 % of it; 0 where not even one runs."""
+
+    def runs(rows: int) -> bool:
+        found = runs_in(folder, [*command, str(rows)]) is not None
+        print(f"  {rows} {'run' if found else 'are too many'}", flush=True)
+        return found
+
+    low, high = 0, max(guess, 1)
+    for times in count(1):
+        if not runs(high):
+            break
+        low, high = high, high + max(guess * times // 8, 1)
+    while high - low > max(low // 50, 1):
+        middle = (low + high) // 2
+        low, high = (middle, high) if runs(middle) else (low, middle)
+    return low
+
+
+def print_limits(arguments: argparse.Namespace) -> None:
+    size, one = parse_size(arguments.size), Round(1, arguments.prompt, arguments.new)
+    source = ModelSource(arguments.model, Path(arguments.model))
+    for variant in select_variants(arguments.variants, CATALOGUE, arguments.variants.partition(",")[0]):
+        command = [sys.executable, __file__, "once", arguments.model, variant.id, str(one.prompt), str(one.new)]
+        told = subprocess.run([*command, "1"], capture_output=True, text=True, check=True).stdout
+        process, weights = json.loads(told)
+        known = replace(parts(variant, source), process=process, weights=weights)
+        guess = known.most_rows(size, one)
+        print(f"{variant.id}: {guess} predicted in {size / 1e9:.2f} GB of prompts of {one.prompt} and {one.new} new")
+        with limited_group(size) as folder:
+            most = largest_that_runs(folder, command, guess)
+        print(f"{variant.id}: {most} run: predicted {guess / max(most, 1) - 1:+.1%}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    families = commands.add_parser("families")
+    families.add_argument("--variants", default=OF_FAMILIES)
+    families.add_argument("names", nargs="*", metavar="FAMILY")
+    limit = commands.add_parser("limit")
+    limit.add_argument("model", metavar="MODEL")
+    limit.add_argument("size", metavar="SIZE")
+    limit.add_argument("--variants", default=OF_LIMITS)
+    limit.add_argument("--prompt", type=int, default=256, metavar="TOKENS")
+    limit.add_argument("--new", type=int, default=16, metavar="TOKENS")
+    once = commands.add_parser("once")
+    once.add_argument("model")
+    once.add_argument("variant")
+    for name in ("prompt", "new", "rows"):
+        once.add_argument(name, type=int)
+    asked = parser.parse_args()
+    with quiet_libraries():
+        if asked.command == "families":
+            torch.set_num_threads(1)
+            return print_families(asked.names, asked.variants)
+        if asked.command == "limit":
+            print_limits(asked)
+            return 0
+        (variant,) = select_variants(asked.variant, CATALOGUE, asked.variant)
+        one = Round(asked.rows, asked.prompt, asked.new, CacheKind.DYNAMIC)
+        run_once(variant, ModelSource(asked.model, Path(asked.model)), ArtifactStore().root, one)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
