@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from llm_bench_fixtures.answer.need import Need, Reader, parse_limits
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import (
     MemoryFacts,
@@ -62,6 +63,11 @@ def token_times(seconds: float, tokens: int) -> tuple[float, ...]:
     if tokens < 2:
         return (seconds,)
     return tuple(seconds * (0.4 + 0.6 * index / (tokens - 1)) for index in range(tokens))
+
+
+def asking(limits: str, want: Reader = Reader.LATENCY) -> Need:
+    """As it is typed."""
+    return Need(parse_limits(limits), want)
 
 
 def make_workload(digest: str = "one prompt", prompts_digest: str = "", **facts: Any) -> WorkloadFacts:

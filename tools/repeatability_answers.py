@@ -11,8 +11,9 @@ from itertools import combinations
 from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
-from llm_bench_fixtures.answer.need import Need
-from llm_bench_fixtures.answer.picks import Reader, picks_of
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Reader
+from llm_bench_fixtures.answer.picks import picks_of
+from llm_bench_fixtures.answer.standings import standings_for
 from llm_bench_fixtures.results.record import Record, Run
 
 AHEAD = math.log(1.1)  # a variant that is so far ahead of the second must win alone
@@ -38,13 +39,13 @@ class RunAnswer:
 
 
 def answer_of(run: Run) -> RunAnswer:
-    seen, need = evidence_of(run), Need()
+    seen = evidence_of(run)
     records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.largest_batch}
     return RunAnswer(
         run.reference,
         {(reader, name): value for reader, found in records.items() for name, value in _speedups(seen, found)},
-        {pick.reader: frozenset(one.variant for one in pick.choices) for pick in picks_of(seen, need)},
-        need.kept_by(run),
+        {pick.reader: frozenset(one.variant for one in pick.choices) for pick in picks_of(seen, DEFAULT_NEED)},
+        standings_for(Reader.LATENCY, seen, DEFAULT_NEED).kept,
         {reader: tuple(_identical_claims(seen, found)) for reader, found in records.items()},
     )
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from run_factory import BLOCKS_S, make_block_record, make_run, make_variant, make_workload
+from run_factory import BLOCKS_S, asking, make_block_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.need import Need
-from llm_bench_fixtures.answer.picks import Outcome, Pick, Reader, picks_of, rivals_of
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
+from llm_bench_fixtures.answer.picks import Outcome, Pick, picks_of, rivals_of
 from llm_bench_fixtures.results.record import Run
 
 
-def pick(run: Run, reader: Reader, need: Need | None = None) -> Pick:
-    return next(one for one in picks_of(evidence_of(run), need or Need()) if one.reader is reader)
+def pick(run: Run, reader: Reader, need: Need = DEFAULT_NEED) -> Pick:
+    return next(one for one in picks_of(evidence_of(run), need) if one.reader is reader)
 
 
 def lossy_run() -> Run:
@@ -23,7 +22,7 @@ def lossy_run() -> Run:
 
 
 def test_a_winner_keeps_what_is_needed() -> None:
-    found = pick(lossy_run(), Reader.LATENCY, Need(QualityLimit(QualityMeasure.PPL_RATIO, 1.05)))
+    found = pick(lossy_run(), Reader.LATENCY, asking("ppl_ratio<=1.05"))
     assert (found.outcome, found.alike, found.beyond_limit) == (Outcome.WINNER, ("v0",), ())
 
 
@@ -38,7 +37,7 @@ def rivals(speedups: dict[str, tuple[float, float]], qualities: dict[str, dict[s
     records = [make_block_record(name, *found) for name, found in speedups.items()]
     variants = [make_variant(name, quality=qualities[name]) for name in speedups]
     run = make_run([make_block_record(spread=0.0), *records], [make_variant(), *variants])
-    found = rivals_of(picks_of(evidence_of(run), Need()), Need(), run)
+    found = rivals_of(picks_of(evidence_of(run), DEFAULT_NEED))
     return [choice.variant for pick, choice in found if pick.reader is Reader.LATENCY]
 
 
@@ -82,3 +81,27 @@ def test_the_likely_best_is_one_that_is_shown_to_be_better_unless_another_is_far
         assert found.outcome is Outcome.UNDECIDED
         assert tuple(one.variant for one in found.choices) == names
         assert found.better == ("v0",)
+
+
+def test_where_the_reference_does_not_meet_a_need_the_best_that_does_is_used_though_it_is_slower() -> None:
+    """v0 and v1 have half and a quarter of the reference's weights, at 0.8 and 0.9 times its speed."""
+    records = [make_block_record(spread=0.0), make_block_record("v0", 0.8), make_block_record("v1", 0.9)]
+    sizes = {"fp32": 4_000_000, "v0": 1_000_000, "v1": 2_000_000}
+    run = make_run(records, [make_variant(name, weight_bytes=size) for name, size in sizes.items()])
+    found = pick(run, Reader.LATENCY, asking("weight_bytes<=3MB"))
+    assert (found.outcome, found.alike, found.better) == (Outcome.WINNER, ("v1",), ())
+    assert found.is_ahead
+    assert not found.keeps_reference
+    assert pick(run, Reader.LATENCY, asking("weight_bytes<=1MB")).alike == ("v0",)
+
+
+def test_where_nothing_meets_a_need_nothing_is_picked() -> None:
+    found = pick(lossy_run(), Reader.LATENCY, asking("weight_bytes<=1MB"))
+    assert (found.outcome, found.choices, found.beyond_limit) == (Outcome.UNMET, (), ())
+
+
+def test_what_is_wanted_is_picked_first() -> None:
+    for want in Reader:
+        picks = picks_of(evidence_of(lossy_run()), asking("ppl_ratio<=1.01", want))
+        assert picks[0].reader is want
+        assert {one.reader for one in picks} == set(Reader)

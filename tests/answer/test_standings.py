@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from run_factory import make_run, make_variant
+from run_factory import asking, make_record, make_run, make_variant
 
-from llm_bench_fixtures.answer.need import Need
-from llm_bench_fixtures.answer.standings import QualityStandings, Standing, is_near_lossless, near_lossless, wilson
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.results.record import VariantResult
+from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.intervals import wilson
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, QualityMeasure, Reader, Standing, quality_limit
+from llm_bench_fixtures.answer.standings import Standings, is_decided, is_near_lossless, near_lossless, standings_for
+from llm_bench_fixtures.results.record import Run, VariantResult
 
 
 def scored(ratio: float, error: float = 0.0, name: str = "bf16", **changes: object) -> VariantResult:
@@ -16,13 +17,17 @@ def scored(ratio: float, error: float = 0.0, name: str = "bf16", **changes: obje
     return make_variant(name, quality=quality, **changes)
 
 
-def agreeing(share: float, tokens: float) -> VariantResult:
-    return make_variant("bf16", quality={"top1_agreement": share, "scored_tokens": tokens})
+def agreeing(share: float, tokens: float, name: str = "bf16") -> VariantResult:
+    return make_variant(name, quality={"top1_agreement": share, "scored_tokens": tokens})
 
 
 def standing(variant: VariantResult, measure: str, bound: float) -> Standing:
-    run = make_run([], [make_variant(), variant])
-    return QualityStandings(run, QualityLimit(QualityMeasure(measure), bound)).of(variant)
+    run = make_run([], [make_variant(), variant, scored(1.0, name="other"), agreeing(1.0, 0, "another")])
+    return standings(run, Need((quality_limit(QualityMeasure(measure), bound),))).of(variant)
+
+
+def standings(run: Run, need: Need = DEFAULT_NEED) -> Standings:
+    return Standings(evidence_of(run), need, {})
 
 
 @pytest.mark.parametrize(
@@ -78,11 +83,11 @@ def test_the_reference_and_what_ran_the_same_keep_every_limit() -> None:
 
 def test_a_limit_is_not_applied_where_no_quality_was_compared() -> None:
     dummy = make_variant("bf16", quality={})
-    standings = QualityStandings(make_run([], [make_variant(), dummy]), QualityLimit(QualityMeasure.PPL_RATIO, 1.01))
-    assert not standings.is_applied
-    assert standings.admits(dummy)
-    other = QualityStandings(make_run([], [make_variant(), dummy, scored(1.0)]), standings.limit)
-    assert other.is_applied
+    found = standings(make_run([], [make_variant(), dummy]))
+    assert found.not_applied == DEFAULT_NEED.limits
+    assert found.admits(dummy)
+    other = standings(make_run([], [make_variant(), dummy, scored(1.0, name="near")]))
+    assert other.not_applied == ()
     assert not other.admits(dummy)
 
 
@@ -108,8 +113,38 @@ def test_a_variant_without_a_ratio_is_not_near_lossless() -> None:
 def test_who_keeps_what_is_needed() -> None:
     """The reference, and whose whole interval is within the limit."""
     run = make_run([], [make_variant(), scored(1.001, name="near"), scored(1.02, name="lossy")])
-    assert Need().kept_by(run) == {"fp32", "near"}
-    assert Need(QualityLimit(QualityMeasure.PPL_RATIO, 1.05)).kept_by(run) == {"fp32", "near", "lossy"}
+    assert standings(run).kept == {"fp32", "near"}
+    assert standings(run, asking("ppl_ratio<=1.05")).kept == {"fp32", "near", "lossy"}
+
+
+def test_more_rounds_may_show_who_wins_but_not_who_keeps_the_quality() -> None:
+    """v1's latency is at the limit, and v2's beyond it; v3's perplexity is at its own. v4 has yet to be measured."""
+    latencies = {"fp32": 0.5, "v1": 1.0, "v2": 2.0, "v3": 0.5}
+    near = {"ppl_ratio": 1.0}
+    qualities = {"v1": near, "v2": near, "v3": {"ppl_ratio": 1.01, "ppl_ratio_error": 0.01}, "v4": near}
+    variants = [make_variant(), *(make_variant(name, quality=one) for name, one in qualities.items())]
+    seen = evidence_of(make_run([make_record(*one) for one in latencies.items()], variants))
+    found = standings_for(Reader.LATENCY, seen, asking("latency_s<=1, ppl_ratio<=1.01"))
+    assert found.in_the_race == {"fp32", "v1", "v4"}
+    assert found.kept == {"fp32"}
+    assert found.undecided == {"v1", "v3", "v4"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "quality", "expected"),
+    [
+        ("ppl_ratio<=1.01", {"ppl_ratio": 1.005, "ppl_ratio_error": 0.001}, True),
+        ("ppl_ratio<=1.01", {"ppl_ratio": 1.005, "ppl_ratio_error": 0.01}, False),
+        ("ppl_ratio<=1.01", {}, False),
+        ("ppl_ratio<=1.01, flips<=5%", {"ppl_ratio": 1.005}, False),
+        ("tpot_s<=50ms", {"ppl_ratio": 1.005}, True),  # times are no matter of how much is scored
+        ("ppl_ratio<=any", {}, True),
+    ],
+)
+def test_a_sample_is_enough_once_all_limits_on_quality_are_decided(
+    limits: str, quality: dict[str, float], expected: bool
+) -> None:
+    assert is_decided(quality, asking(limits).limits, look=1) is expected
 
 
 def test_near_lossless_variants_are_in_the_runs_order() -> None:

@@ -52,9 +52,9 @@ def test_the_whole_report_is_made_again(shell: Shell, tmp_path: Path) -> None:
 
 
 @without_pictures
-def test_another_quality_limit_is_asked(shell: Shell, tmp_path: Path) -> None:
+def test_another_need_is_asked(shell: Shell, tmp_path: Path) -> None:
     saved = kept(full_run(), tmp_path / "saved")
-    output = shell("report", saved, "-o", str(tmp_path / "again"), "--quality-limit", "ppl_ratio:1.02")
+    output = shell("report", saved, "-o", str(tmp_path / "again"), "--need", "ppl_ratio<=1.02")
     assert "Use bf16 for the lowest latency" in output.out
     assert "Use bf16 for the lowest latency" in text(tmp_path / "again" / "report.md")
 
@@ -72,6 +72,35 @@ def test_another_memory_is_fitted(shell: Shell, tmp_path: Path) -> None:
     assert told in " ".join(output.out.split())
     assert "Does it fit in 12.0 MB?" in text(tmp_path / "again" / "report.html")
     assert "Does it fit in 12.0 MB?" in text(tmp_path / "again" / "report.md")
+
+
+@without_pictures
+def test_a_saved_run_is_judged_by_what_it_was_asked_unless_another_need_is(shell: Shell, tmp_path: Path) -> None:
+    """fp32's 100 ms ± 11 % are beyond 80 ms, bf16's 80 ms are at it, and bnb-nf4's are not."""
+    asked = make_provenance(need="latency_s<=80ms, ppl_ratio<=1.02", want="memory")
+    saved = kept(full_run(provenance=asked), tmp_path / "saved")
+    own = shell("report", saved, "-o", str(tmp_path / "own"))
+    said = "shown to meet the need (latency_s ≤ 80 ms, ppl_ratio ≤ 1.02) on one prompt of 64 tokens; bf16 may meet it."
+    assert f"No variant is {said}" in " ".join(own.out.split())
+    assert "Meet the need" not in own.out
+    other = shell("report", saved, "-o", str(tmp_path / "other"), "--need", "latency_s<=90ms, ppl_ratio<=1.02")
+    assert "1 of 4 variants meets the need (latency_s ≤ 90 ms, " in " ".join(other.out.split())
+    assert "Meet the need, least memory first:" in other.out
+    both = shell(
+        "report", saved, "-o", str(tmp_path / "both"), "--need", "latency_s<=90ms, ppl_ratio<=1.02", "--want", "latency"
+    )
+    assert "Meet the need, lowest latency first:" in both.out
+
+
+@without_pictures
+@pytest.mark.parametrize("need", ["score>=3", "\x1b[31mrubbish"])
+def test_what_a_saved_run_was_asked_may_not_be_known_here(shell: Shell, tmp_path: Path, need: str) -> None:
+    saved = kept(full_run(provenance=make_provenance(need=need)), tmp_path / "saved")
+    output = shell("report", saved, "-o", str(tmp_path / "again"))
+    assert output.status == 0
+    assert "what it was asked can't be used here: --llm-need: " in " ".join(output.err.split())
+    assert "\x1b" not in output.err
+    assert "Keep fp32: no other variant within the quality limit" in " ".join(output.out.split())
 
 
 @without_pictures
@@ -253,7 +282,7 @@ def test_of_a_folder_of_runs_the_files_are_named(shell: Shell, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("1", "--quality-limit", "speed:2"), "expected ppl_ratio:LIMIT"),
+        (("1", "--need", "speed:2"), "unknown metric 'speed'. Did you mean speedup"),
         (("1", "--fit", "12"), "expected a size with its unit, such as 24GB, 900MB or 16GiB, got '12'"),
     ],
 )

@@ -25,10 +25,10 @@ from run_factory import full_run, make_provenance, make_record, make_run
 from saved_factory import store
 from waiting import BACKSTOP_S
 
+from llm_bench_fixtures.answer.need import DEFAULT_NEED
 from llm_bench_fixtures.cli.main import main
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
 from llm_bench_fixtures.processes.scratch import remove_abandoned
 from llm_bench_fixtures.report import files, runs_report
 from llm_bench_fixtures.report.charts import pictures
@@ -205,7 +205,7 @@ def test_what_cannot_be_written_is_told_and_leaves_the_rest_alone(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     claim(folder)
     plant(folder, monkeypatch)
-    published = publish(make_run([make_record()]), registry(), folder, DEFAULT_QUALITY_LIMIT)
+    published = publish(make_run([make_record()]), registry(), folder, DEFAULT_NEED)
     assert words in "\n".join(published.problems)
     assert bool(published.problems) is bool(missing)
     there = [one.name for one in (*folder.glob("*.*"), *folder.glob("plots/*.png"))]
@@ -223,7 +223,7 @@ def test_results_that_nobody_will_read_again_are_told_and_whole(
     folder = tmp_path / "report"
     claim(folder)
     monkeypatch.setattr("llm_bench_fixtures.results.plausible.MOST_VALUES", 20)
-    published = publish(make_run([make_record()]), registry(), folder, DEFAULT_QUALITY_LIMIT)
+    published = publish(make_run([make_record()]), registry(), folder, DEFAULT_NEED)
     (told,) = published.problems
     assert told.startswith(f"{folder / 'results.json'} has ")
     assert "values, and no run has more than 20: it is whole, but llm-bench and read_run will refuse it. " in told
@@ -249,17 +249,17 @@ def check_whereabouts(published: Published, folder: Path, missing: set[str]) -> 
 def test_the_report_before_is_kept_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run([make_record()])
     claim(tmp_path)
-    publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
+    publish(run, registry(), tmp_path, DEFAULT_NEED)
     set_aside(tmp_path)
     assert {one.name for one in tmp_path.iterdir()} == {MARKER, IGNORE, "earlier", "plots"}
     with monkeypatch.context() as patch:
         patch.setattr(files, "render_report", fails(BROKEN))
-        publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
+        publish(run, registry(), tmp_path, DEFAULT_NEED)
     assert (tmp_path / "earlier" / "report.html").is_file()
-    publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
+    publish(run, registry(), tmp_path, DEFAULT_NEED)
     assert not (tmp_path / "earlier").exists()
     set_aside(tmp_path)
-    published = publish(replace(run, interrupted=True), registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
+    published = publish(replace(run, interrupted=True), registry(), tmp_path, DEFAULT_NEED)
     note = f"The report of an earlier run, which measured more, stays in {tmp_path / 'earlier'}."
     assert (published.problems, published.notes) == ((), (note,))
 
@@ -271,7 +271,7 @@ def reported(folder: Path, hardware: str) -> Path:
     """A run's report in the folder."""
     claim(folder)
     run = make_run([make_record()], provenance=make_provenance(hardware=hardware))
-    publish(run, registry(), folder, DEFAULT_QUALITY_LIMIT)
+    publish(run, registry(), folder, DEFAULT_NEED)
     return folder
 
 
@@ -335,7 +335,7 @@ def test_a_plotting_backend_that_is_not_there_is_not_asked_for() -> None:
 def test_a_report_without_pictures_says_how_to_draw_them(tmp_path: Path) -> None:
     """Bug: an interrupted run took as long for its pictures as for the rest of its end."""
     claim(tmp_path)
-    published = publish(make_run([make_record()]), registry(), tmp_path, DEFAULT_QUALITY_LIMIT, draws=False)
+    published = publish(make_run([make_record()]), registry(), tmp_path, DEFAULT_NEED, draws=False)
     (problem,) = published.problems
     assert f"`llm-bench report {tmp_path}` draws them" in problem
     assert {path.name for path in tmp_path.glob("*.*")} >= set(REPORT)
@@ -348,7 +348,7 @@ def test_a_surrogate_in_a_name_or_a_reason_costs_no_file(tmp_path: Path) -> None
     record = replace(make_record(case=surrogate, reason=surrogate, outputs=(surrogate,)), test=f"a[{surrogate}]")
     run = make_run([record], provenance=make_provenance(model=surrogate, command=surrogate, branch=surrogate))
     claim(tmp_path)
-    assert publish(run, registry(), tmp_path, DEFAULT_QUALITY_LIMIT).problems == ()
+    assert publish(run, registry(), tmp_path, DEFAULT_NEED).problems == ()
     assert read_run(tmp_path / "results.json").records[0].case == "\ufffd"
     stored = read_saved_run(store(run, tmp_path / "stored" / "0001_a.json"))
     assert (stored.records[0].test, stored.provenance.model) == ("a[\ufffd]", "\ufffd")
@@ -521,5 +521,5 @@ def test_a_damaged_run_is_named_and_passed_over(storage: Path, capsys: Any) -> N
 def test_a_full_run_has_a_whole_report(tmp_path: Path) -> None:
     """What every row above differs from."""
     claim(tmp_path)
-    published = publish(full_run(), registry(), tmp_path, DEFAULT_QUALITY_LIMIT)
+    published = publish(full_run(), registry(), tmp_path, DEFAULT_NEED)
     assert (published.problems, published.folder, published.was_interrupted) == ((), tmp_path, False)

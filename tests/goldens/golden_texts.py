@@ -12,6 +12,7 @@ from typing import Any
 import golden_runs
 from html_page import Page
 
+from llm_bench_fixtures.answer.need import DEFAULT_NEED
 from llm_bench_fixtures.cli.console import write_json
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.decision import Decision, decide_run
@@ -19,7 +20,6 @@ from llm_bench_fixtures.gate.options import NOTHING
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.baseline import Baseline
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.judged.changes import Changes
 from llm_bench_fixtures.report.judged.gate import (
@@ -120,7 +120,7 @@ def of_change() -> dict[str, str]:
     run, rules = golden_runs.changed(), Rules(())
     decision = _decide(run, golden_runs.whole())
     comparison = compare_runs(judged_run(golden_runs.whole(), "0001_before.json"), judged_run(run), rules, METRICS)
-    against = findings_of(run, METRICS, DEFAULT_QUALITY_LIMIT, Changes(comparison, "The answer before."))
+    against = findings_of(run, METRICS, DEFAULT_NEED, Changes(comparison, "The answer before."))
     return {
         "gate.md": markdown(gate_report(decision)),
         "gate-annotations.txt": _text(github_annotations(decision)),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_bench_fixtures.answer.need import NEED, WANT
 from llm_bench_fixtures.errors import InvalidSetting
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.gate.options import Allowance
@@ -14,7 +15,6 @@ from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.models.backends import bitsandbytes, endpoint
 from llm_bench_fixtures.models.variants import SPELLINGS, Precision
 from llm_bench_fixtures.options.parsers import LoadFormat, Setting, TokenShape, WindowScheme, parse_bool
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
 from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
 from llm_bench_fixtures.options.table import OPTIONS
 
@@ -45,8 +45,6 @@ def test_nothing_given_means_every_default() -> None:
         batch_sizes=(1, 2, 4, 8),
         request_rates=(1.0, 2.0, 4.0),
         load_time=30.0,
-        ttft_limit=1.0,
-        tpot_limit=0.1,
         corpus=None,
         windows=WindowScheme.STRIDED,
         window=0,
@@ -55,7 +53,6 @@ def test_nothing_given_means_every_default() -> None:
         overhead=False,
         fit=None,
         seed=0,
-        quality_limit=QualityLimit(QualityMeasure.PPL_RATIO, 1.01),
         report=Path("llm-bench-report"),
         cache_dir=None,
         given={},
@@ -235,7 +232,7 @@ def test_the_switches_are_the_truth_values() -> None:
 
 def test_every_option_is_read_once_and_by_what_the_table_says() -> None:
     assert ["given", *(setting.name for setting in FIELDS)] == list(Settings.__dataclass_fields__)
-    read = (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)
+    read = (*FIELDS, NEED, WANT, *backends.SETTINGS, *gate_options.SETTINGS)
     assert [option.name for option in OPTIONS] == [setting.name for setting in read]
 
 

@@ -50,6 +50,7 @@ def test_a_server_is_measured_beside_the_others(bench: Bench, monkeypatch: pytes
             "--llm-variants=fp32,endpoint",
             "--llm-request-rates=40,80",
             "--llm-load-time=0.5",
+            "--llm-need=ttft_s<=0.5",
             "--benchmark-autosave",
             "--showlocals",
         )
@@ -69,6 +70,7 @@ def test_a_server_is_measured_beside_the_others(bench: Bench, monkeypatch: pytes
     assert "500 Internal Server Error: broken with Bearer [key]" in bad["reason"]
     loads = bench.results()["loads"]
     assert [(point["rate_per_s"], point["variant"]) for point in loads] == [(40, "endpoint"), (80, "endpoint")]
+    assert {(point["ttft_limit_s"], point["tpot_limit_s"]) for point in loads} == {(0.5, 0.1)}
     assert all(one["tokens"] == 2 and not one["failure"] for point in loads for one in point["requests"])
     assert len(loads[1]["requests"]) > len(loads[0]["requests"]) > 5
     said = re.compile(r"endpoint (answers 100 % of|at 80/s, [^:]*: INVALID)")  # this machine may be too busy

@@ -62,6 +62,13 @@ def test_own_metrics_become_columns(own_suite: Bench) -> None:
     ]
 
 
+def test_an_own_metric_can_be_limited(own_suite: Bench) -> None:
+    own_suite.write(conftest=METRICS_CONFTEST)
+    result = own_suite.run("--llm-variants", "fp32,bf16", "--llm-need=accuracy>=0.6")
+    assert result.ret == 0, result.stdout.str()
+    assert "bf16 does not keep it (accuracy 0.5000, limit 0.6)" in own_suite.markdown()
+
+
 def test_a_metric_of_a_name_that_is_taken_is_refused_before_anything_runs(own_suite: Bench) -> None:
     own_suite.write(
         conftest="""

@@ -51,6 +51,10 @@ def test_an_unknown_reference_is_refused_with_the_known_ones(own_suite: Bench) -
             ("--llm-fit", "24"),
             "--llm-fit: expected a size with its unit, such as 24GB, 900MB or 16GiB, got '24'",
         ),
+        (("--llm-need", "tpot_ms<=50"), "--llm-need: unknown metric 'tpot_ms'. Did you mean tpot_s"),
+        (("--llm-need", "tpot_s<50ms"), "--llm-need: unknown sign '<'. Known: <=, >="),
+        (("--llm-need", "memory<=4Gb/s"), "--llm-need: unknown unit of memory 'Gb/s'. Known: kb, kib, mb, "),
+        (("--llm-want", "speed"), "--llm-want: unknown thing to want 'speed'. Known: latency, throughput, memory"),
         (("--llm-window", "8", "--llm-stride", "9"), "--llm-stride: 9 is more than the window of 8 tokens"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -263,12 +267,26 @@ def test_an_options_old_name_is_refused_with_its_new_one(own_suite: Bench, where
     [
         ("--llm-isolate", "--llm-isolate (ini: llm_isolate) is gone: each variant has its own process now;*"),
         ("--llm-max-time=3", "--llm-max-time (ini: llm_max_time) is gone: --llm-time limits the whole run;*"),
+        (
+            "--llm-quality-limit=ppl_ratio:1.01",
+            "--llm-quality-limit (ini: llm_quality_limit) is gone: --llm-need 'ppl_ratio<=1.01' says what *",
+        ),
+        ("--llm-tpot-limit=0.05", "--llm-tpot-limit (ini: llm_tpot_limit) is gone: --llm-need 'tpot_s<=50ms' says *"),
     ],
 )
 def test_an_option_that_is_gone_is_refused_with_advice(own_suite: Bench, given: str, advice: str) -> None:
     result = own_suite.run_with(*own_suite.isolated, given)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {advice}"])
+
+
+def test_what_was_asked_is_answered_and_kept_with_the_run(own_suite: Bench) -> None:
+    own_suite.pytester.makeini("[pytest]\nllm_need = latency_s<=1000, ppl_ratio<=any\n")
+    result = own_suite.run("--llm-want=memory")
+    assert result.ret == 0
+    assert "1 of 1 variant meets the need (latency_s ≤ 1,000 s) on one prompt of " in " ".join(result.outlines)
+    provenance = own_suite.results()["provenance"]
+    assert (provenance["need"], provenance["want"]) == ("latency_s<=1000, ppl_ratio<=any", "memory")
 
 
 def test_help_shows_every_option(bench: Bench) -> None:

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from html_page import Page
-from run_factory import absent_variant, full_run, make_record, make_run, make_variant, skipped_record
+from run_factory import absent_variant, asking, full_run, make_record, make_run, make_variant, skipped_record
 
 from llm_bench_fixtures.answer.headline import headline_of
-from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findings_of
 from llm_bench_fixtures.report.renderers.markdown import escape
@@ -71,7 +70,7 @@ def test_page_markdown_and_terminal_show_the_same_takeaways(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("without_pictures")
 def test_markdown_and_terminal_begin_with_the_same_answer(tmp_path: Path) -> None:
-    findings = write_report(full_run(), registry(), tmp_path, parse_quality_limit("ppl_ratio:1.02"))
+    findings = write_report(full_run(), registry(), tmp_path, asking("ppl_ratio<=1.02"))
     sentence = findings.answer.sentence
     assert sentence.startswith("Use bf16 ")
     markdown = (tmp_path / "report.md").read_text(encoding="utf-8")

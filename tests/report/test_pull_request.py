@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from run_factory import (
     FALLBACK,
+    asking,
     full_run,
     make_block_record,
     make_record,
@@ -17,7 +18,6 @@ from run_factory import (
     whole_suite,
 )
 
-from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.pull_request import render_markdown
 from llm_bench_fixtures.results.metrics import registry
@@ -28,7 +28,7 @@ HOSTILE = (
     "@everyone #1 </details> $x$ \x1b[31m"
 )
 CELL_BORDER = re.compile(r"(?<!\\)\|")
-LOOSE = parse_quality_limit("ppl_ratio:1.02")
+LOOSE = asking("ppl_ratio<=1.02")
 
 
 def render(run: Run) -> str:

@@ -10,7 +10,7 @@ import pytest
 from html_page import Page
 from run_factory import full_run, make_record, make_run, make_variant
 
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
+from llm_bench_fixtures.answer.need import DEFAULT_NEED
 from llm_bench_fixtures.report import files
 from llm_bench_fixtures.report.files import publish, publish_so_far
 from llm_bench_fixtures.report.findings import findings_of
@@ -32,13 +32,13 @@ def folder(tmp_path: Path) -> Path:
 
 def grow(run: Run, folder: Path) -> str:
     """The page."""
-    publish_so_far(run, registry(), folder, DEFAULT_QUALITY_LIMIT, SO_FAR)
+    publish_so_far(run, registry(), folder, DEFAULT_NEED, SO_FAR)
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
 def finish(run: Run, folder: Path) -> str:
     """The page."""
-    assert publish(run, registry(), folder, DEFAULT_QUALITY_LIMIT, draws=False).folder == folder
+    assert publish(run, registry(), folder, DEFAULT_NEED, draws=False).folder == folder
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -104,7 +104,7 @@ def test_ctrl_c_while_it_is_written_is_raised(folder: Path, monkeypatch: pytest.
 def test_a_folder_that_can_not_be_written_costs_nothing_meanwhile(tmp_path: Path) -> None:
     """The end of the run says so."""
     (tmp_path / "report").write_text("no folder")
-    found = publish_so_far(full_run(), registry(), tmp_path / "report", DEFAULT_QUALITY_LIMIT, SO_FAR)
+    found = publish_so_far(full_run(), registry(), tmp_path / "report", DEFAULT_NEED, SO_FAR)
     assert found is not None
     assert found.answer.lines
 

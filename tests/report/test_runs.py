@@ -9,7 +9,7 @@ import pytest
 from run_factory import absent_variant, make_provenance, make_record, make_run, make_variant, make_workload
 from shown_table import header, rows
 
-from llm_bench_fixtures.answer.picks import Reader
+from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.report.agreement import labels_of
 from llm_bench_fixtures.report.findings import Findings, findings_of
 from llm_bench_fixtures.report.runs import Aspect, Runs, notes, obstacles, runs_of, runs_table

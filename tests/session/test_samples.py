@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from run_factory import make_variant
 
-from llm_bench_fixtures.answer.standings import DEVIATIONS, is_decided
+from llm_bench_fixtures.answer.intervals import DEVIATIONS
+from llm_bench_fixtures.answer.need import DEFAULT_LIMIT, DEFAULT_NEED
+from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import TimeUp
 from llm_bench_fixtures.measure.choices import ChoiceItem, ChoiceSet
 from llm_bench_fixtures.measure.quality import Part, Score, score_part
 from llm_bench_fixtures.measure.reference import Compared
 from llm_bench_fixtures.measure.windows import CutCorpus
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import samples
@@ -41,7 +42,7 @@ class Case:
         self.token_s = token_s
         self.scored: list[tuple[str, int | None]] = []
         self.limit_s = np.inf
-        settings = SimpleNamespace(quality_limit=DEFAULT_QUALITY_LIMIT, windows=None, window=0, stride=0)
+        settings = SimpleNamespace(windows=None, window=0, stride=0)
         setup = SimpleNamespace(
             settings=settings,
             corpus=Corpus("corpus", ("a" * 30_000,)),
@@ -52,7 +53,9 @@ class Case:
         )
         self.loader = SimpleNamespace(loaded=[], keeps_reference=True)
         kept = KeptReference("fp32")
-        self.samples = Samples(cast(Any, setup), cast(Any, self.loader), kept, deadline, lambda: self.now_s)
+        self.samples = Samples(
+            cast(Any, setup), cast(Any, self.loader), kept, DEFAULT_NEED, deadline, lambda: self.now_s
+        )
 
     def score(self, name: str, gap: float = 0.0, scatter: float = 0.0) -> Any:
         rng = np.random.default_rng(0)
@@ -229,7 +232,7 @@ def test_a_time_that_ends_between_samples_keeps_what_is_scored() -> None:
 def test_a_ratio_just_beyond_the_limit_is_rarely_said_to_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """2.5 % of 4,000 runs, and 0.1 % for the looks; with four standard errors of that share at most 3.6 %."""
     rng = np.random.default_rng(1)
-    bound, scatter, runs, wrong = DEFAULT_QUALITY_LIMIT.bound, 0.35, 4000, 0
+    bound, scatter, runs, wrong = DEFAULT_LIMIT.bound, 0.35, 4000, 0
     for _ in range(runs):
         gaps = np.log(bound) + scatter * rng.laplace(size=TOKENS) / np.sqrt(2)
         for look, end in enumerate(ENDS, 1):
@@ -237,7 +240,7 @@ def test_a_ratio_just_beyond_the_limit_is_rarely_said_to_keep_it(monkeypatch: py
             ratio = float(np.exp(seen.mean()))
             error = ratio * float(seen.std(ddof=1)) / np.sqrt(end)
             quality = {"ppl_ratio": ratio, "ppl_ratio_error": error}
-            if error <= samples.ENOUGH * ratio or is_decided(quality, DEFAULT_QUALITY_LIMIT, look):
+            if error <= samples.ENOUGH * ratio or is_decided(quality, DEFAULT_NEED.limits, look):
                 break
         wrong += ratio + DEVIATIONS * error <= bound
     assert wrong / runs <= 0.036

@@ -9,7 +9,7 @@ import repeatability_answers
 from repeatability_answers import RunAnswer, answer_of
 from run_factory import make_block_record, make_run, make_variant
 
-from llm_bench_fixtures.answer.picks import Reader
+from llm_bench_fixtures.answer.need import Reader
 
 KEPT = frozenset({"bf16", "int8"})
 

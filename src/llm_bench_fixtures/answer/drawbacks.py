@@ -26,7 +26,10 @@ class Drawback:
 
 
 def drawbacks_of(seen: Evidence, picks: Sequence[Pick]) -> Iterator[Drawback]:
-    """Variants that ran the same as the reference, and those that cost time; but none that is best for some reader."""
+    """Variants that ran the same as the reference, and those that cost time; but none that is best for some reader.
+    None at all where something is to be used though it is slower, because the reference doesn't keep the limits."""
+    if any(pick.choices and not pick.keeps_reference for pick in picks):
+        return
     best = {name for pick in picks if pick.better for name in pick.alike}
     for name, record in seen.common.items():
         if name == seen.run.reference or name in best:

@@ -5,21 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from llm_bench_fixtures.answer.standings import QualityStandings
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.results.record import Run, Status
+from llm_bench_fixtures.answer.intervals import interval_of
+from llm_bench_fixtures.answer.need import Limit, QualityMeasure
+from llm_bench_fixtures.answer.noise import ran_the_same
+from llm_bench_fixtures.results.record import Run, Status, VariantResult
 
 LEAST_DIGITS, MOST_DIGITS = 3, 6  # after the point of a bound
 
 
 def strictest_bounds(run: Run, measure: QualityMeasure) -> list[float]:
     """The strictest bounds that the variants keep."""
-    standings = QualityStandings(run, QualityLimit(measure, 1.0))
     measured = (variant for variant in run.variants if variant.status is Status.MEASURED)
-    return [bound for variant in measured if (bound := standings.strictest(variant)) is not None]
+    return [bound for variant in measured if (bound := strictest_bound(run, variant, measure)) is not None]
 
 
-def bounds(strictest: Sequence[float], measure: QualityMeasure, given: QualityLimit) -> list[float]:
+def strictest_bound(run: Run, variant: VariantResult, measure: QualityMeasure) -> float | None:
+    """The strictest bound that the variant keeps; None where it keeps every one, or none at all."""
+    found = None if ran_the_same(run, variant.id, run.reference) else interval_of(variant, measure)
+    if found is None:
+        return None
+    return found.low if measure is QualityMeasure.TOP1_AGREEMENT else found.high
+
+
+def bounds(strictest: Sequence[float], measure: QualityMeasure, given: Limit) -> list[float]:
     """The bound of each step, from the strictest that may be asked for to that which the last variant keeps.
 
     strictest: the bounds that variants keep at the least; they are rounded, but not so far that another variant keeps
@@ -31,7 +39,7 @@ def bounds(strictest: Sequence[float], measure: QualityMeasure, given: QualityLi
     exact = [1.0, *sorted(passed, reverse=is_share)]
     ends = [*exact[1:], 0.0 if is_share else math.inf]
     found = [_rounded(*pair, math.floor if is_share else math.ceil) for pair in zip(exact, ends, strict=True)]
-    if given.measure is measure:
+    if given.name == measure:
         inside = [bound >= given.bound if is_share else bound <= given.bound for bound in exact]
         found[sum(inside) - 1] = given.bound
         stricter, looser = (round(1 + (given.bound - 1) * share, MOST_DIGITS) for share in (0.5, 2.0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME, Metric
 from llm_bench_fixtures.results.noise import Gain
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
@@ -40,23 +40,27 @@ def peaks_of(seen: Evidence, metric: str) -> dict[str, Peaks]:
         measured = [one for one in seen.run.variants if one.status is Status.MEASURED]
         sizes = {one.id: float(one.weight_bytes) for one in measured if one.weight_bytes}
         return {name: Peaks(size, size, size) for name, size in sizes.items()}
-    found = {}
-    for name, record in seen.common.items():
-        variant = seen.run.variant(name)
-        shown = METRIC_BY_NAME[metric].of(record, variant) if variant else None
-        if variant is not None and shown is not None:
-            again = [shown, *_repeats(seen.run, metric, record, variant)]
-            found[name] = Peaks(shown, min(again), max(again))
-    return found
+    ran = ((record, seen.run.variant(name)) for name, record in seen.common.items())
+    ranges = {one.id: range_of(seen.run, METRIC_BY_NAME[metric], record, one) for record, one in ran if one}
+    return {name: found for name, found in ranges.items() if found is not None}
 
 
-def _repeats(run: Run, metric: str, shown: Record, variant: VariantResult) -> list[float]:
+def range_of(run: Run, metric: Metric, record: Record, variant: VariantResult) -> Peaks | None:
+    """The memory of a record and of all others of the same work; None where the record has no such value."""
+    shown = metric.of(record, variant)
+    if shown is None:
+        return None
+    again = [shown, *_repeats(run, metric, record, variant)]
+    return Peaks(shown, min(again), max(again))
+
+
+def _repeats(run: Run, metric: Metric, shown: Record, variant: VariantResult) -> list[float]:
     """The metric of every record of the same work in each pooled run: the same workload and configuration, and either
     all before the variant scored texts or all after it, because libraries keep memory of that."""
     alike = {one.id: one for one in run.variants if one.configuration == variant.configuration}
     digest = shown.workload.digest if shown.workload else ""
     values = [
-        METRIC_BY_NAME[metric].of(one, alike[one.variant])
+        metric.of(one, alike[one.variant])
         for record in run.measured()
         for one in record.by_run
         if one is not None and one.variant in alike and one.workload is not None and one.workload.digest == digest

@@ -6,37 +6,26 @@ Times are compared as `Evidence.gain` does, memory as `peaks` says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
-from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.need import Need, Reader
 from llm_bench_fixtures.answer.peaks import compare_peaks, memory_metric, peaks_of
+from llm_bench_fixtures.answer.standings import Standings, standings_for
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.noise import Gain
-from llm_bench_fixtures.results.record import Record, Run
+from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.statistics.ratio import WIDE, Speedup
 
 SMALL = WIDE  # the reference is kept where nothing else can be faster by more than this share
 MUCH = 1.5  # times as fast as what is recommended: then the answer names it though it is beyond the quality limit
+TIMES = {Reader.LATENCY: "latency_s", Reader.THROUGHPUT: "output_tokens_per_s"}  # what readers of times compare
 
 Found: TypeAlias = Gain | Speedup
-
-
-class Reader(StrEnum):
-    """Who asks what to use."""
-
-    LATENCY = "lowest latency"
-    THROUGHPUT = "most throughput"
-    MEMORY = "least memory"
-
-    @property
-    def quantity(self) -> str:
-        """What the reader looks at, in a word."""
-        return self.value.split()[1]
 
 
 class Outcome(StrEnum):
@@ -45,6 +34,7 @@ class Outcome(StrEnum):
     WINNER = "winner"  # it is better than the reference, and nothing may be much better than it
     UNDECIDED = "undecided"
     REFERENCE = "reference"  # nothing else is better by more than SMALL
+    UNMET = "unmet"  # nothing is shown to keep the limits, not even the reference
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class Choice:
     where the two didn't take turns, or it was measured once."""
     high: float | None
     is_better: bool = False
-    """Whether it is shown to be better than the reference."""
+    """Whether it is shown to be better than the reference, or to keep the limits where the reference isn't."""
     is_unclear: bool = False
     """Whether the run can't tell it from the best, though they may be far apart."""
 
@@ -79,12 +69,16 @@ class Pick:
     choices: tuple[Choice, ...] = ()
     """The best, or where the run is undecided the likely best, and then those that it can't tell from the best. The
     likely best has the best figure; but one that is shown to be better than the reference stands before others that
-    aren't, if theirs are better by less than SMALL. Empty where the run says nothing."""
+    aren't, if theirs are better by less than SMALL. Empty where the run says nothing, and where the need is unmet."""
     better: tuple[str, ...] = ()
     """The variants that are shown to be better than the reference, the best first."""
     beyond_limit: tuple[Choice, ...] = ()
     """Variants that are shown to be better than the best, but not to keep the limits; the best first. Then those that
     are probably faster than it, if it is undecided whether they keep the limits."""
+    undecided: frozenset[str] = frozenset()
+    """For a reader of times, the variants of which the run doesn't tell whether they keep the limits."""
+    keeps_reference: bool = True
+    """Whether the reference keeps the limits, so that it is used where nothing else is better."""
     batch_size: int = 1
     """Of the workload on which times were compared."""
 
@@ -95,7 +89,9 @@ class Pick:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the best has a better figure than the reference, proven or not."""
+        """Whether the best has a better figure than the reference, proven or not, or needn't have."""
+        if not self.keeps_reference:
+            return True
         return self.best.ratio < 1 if self.reader is Reader.MEMORY else self.best.ratio > 1
 
     @property
@@ -109,35 +105,30 @@ class Pick:
 
 
 def picks_of(seen: Evidence, need: Need) -> tuple[Pick, ...]:
-    """For each reader, in their order."""
-    kept, undecided = need.kept_by(seen.run), need.undecided_in(seen.run)
-    return (
-        _pick_by_time(Reader.LATENCY, "latency_s", seen.common, seen, kept, undecided),
-        _pick_by_time(Reader.THROUGHPUT, "output_tokens_per_s", seen.largest_batch, seen, kept, undecided),
-        _pick_by_memory(seen, kept),
-    )
+    """For each reader, that of the need first."""
+    readers = sorted(Reader, key=lambda reader: reader is not need.want)
+    return tuple(_pick(reader, seen, standings_for(reader, seen, need)) for reader in readers)
 
 
-def rivals_of(picks: Iterable[Pick], need: Need, run: Run) -> Iterator[tuple[Pick, Choice]]:
+def _pick(reader: Reader, seen: Evidence, standings: Standings) -> Pick:
+    if reader is Reader.MEMORY:
+        return _pick_by_memory(seen, standings)
+    return _pick_by_time(reader, TIMES[reader], seen, standings)
+
+
+def rivals_of(picks: Iterable[Pick]) -> Iterator[tuple[Pick, Choice]]:
     """For each reader of times, who must be named next to the best: one of those of which it is undecided whether they
     keep the limits, and the fastest that is beyond a limit if it is faster by far. Who is shown to be faster than the
     best goes before who probably is."""
-    undecided = need.undecided_in(run)
     for pick in picks:
         if pick.reader is not Reader.MEMORY:
             far = [one for one in pick.beyond_limit[:1] if one.ratio >= MUCH * pick.best.ratio]
-            open_ = [one for one in pick.beyond_limit if one.variant in undecided][:1]
+            open_ = [one for one in pick.beyond_limit if one.variant in pick.undecided][:1]
             yield from ((pick, one) for one in dict.fromkeys([*far, *open_]))
 
 
-def _pick_by_time(
-    reader: Reader,
-    metric: str,
-    records: Mapping[str, Record],
-    seen: Evidence,
-    kept: Collection[str],
-    undecided: Collection[str],
-) -> Pick:
+def _pick_by_time(reader: Reader, metric: str, seen: Evidence, standings: Standings) -> Pick:
+    records = standings.records
     reference = records.get(seen.run.reference)
     if reference is None or len(records) < 2:
         return Pick(reader)
@@ -152,8 +143,8 @@ def _pick_by_time(
     size = reference.workload.batch_size if reference.workload else 1
     names = [name for name in records if not seen.ran_the_reference(name)]
     choice = partial(_time_choice, metric, records, seen)
-    blank = Pick(reader, metric, batch_size=size)
-    return _ranked(blank, names, kept, seen.run.reference, compare, may_win, choice, undecided)
+    blank = Pick(reader, metric, batch_size=size, undecided=standings.undecided)
+    return _ranked(blank, names, standings, compare, may_win, choice)
 
 
 def _time_choice(
@@ -168,7 +159,7 @@ def _time_choice(
     return Choice(name, value, found.ratio, found.low, found.high, better, unclear)
 
 
-def _pick_by_memory(seen: Evidence, kept: Collection[str]) -> Pick:
+def _pick_by_memory(seen: Evidence, standings: Standings) -> Pick:
     """By the peak of a round of one prompt; by the weights where no peak was measured."""
     metric = memory_metric(seen)
     peaks = peaks_of(seen, metric)
@@ -188,53 +179,53 @@ def _pick_by_memory(seen: Evidence, kept: Collection[str]) -> Pick:
         )
 
     names = [name for name in peaks if not seen.ran_the_reference(name)]
-    blank = Pick(Reader.MEMORY, metric)
-    return _ranked(blank, names, kept, seen.run.reference, compare, lambda found: found.is_unclear, choice)
+    return _ranked(Pick(Reader.MEMORY, metric), names, standings, compare, lambda found: found.is_unclear, choice)
 
 
 def _ranked(
     blank: Pick,
     names: Iterable[str],
-    kept: Collection[str],
-    reference: str,
+    standings: Standings,
     compare: Callable[[str, str], Found],
     may_win: Callable[[Found], bool],
     choice: Callable[[str, bool, bool], Choice],
-    undecided: Collection[str] = (),
 ) -> Pick:
     """The pick of one reader.
 
-    names: variants that ran something else than the reference. kept: those that keep the limits. compare: the first
-    over the second. may_win: whether what is found over the reference leaves room for a gain that matters. undecided:
-    those that are named though they are only probably better than the best.
+    names: variants that ran something else than the reference. compare: the first over the second. may_win: whether
+    what is found over the reference leaves room for a gain that matters. Those of `blank.undecided` are named though
+    they are only probably better than the best.
     """
-    names = list(names)
+    names, kept, reference = list(names), standings.kept, standings.run.reference
+    is_in = reference in kept  # else a variant that keeps the limits is used though it is slower
+    blank = replace(blank, keeps_reference=is_in, reference=choice(reference, False, False))
     gains = {name: compare(name, reference) for name in names if name in kept}
     near = sorted(
-        (name for name, found in gains.items() if not found.is_slower),
+        (name for name, found in gains.items() if not (is_in and found.is_slower)),
         key=lambda name: (gains[name].is_faster, gains[name].ratio),
         reverse=True,
     )
+    if not is_in and not near:
+        return replace(blank, outcome=Outcome.UNMET)
     better = [name for name in near if gains[name].is_faster]
-    best = better[0] if better else reference
+    best = reference if is_in and not better else near[0]
     to_best = {name: compare(name, best) for name in near if name != best}
     level = [name for name, found in to_best.items() if not found.is_slower]
-    unclear = {name for name in level if (to_best[name].is_unclear if better else may_win(gains[name]))}
+    unclear = {name for name in level if (may_win(gains[name]) if best == reference else to_best[name].is_unclear)}
     if unclear:
-        order = sorted([*better[:1], *level], key=lambda name: -gains[name].ratio)
+        order = sorted([*([best] if best != reference else []), *level], key=lambda name: -gains[name].ratio)
         is_near = best in order and gains[best].ratio * (1 + SMALL) >= gains[order[0]].ratio
         outcome, order = Outcome.UNDECIDED, sorted(order, key=lambda name: is_near and name != best)
     else:
-        outcome, order = (Outcome.WINNER if better else Outcome.REFERENCE), [best, *level]
+        outcome, order = (Outcome.REFERENCE if best == reference else Outcome.WINNER), [best, *level]
     beyond = {name: compare(name, best) for name in names if name not in kept}
     certain = {name for name, found in beyond.items() if found.is_faster}
-    probable = {name for name in beyond if name in undecided and _is_probably_faster(beyond[name])}
+    probable = {name for name in beyond if name in blank.undecided and _is_probably_faster(beyond[name])}
     faster = sorted(certain | probable, key=lambda name: (name in certain, beyond[name].ratio), reverse=True)
     return replace(
         blank,
         outcome=outcome,
-        reference=choice(reference, False, False),
-        choices=tuple(choice(name, name in better, name in unclear) for name in order),
+        choices=tuple(choice(name, name in better or not is_in, name in unclear) for name in order),
         better=tuple(better),
         beyond_limit=tuple(choice(name, name in certain, name not in certain) for name in faster),
     )

@@ -1,4 +1,4 @@
-"""Where a variant's quality over the corpus stands: to a limit, and to the reference's.
+"""Where variants stand to the limits of a need, and their quality to the reference's.
 
 Near the reference neither the perplexity nor the Kullback-Leibler divergence nor the agreement on the most likely token
 ranks variants by the tasks that they solve (Nikolić et al., "Displacement Is Not Direction", arXiv 2606.19558: rank
@@ -8,110 +8,164 @@ correlations of 0.00 and -0.24 with benchmarks). So near-lossless variants are i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import cached_property
+from itertools import islice
 
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.intervals import Estimate, estimate_of, interval_of, quality_interval
+from llm_bench_fixtures.answer.need import Limit, Need, QualityMeasure, Reader, Standing
 from llm_bench_fixtures.answer.noise import ran_the_same
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
-from llm_bench_fixtures.results.record import Run, VariantResult
+from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spending import deviations_of_look
 from llm_bench_fixtures.statistics.spread import Interval
 
 NEAR = 0.005  # by which a near-lossless variant's perplexity may differ: the tolerance that the gate has for it
-DEVIATIONS = 1.96  # standard errors to either side of a 95 % interval
 LOOKS_SPEND = 0.002  # two-sided error of deciding early, over all looks at a sample that grows
-
-
-class Standing(StrEnum):
-    """Where a variant's quality stands to a limit."""
-
-    WITHIN = "within"
-    BEYOND = "beyond"
-    UNCLEAR = "unclear"  # the limit is inside the 95 % interval
-    UNKNOWN = "not measured"
+WORST_FIRST = (Standing.BEYOND, Standing.UNKNOWN, Standing.UNCLEAR)
 
 
 @dataclass(frozen=True)
-class QualityStandings:
-    """Every variant's quality against a limit."""
+class Judged:
+    """A variant's figure next to one limit."""
 
-    run: Run
-    limit: QualityLimit
+    limit: Limit
+    metric: Metric
+    standing: Standing
+    value: float | None = None
+    """None where it wasn't measured."""
+    interval: Interval | None = None
 
     @property
-    def is_applied(self) -> bool:
-        """Whether some variant other than the reference has a value that can be limited."""
-        return any(
-            variant.id != self.run.reference and self.limit.measure in variant.quality for variant in self.run.variants
-        )
+    def margin(self) -> float | None:
+        """How far the interval reaches on the wider side; None where that isn't known, or it is a point."""
+        if self.value is None or self.interval is None or math.isinf(self.interval.high):
+            return None
+        return max(self.interval.high - self.value, self.value - self.interval.low) or None
+
+    @property
+    def miss(self) -> float:
+        """By which share of the bound the value is on its worse side; infinite where it isn't known."""
+        return math.inf if self.value is None else self.limit.miss_of(self.value)
+
+
+@dataclass(frozen=True)
+class Standings:
+    """Every variant's figures next to the limits, on one workload."""
+
+    seen: Evidence
+    need: Need
+    records: Mapping[str, Record]
+    """By variant, of the workload."""
+
+    @property
+    def run(self) -> Run:
+        return self.seen.run
+
+    @cached_property
+    def judged(self) -> Mapping[str, tuple[Judged, ...]]:
+        """By variant, for each limit that is applied."""
+        return {
+            one.id: tuple(judge(limit, metric, found[one.id], one, self.seen) for limit, metric, found in self._figures)
+            for one in self.run.variants
+        }
+
+    @cached_property
+    def _figures(self) -> list[tuple[Limit, Metric, Mapping[str, Estimate]]]:
+        """The limits that are applied, each with the metric that it is of here, and with every variant's figure."""
+        found: list[tuple[Limit, Metric, Mapping[str, Estimate]]] = []
+        for limit in self.need.limits:
+            of_each = ((metric, self._estimates(metric)) for metric in limit.metrics)
+            applied = ((metric, them) for metric, them in of_each if self._is_measured(limit, them))
+            found += [(limit, *one) for one in islice(applied, 1)]
+        return found
+
+    def _estimates(self, metric: Metric) -> dict[str, Estimate]:
+        variants = self.run.variants
+        return {one.id: estimate_of(metric, self.records.get(one.id), one, self.seen) for one in variants}
+
+    def _is_measured(self, limit: Limit, found: Mapping[str, Estimate]) -> bool:
+        """Whether some variant has a value; of quality, one other than the reference, which is its own measure."""
+        own = self.run.reference if limit.is_of_quality else ""
+        return any(one is not None for name, one in found.items() if name != own)
+
+    @property
+    def applied(self) -> Mapping[Limit, Metric]:
+        """The limits that some variant has a figure for, each with the metric that it is of here."""
+        return {limit: metric for limit, metric, _ in self._figures}
+
+    @property
+    def not_applied(self) -> tuple[Limit, ...]:
+        return tuple(limit for limit in self.need.limits if limit not in self.applied)
 
     def of(self, variant: VariantResult) -> Standing:
-        """The reference, and what ran the same as it, is within every limit."""
-        if self._is_reference(variant):
-            return Standing.WITHIN
-        found = interval_of(variant, self.limit.measure)
-        if found is None:
-            return Standing.UNKNOWN
-        return standing_to(self.limit, found)
-
-    def strictest(self, variant: VariantResult) -> float | None:
-        """The strictest bound that the variant keeps; None where it keeps every one, or none at all."""
-        found = None if self._is_reference(variant) else interval_of(variant, self.limit.measure)
-        if found is None:
-            return None
-        return found.low if self.limit.measure is QualityMeasure.TOP1_AGREEMENT else found.high
+        """To all limits together: the worst to any."""
+        found = {one.standing for one in self.judged[variant.id]}
+        return next((standing for standing in WORST_FIRST if standing in found), Standing.WITHIN)
 
     def admits(self, variant: VariantResult) -> bool:
-        """Whether the run shows that the variant keeps the limit, or no quality is there to judge by."""
-        return not self.is_applied or self.of(variant) is Standing.WITHIN
+        """Whether the run shows that the variant keeps every limit that is applied."""
+        return self.of(variant) is Standing.WITHIN
 
-    def _is_reference(self, variant: VariantResult) -> bool:
-        """Whether it is the reference, or ran the same as it."""
-        return ran_the_same(self.run, variant.id, self.run.reference)
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """The variants that the run shows to keep every limit that is applied."""
+        return frozenset(one.id for one in self.run.variants if self.admits(one))
+
+    @property
+    def undecided(self) -> frozenset[str]:
+        """The variants of which the run doesn't tell whether they keep every limit."""
+        open_ = (Standing.UNCLEAR, Standing.UNKNOWN)
+        return frozenset(one.id for one in self.run.variants if self.of(one) in open_)
+
+    @property
+    def in_the_race(self) -> frozenset[str]:
+        """The variants that more rounds may show to win: their quality is kept, and nothing else shown to be beyond."""
+        return frozenset(name for name, judged in self.judged.items() if all(map(_may_be_kept, judged)))
 
 
-def standing_to(limit: QualityLimit, found: Interval) -> Standing:
-    """Where an interval of the limited metric stands to the limit."""
-    low, high, bound = found.low, found.high, limit.bound
-    if limit.measure is QualityMeasure.TOP1_AGREEMENT:
-        low, high, bound = -high, -low, -bound
-    return Standing.WITHIN if high <= bound else Standing.BEYOND if low > bound else Standing.UNCLEAR
+def _may_be_kept(one: Judged) -> bool:
+    is_open = not one.limit.is_of_quality and one.standing is not Standing.BEYOND
+    return one.standing is Standing.WITHIN or is_open
 
 
-def is_decided(quality: Mapping[str, float], limit: QualityLimit, look: int) -> bool:
-    """Whether the limit is decided by a sample that has grown, so that nothing larger is needed.
+def workload_of(reader: Reader, seen: Evidence) -> Mapping[str, Record]:
+    """The records that the reader's answer goes by."""
+    return seen.largest_batch if reader is Reader.THROUGHPUT else seen.common
+
+
+def standings_for(reader: Reader, seen: Evidence, need: Need) -> Standings:
+    return Standings(seen, need, workload_of(reader, seen))
+
+
+def judge(limit: Limit, metric: Metric, estimate: Estimate, variant: VariantResult, seen: Evidence) -> Judged:
+    """The reference, and what ran the same as it, keeps every limit on quality that is measured against it."""
+    value, found = estimate or (None, None)
+    standing = limit.standing_of(found) if found else Standing.UNKNOWN
+    if limit.is_of_quality and seen.ran_the_reference(variant.id) and _is_against_reference(metric, seen.run):
+        standing = Standing.WITHIN
+    return Judged(limit, metric, standing, value, found)
+
+
+def _is_against_reference(metric: Metric, run: Run) -> bool:
+    """Whether the reference was scored, and has no value of its own."""
+    reference = run.variant(run.reference)
+    own = reference.quality if reference else {}
+    return metric.name in list(QualityMeasure) or (bool(own) and metric.name not in own)
+
+
+def is_decided(quality: Mapping[str, float], limits: Iterable[Limit], look: int) -> bool:
+    """Whether the limits on quality are decided by a sample that has grown, so that nothing larger is needed.
 
     look: how many samples there were, this one included. The report claims by its 95 % interval, whose error this may
     raise by LOOKS_SPEND at the most.
     """
-    found = _interval(quality, limit.measure, deviations_of_look(look, LOOKS_SPEND))
-    return found is not None and standing_to(limit, found) is not Standing.UNCLEAR
-
-
-def interval_of(variant: VariantResult, measure: QualityMeasure) -> Interval | None:
-    """The 95 % interval of the metric; None where it wasn't measured. A point where its error isn't known."""
-    return _interval(variant.quality, measure, DEVIATIONS)
-
-
-def _interval(quality: Mapping[str, float], measure: QualityMeasure, deviations: float) -> Interval | None:
-    value = quality.get(measure)
-    if value is None:
-        return None
-    if measure is QualityMeasure.PPL_RATIO:
-        margin = deviations * quality.get("ppl_ratio_error", 0.0)
-        return Interval(value - margin, value + margin)
-    return wilson(value, quality.get("scored_tokens", 0.0), deviations)
-
-
-def wilson(share: float, trials: float, deviations: float = DEVIATIONS) -> Interval:
-    """Wilson's score interval of a share of independent trials (JASA 22, 1927); without trials, the share."""
-    if trials <= 0:
-        return Interval(share, share)
-    shift = deviations**2 / trials
-    centre = (share + shift / 2) / (1 + shift)
-    margin = deviations * math.sqrt(share * (1 - share) / trials + shift / (4 * trials)) / (1 + shift)
-    return Interval(centre - margin, centre + margin)
+    deviations = deviations_of_look(look, LOOKS_SPEND)
+    of_quality = [limit for limit in limits if limit.is_of_quality]
+    found = ((limit, quality_interval(quality, limit.metric.name, deviations)) for limit in of_quality)
+    return all(one is not None and limit.standing_of(one) is not Standing.UNCLEAR for limit, one in found)
 
 
 def is_near_lossless(variant: VariantResult) -> bool:

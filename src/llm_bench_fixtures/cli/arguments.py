@@ -58,13 +58,17 @@ def check_files(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def add_option(parser: argparse.ArgumentParser, flag: str, setting: Setting[T], help_text: str = "") -> None:
-    """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given."""
+def add_option(
+    parser: argparse.ArgumentParser, flag: str, setting: Setting[T], help_text: str = "", *, has_default: bool = True
+) -> None:
+    """Add an option of the pytest plugin under a shorter name, with the same parser, and its help if none is given.
+
+    has_default: whether what isn't given has the option's default; else it is None."""
     option = setting.option
     parser.add_argument(
         flag,
         type=checked(setting.parse),
-        default=option.default,
+        default=option.default if has_default else None,
         metavar=option.metavar,
         help=(help_text or option.full_help).replace("%", "%%"),
     )

@@ -1,8 +1,8 @@
 """Make the report of a saved run again, compare it with another run, or combine several runs. Nothing is measured.
 
 llm-bench report latest                         the page, Markdown, CSV, LaTeX and plots, into llm-bench-report/
-llm-bench report 3 -o again --quality-limit top1_agreement:99%
 llm-bench report latest --fit 48GB              what of each variant fits in that memory
+llm-bench report 3 -o again --need 'top1_agreement>=99%, tpot_s<=50ms'
 llm-bench report latest --against main          the same page, with what changed since the newest run of main
 llm-bench report 3 4 5                          runs of the same commit, model and machine are pooled: one answer with
                                                 narrower intervals, and how far the runs agree
@@ -22,6 +22,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, NEED, WANT, Need, need_from
 from llm_bench_fixtures.cli.arguments import add_option, add_storage, checked, storage_of
 from llm_bench_fixtures.cli.console import ConsoleProgress, say, warn
 from llm_bench_fixtures.errors import InvalidSetting, UnreadableResults
@@ -33,7 +34,6 @@ from llm_bench_fixtures.history.saved import read_saved_run
 from llm_bench_fixtures.history.storage import RUN_HELP, select_run
 from llm_bench_fixtures.history.together import grouped, is_same_run
 from llm_bench_fixtures.options.parsers import Setting, parse_optional_size, parse_path
-from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import findings_of
@@ -49,7 +49,6 @@ from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
 
 REPORT = Setting("report", parse_path)
-QUALITY_LIMIT = Setting("quality_limit", parse_quality_limit)
 FIT = Setting("fit", parse_optional_size)
 
 HELP = "make the report of a saved run again, or of several runs together"
@@ -66,8 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for the report. Default: %(default)s",
     )
-    add_option(parser, "--quality-limit", QUALITY_LIMIT)
     add_option(parser, "--fit", FIT, "memory to fit the model into, such as 24GB. Default: as the run has it")
+    own = "Default: what the run itself was asked"
+    add_option(parser, "--need", NEED, f"as --llm-need, by which the run is judged anew. {own}", has_default=False)
+    add_option(parser, "--want", WANT, f"as --llm-want: latency, throughput or memory. {own}", has_default=False)
     add_option(parser, "--rules", options.RULES, f"how --against judges: {options.RULES.option.help}")
     add_storage(parser)
 
@@ -141,12 +142,13 @@ def _report_one(
 ) -> None:
     folder: Path = arguments.output
     with progress.activity(Phase.REPORTING, "writing the report"):
-        changes = _changes(found, against, arguments) if against else None
+        need = _need(found, arguments)
+        changes = _changes(found, against, need, arguments) if against else None
         findings = write_report(
             found,
             registry(),
             folder,
-            arguments.quality_limit,
+            need,
             changes,
             has_results=_is_in(folder, paths),
         )
@@ -154,9 +156,21 @@ def _report_one(
     say([*summary_lines(findings, folder, width), *_not_shown(found, width), *_set_aside(folder)])
 
 
-def _changes(head: Run, against: Path, arguments: argparse.Namespace) -> Changes:
+def _need(run: Run, arguments: argparse.Namespace) -> Need:
+    """What is asked now, else what the run was asked."""
+    origin = run.provenance
+    given = {name: text for name, text in (("need", origin.need), ("want", origin.want)) if text}
+    try:
+        own = need_from(given)
+    except InvalidSetting as error:  # as of a project's own metric, which only the project itself knows
+        warn(f"{run.source}: what it was asked can't be used here: {error}. --need and --want ask anew")
+        own = DEFAULT_NEED
+    return Need(own.limits if arguments.need is None else arguments.need, arguments.want or own.want)
+
+
+def _changes(head: Run, against: Path, need: Need, arguments: argparse.Namespace) -> Changes:
     comparison = compare_runs(read_saved_run(against), head, Rules(arguments.rules), registry())
-    return changes_against(comparison, arguments.quality_limit)
+    return changes_against(comparison, need)
 
 
 def _not_shown(found: Run, width: int) -> Iterator[str]:
@@ -177,7 +191,7 @@ def _report_several(
     progress: Progress,
 ) -> None:
     with progress.activity(Phase.REPORTING, "writing the report"):
-        runs = runs_of([findings_of(run, registry(), arguments.quality_limit) for run in found], unreadable)
+        runs = runs_of([findings_of(run, registry(), _need(run, arguments)) for run in found], unreadable)
         write_runs_report(runs, arguments.output, has_results=_is_in(arguments.output, paths))
     say([*_lines(runs, arguments.output), *_set_aside(arguments.output)])
 

@@ -31,7 +31,6 @@ from llm_bench_fixtures.options.parsers import (
     positive_numbers,
     token_shapes,
 )
-from llm_bench_fixtures.options.quality_limit import QualityLimit, parse_quality_limit
 
 T = TypeVar("T")
 
@@ -51,10 +50,10 @@ def parsed_by(parse: Callable[[str], T]) -> T:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for: a field for each option, except those of engines and of the gate."""
+    """What the user asked for: a field for each option, except those of engines, of the gate and of the answer."""
 
     given: Mapping[str, str]
-    """The texts by option name, also of the gate's and the engines' options."""
+    """The texts by option name, also of the options that aren't fields."""
     model: tuple[str, ...] = parsed_by(parse_names)
     load_format: LoadFormat = parsed_by(member_of(LoadFormat, "load format"))
     trust_remote_code: bool = parsed_by(parse_bool)
@@ -79,8 +78,6 @@ class Settings:
     batch_sizes: tuple[int, ...] = parsed_by(positive_integers(MOST_ROWS))
     request_rates: tuple[float, ...] = parsed_by(positive_numbers(MOST_REQUESTS_PER_S))
     load_time: float = parsed_by(parse_seconds)
-    ttft_limit: float = parsed_by(parse_seconds)
-    tpot_limit: float = parsed_by(parse_seconds)
     corpus: Path | None = parsed_by(parse_optional_path)
     windows: WindowScheme = parsed_by(member_of(WindowScheme, "scheme of windows"))
     window: int = parsed_by(parse_window)
@@ -89,12 +86,11 @@ class Settings:
     overhead: bool = parsed_by(parse_bool)
     fit: int | None = parsed_by(parse_optional_size)
     seed: int = parsed_by(integer_of_at_least(0, MOST_SEED))
-    quality_limit: QualityLimit = parsed_by(parse_quality_limit)
     report: Path = parsed_by(parse_path)
     cache_dir: Path | None = parsed_by(parse_optional_path)
 
     def of(self, setting: Setting[T]) -> T:
-        """The value of an option that isn't a field: the gate's, or an engine's. Raises InvalidSetting."""
+        """The value of an option that isn't a field, such as the gate's, or an engine's. Raises InvalidSetting."""
         return setting.read(self.given)
 
 

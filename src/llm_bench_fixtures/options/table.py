@@ -2,7 +2,7 @@
 
 Each row of `OPTIONS` is at the same time the command-line flag `--llm-NAME` and the ini value `llm_NAME`. The command
 line wins over the ini file, and that over the default. What its text means stands where it is read: in `Settings`, and
-of the engines' and the gate's options in a `Setting`.
+of the engines', the gate's and the answer's options in a `Setting`.
 
 Every pytest run in the environment reads this table, so it is plain data, and imports nothing that pytest itself
 doesn't.
@@ -57,6 +57,9 @@ class Option:
 GONE = {  # options that are refused, with what to do instead
     "isolate": "each variant has its own process now; --llm-in-process runs all in this one",
     "max_time": "--llm-time limits the whole run; --llm-max-noise 1% takes more rounds for narrower intervals",
+    "quality_limit": "--llm-need 'ppl_ratio<=1.01' says what a variant must keep",
+    "ttft_limit": "--llm-need 'ttft_s<=0.5' says it, for the answer, too",
+    "tpot_limit": "--llm-need 'tpot_s<=50ms' says it, for the answer, too",
 }
 RENAMED = {"precision": "max_noise"}  # what an option was called before, which is refused with its new name
 
@@ -195,19 +198,6 @@ OPTIONS = (
         "how long requests are sent at each of these rates",
     ),
     Option(
-        "ttft_limit",
-        "1",
-        "SECONDS",
-        "longest time to the first token, counted from when the request was due; goodput counts requests within the "
-        "limit",
-    ),
-    Option(
-        "tpot_limit",
-        "0.1",
-        "SECONDS",
-        "longest average time per token after the first; goodput counts requests within the limit",
-    ),
-    Option(
         "corpus",
         "",
         "FILE",
@@ -256,15 +246,26 @@ OPTIONS = (
         "seed of the dummy weights, of the sample of many --llm-prompts, and of the random times of requests to a "
         "server",
     ),
-    Option(
-        "quality_limit",
-        "ppl_ratio:1.01",
-        "METRIC:LIMIT",
-        "quality that a variant must keep to be recommended: ppl_ratio:1.01 (perplexity at most 1.01 times the "
-        "reference's) or top1_agreement:99% (the same most likely token at 99% of the corpus's tokens)",
-    ),
     Option("report", "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
     Option("cache_dir", "", "DIR", "folder for exported and quantized models. Default: this user's cache folder"),
+    # Read in answer/need.py.
+    Option(
+        "need",
+        "ppl_ratio<=1.01",
+        "LIMIT[,LIMIT...]",
+        "what a variant must keep to be recommended, in quotes: 'tpot_s<=50ms, ttft_s<=0.5, memory<=4GB, "
+        "top1_agreement>=99%'. Each is a metric, <= where less is better and >= where more is, and a bound, in base "
+        "units where it names none; latency, ttft, tpot, throughput and memory are short names. Without one on "
+        "quality, ppl_ratio<=1.01 is added (perplexity at most 1.01 times the reference's); ppl_ratio<=any lifts it. "
+        "Goodput under load counts requests within the bounds on ttft_s and tpot_s, without them 1 s and 0.1 s",
+    ),
+    Option(
+        "want",
+        "latency",
+        "WHAT",
+        "latency, throughput or memory: what the answer names first. For throughput, who meets --llm-need is judged at "
+        "the largest batch, otherwise on one prompt",
+    ),
     # Read by engines, each in its file of models/backends.
     Option(
         "bnb_compute_dtype",

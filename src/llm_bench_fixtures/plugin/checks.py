@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.session.session import BenchSession
     from llm_bench_fixtures.workloads import Prompts, TokenIds
 
+TTFT_LIMIT_S, TPOT_LIMIT_S = 1.0, 0.1  # of a good request, where --llm-need says no other
+
 
 class LlmEquivalence:
     """Compares execution modes of one model, and hands each result to the report."""
@@ -124,7 +126,7 @@ class LlmLoad:
         from llm_bench_fixtures.report.tables.load import invalid_sentence
         from llm_bench_fixtures.results.load import LoadPoint
 
-        settings = self._session.settings
+        settings, need = self._session.settings, self._session.need
         tokens = settings.new_tokens if new_tokens is None else new_tokens
         with as_outcomes():
             if not self._session.deadline.fits(settings.load_time):
@@ -138,8 +140,8 @@ class LlmLoad:
             window_s=settings.load_time,
             prompt_tokens=prompt_tokens,
             new_tokens=tokens,
-            ttft_limit_s=settings.ttft_limit,
-            tpot_limit_s=settings.tpot_limit,
+            ttft_limit_s=need.bound_of("ttft_s", TTFT_LIMIT_S),
+            tpot_limit_s=need.bound_of("tpot_s", TPOT_LIMIT_S),
             requests=requests,
             seed=settings.seed,
         )

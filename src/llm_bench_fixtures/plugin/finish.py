@@ -126,7 +126,7 @@ def write_results(session: pytest.Session, *, interrupted: bool, draws: bool) ->
     with bench.progress.activity(Phase.REPORTING, "writing the report"):
         settings = bench.settings
         changes = _changes(config, run)
-        published = publish(run, metrics_of(config), settings.report, settings.quality_limit, changes, draws=draws)
+        published = publish(run, metrics_of(config), settings.report, bench.need, changes, draws=draws)
     config.stash[PUBLISHED] = published
     if published.was_interrupted:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
@@ -153,7 +153,7 @@ def write_so_far(session: pytest.Session, so_far: str) -> Findings | None:
     from llm_bench_fixtures.report.files import publish_so_far
 
     with bench.progress.activity(Phase.REPORTING, "writing the report so far"):
-        return publish_so_far(run, metrics_of(config), bench.settings.report, bench.settings.quality_limit, so_far)
+        return publish_so_far(run, metrics_of(config), bench.settings.report, bench.need, so_far)
 
 
 def _changes(config: pytest.Config, run: Run) -> Changes | None:

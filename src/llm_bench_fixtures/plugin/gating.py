@@ -26,6 +26,7 @@ from llm_bench_fixtures.plugin.stash import (
     is_timing,
     is_xdist_worker,
     metrics_of,
+    need_of,
     or_usage_error,
     selection_of,
     settings_of,
@@ -139,7 +140,7 @@ def changes_of_run(config: pytest.Config, run: Run) -> Changes | None:
     comparison = _gated_comparison(config) if DECISION in config.stash else _asked_comparison(config, run)
     if comparison is None:
         return None
-    return changes_against(comparison, settings_of(config).quality_limit)
+    return changes_against(comparison, need_of(config))
 
 
 def _gated_comparison(config: pytest.Config) -> Comparison | None:

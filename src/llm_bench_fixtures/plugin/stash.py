@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from llm_bench_fixtures.answer.need import NEED, WANT, Need, need_from
 from llm_bench_fixtures.errors import InvalidSetting, UnwritableFile
 from llm_bench_fixtures.gate import options as gate_options
 from llm_bench_fixtures.models import backends
@@ -22,6 +23,7 @@ from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless import HarmlessWarnings
 from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths, standard_input
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.own_prompts import OwnPrompts
@@ -37,7 +39,7 @@ T = TypeVar("T")
 
 LIMITS_SHARE = 0.05  # of the run's time, at most, for measuring the machine's limits
 
-ALL_SETTINGS = (*FIELDS, *backends.SETTINGS, *gate_options.SETTINGS)
+ALL_SETTINGS = (*FIELDS, NEED, WANT, *backends.SETTINGS, *gate_options.SETTINGS)
 
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 OWN_PROMPTS: pytest.StashKey[OwnPrompts | None] = pytest.StashKey()
@@ -92,6 +94,13 @@ def _standard_input(config: pytest.Config) -> bytes:
     return standard_input(config)
 
 
+def need_of(config: pytest.Config) -> Need:
+    """What was asked of a variant. UsageError for what can't be used; a project's own metrics can."""
+    given = settings_of(config).given
+    metrics = metrics_of(config) if NEED.name in given else METRIC_BY_NAME
+    return or_usage_error(lambda: need_from(given, metrics))
+
+
 def check_settings(config: pytest.Config) -> None:
     """UsageError for an option or ini value that can't be used, before anything runs."""
     for old, new in RENAMED.items():
@@ -101,7 +110,7 @@ def check_settings(config: pytest.Config) -> None:
         if config.getoption(ini_of(old)) or config.getini(ini_of(old)):
             raise pytest.UsageError(f"{flag_of(old)} (ini: {ini_of(old)}) is gone: {advice}")
     if any_given(config):
-        settings_of(config)
+        need_of(config)
         own_prompts_of(config)
         _check_ini_file(config)
 
@@ -184,6 +193,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
         settings,
         reference.id,
         Progress(TerminalProgress(config)),
+        need=need_of(config),
         score=_scorer(config),
         commit=lambda: measured_commit(config),
         keeps_report=not is_xdist_worker(config) and TURNS not in config.stash,

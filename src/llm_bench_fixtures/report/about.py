@@ -51,6 +51,8 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
     if provenance.chat:
         quality = "" if provenance.prompts else "; quality is of plain text"
         yield "Prompts", f"turns in the model's chat template, whose tokens count{quality}"
+    if provenance.need or provenance.want:
+        yield "Asked for", "; ".join(filter(None, (provenance.need, provenance.want)))
     if provenance.commit:
         dirty = ", with uncommitted changes" if provenance.dirty else ""
         yield "Commit", f"{provenance.commit[:12]} on {provenance.branch or 'no branch'}{dirty}"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.errors import UnwritableFile, reason_of
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.report.charts.pictures import write_plots
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.findings import Findings, findings_of
@@ -150,7 +150,7 @@ def write_report(
     run: Run,
     metrics: Mapping[str, Metric],
     folder: Path,
-    quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT,
+    need: Need = DEFAULT_NEED,
     changes: Changes | None = None,
     *,
     has_results: bool = False,
@@ -160,13 +160,11 @@ def write_report(
     what the report says of the run. Pooled runs have their own results.json elsewhere: runs.json says how far they
     agree.
 
-    metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
+    metrics: the registry, with what a project added to it. need: what a recommended variant must keep.
     changes: what the run changed against another. has_results: its results.json was read from there, and stays. Raises
     UnwritableFile where a part of it could not be written, or the folder isn't ours, and KeyboardInterrupt.
     """
-    report = _Report(
-        folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes, has_results=has_results
-    )
+    report = _Report(folder, run=run, metrics=metrics, need=need, changes=changes, has_results=has_results)
     with begun(folder, has_results=has_results):
         report.write()
         report.end()
@@ -177,7 +175,7 @@ def publish(
     run: Run,
     metrics: Mapping[str, Metric],
     folder: Path,
-    quality_limit: QualityLimit,
+    need: Need,
     changes: Changes | None = None,
     *,
     draws: bool = True,
@@ -187,7 +185,7 @@ def publish(
     whole, the one that was set aside is removed, unless that is worth more.
 
     draws: whether to draw the pictures, which takes longer than all the rest."""
-    report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, changes=changes, draws=draws)
+    report = _Report(folder, run=run, metrics=metrics, need=need, changes=changes, draws=draws)
     report.write()
     problems = list(report.problems)
     stays = not problems and forget_earlier(folder, worth_of(run))
@@ -199,15 +197,13 @@ def publish(
     return Published(report.findings, report.page_folder, tuple(problems), notes, report.was_interrupted)
 
 
-def publish_so_far(
-    run: Run, metrics: Mapping[str, Metric], folder: Path, quality_limit: QualityLimit, so_far: str
-) -> Findings | None:
+def publish_so_far(run: Run, metrics: Mapping[str, Metric], folder: Path, need: Need, so_far: str) -> Findings | None:
     """Write the report of a run that goes on into the claimed folder, without pictures, and return what it says. What
     isn't written now is at the end, whose report replaces this one.
 
     so_far: as in `Findings`. Raises KeyboardInterrupt.
     """
-    report = _Report(folder, run=run, metrics=metrics, quality_limit=quality_limit, draws=False, so_far=so_far)
+    report = _Report(folder, run=run, metrics=metrics, need=need, draws=False, so_far=so_far)
     report.write()
     if report.was_interrupted:
         raise KeyboardInterrupt
@@ -231,7 +227,7 @@ class _Report(Attempts):
 
     run: Run
     metrics: Mapping[str, Metric]
-    quality_limit: QualityLimit
+    need: Need
     changes: Changes | None = None
     has_results: bool = False
     draws: bool = True
@@ -265,7 +261,7 @@ class _Report(Attempts):
     def _find(self) -> Findings | None:
         """After Ctrl-C too: the terminal shows them."""
         try:
-            return findings_of(self.run, self.metrics, self.quality_limit, self.changes, self.so_far)
+            return findings_of(self.run, self.metrics, self.need, self.changes, self.so_far)
         except Exception as error:  # a bug of ours, which may cost the report but not the run
             self.problems.append(f"There is no report but {RESULTS_FILE}: {reason_of(error)}")
             return None

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from llm_bench_fixtures.answer.agreement import Agreement, agreement_of
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_warnings
 from llm_bench_fixtures.report.judged.changes import Changes
@@ -94,11 +94,11 @@ class Findings(Evidence):
 def findings_of(
     run: Run,
     metrics: Mapping[str, Metric],
-    quality_limit: QualityLimit = DEFAULT_QUALITY_LIMIT,
+    need: Need = DEFAULT_NEED,
     changes: Changes | None = None,
     so_far: str = "",
 ) -> Findings:
-    """metrics: the registry, with what a project added to it. quality_limit: what a recommended variant must keep.
+    """metrics: the registry, with what a project added to it. need: what a recommended variant must keep.
     changes: what the run changed against another. so_far: as in `Findings`."""
     evidence = evidence_of(run)
     agreement = agreement_of(evidence)
@@ -110,7 +110,7 @@ def findings_of(
         decode=decode_sentence(evidence),
         noisy=noise_warning(evidence),
         warnings=(*_unfinished(so_far), *_warnings(run), *(agreement_warnings(agreement) if agreement else ())),
-        answer=answer_of(evidence, quality_limit),
+        answer=answer_of(evidence, need),
         takeaways=(*([agreement_sentence(agreement)] if agreement else []), *takeaways(evidence)),
         flags={record.test: tuple(flags(run, record)) for record in run.records},
         variant_flags={variant.id: tuple(variant_flags(variant)) for variant in run.variants},

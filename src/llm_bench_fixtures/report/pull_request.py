@@ -25,6 +25,7 @@ from llm_bench_fixtures.report.renderers.markdown import (
 )
 from llm_bench_fixtures.report.tables.by_variant import short_table
 from llm_bench_fixtures.report.tables.fit import fit_sections
+from llm_bench_fixtures.report.tables.need import need_sections
 from llm_bench_fixtures.report.tables.scenarios import case_rows
 from llm_bench_fixtures.report.tables.table import Cell, Column, Table
 from llm_bench_fixtures.report.words.answer import Answer
@@ -66,7 +67,7 @@ def _lines(findings: Findings, left_out: Sequence[str]) -> Iterator[str]:
     for warning in findings.warnings:
         yield from (f"> **{escape(warning)}**", "")
     yield from _summary(findings)
-    for section in agreement_sections(findings):
+    for section in (*need_sections(findings), *agreement_sections(findings)):
         yield from folded(section.title, [escape(section.note), "", *markdown_table(section.table)])
     parts: dict[str, Callable[[], Iterator[str]]] = {
         THE_ANSWER: lambda: _answer(findings.answer),

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.answer.peaks import PEAKS, memory_metric
-from llm_bench_fixtures.answer.picks import Reader
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.report.agreement import agreement_sections, agreement_sentence, common_to, labels_of

@@ -46,6 +46,10 @@ class Provenance:
     """The attention implementation that was asked for; empty where it was the model's own choice."""
     chat: bool = False
     """Prompts were turns in the model's chat template."""
+    need: Text = ""
+    """What a variant had to keep to be recommended, as it was typed; empty where nothing was asked."""
+    want: Text = ""
+    """What the answer was to name first, as it was typed; empty where nothing was asked."""
     energy: Text = ""
     """Where joules were read, or why they were not."""
     model_digests: Mapping[Text, Text] = field(default_factory=dict)

@@ -61,6 +61,8 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         isolated=not setup.settings.in_process,
         attention=setup.settings.attention,
         chat=setup.settings.chat,
+        need=setup.settings.given.get("need", ""),
+        want=setup.settings.given.get("want", ""),
         energy=_energy(device),
         passed_over=tuple(f"{name}: {reason}" for name, reason in source.passed_over),
         memory_bytes=setup.known_free_bytes,

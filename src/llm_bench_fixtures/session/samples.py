@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import accuracy_metrics, choose
@@ -78,12 +79,14 @@ class Samples:
         setup: Setup,
         loader: VariantLoader,
         kept: KeptReference,
+        need: Need = DEFAULT_NEED,
         deadline: Deadline = NO_LIMIT,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._setup = setup
         self._loader = loader
         self._kept = kept
+        self._need = need
         self._deadline = deadline
         self._clock = clock
         self._found: dict[str, Found] = {}
@@ -121,7 +124,7 @@ class Samples:
         self._grow_all(self._is_enough)
 
     def go_on(self) -> None:
-        """The same until each one's quality limit is decided."""
+        """The same until each one's limits on quality are decided."""
         self._grow_all(self._is_decided)
 
     def _grow_all(self, is_enough: Callable[[str, Found], bool]) -> None:
@@ -213,8 +216,7 @@ class Samples:
         return found.spent_s * 2 > FIXED_S  # with the next sample
 
     def _is_decided(self, variant: str, found: Found) -> bool:
-        metrics = self._result(variant, found).metrics
-        return is_decided(metrics, self._setup.settings.quality_limit, look=len(found.parts))
+        return is_decided(self._result(variant, found).metrics, self._need.limits, look=len(found.parts))
 
     def _score(self, model: ModelHandle, found: Found, sample: int | None) -> bool:
         """Score a sample, None for the whole corpus. False where it can't be, or not compared as those before were."""

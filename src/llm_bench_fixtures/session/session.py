@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
+from llm_bench_fixtures.answer.standings import standings_for
 from llm_bench_fixtures.errors import UnwritableFile
 from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.progress import Progress
@@ -41,9 +43,9 @@ SAVE_EVERY_S = 10.0
 class BenchSession:
     """What a run's tests share.
 
-    commit: tells the commit that is measured, once it is asked. keeps_report: whether this process writes the report.
-    scores_late: whether a variant is scored after its headline is measured, in place of when it is loaded. prompts: the
-    user's own.
+    commit: tells the commit that is measured, once it is asked. need: what variants are measured for. keeps_report:
+    whether this process writes the report. scores_late: whether a variant is scored after its headline is measured, in
+    place of when it is loaded. prompts: the user's own.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class BenchSession:
         score: Scorer,
         commit: Callable[[], Commit],
         *,
+        need: Need = DEFAULT_NEED,
         keeps_report: bool = True,
         deadline: Deadline = NO_LIMIT,
         scores_late: bool = True,
@@ -61,6 +64,7 @@ class BenchSession:
     ) -> None:
         set_environment()
         self.settings = settings
+        self.need = need
         self.progress = progress
         self.deadline = deadline
         progress.cut_at_s = deadline.at_s
@@ -71,7 +75,7 @@ class BenchSession:
         tracebacks = Tracebacks(settings.report if keeps_report else None)
         self.loader = VariantLoader(self.setup, self.results, tracebacks.keep, deadline)
         self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
-        self.samples = Samples(self.setup, self.loader, self.reference, deadline)
+        self.samples = Samples(self.setup, self.loader, self.reference, need, deadline)
         self.loader.before_closing = self._score_leaving
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
@@ -102,7 +106,7 @@ class BenchSession:
         self._grow(self.samples.grow)
 
     def score_the_rest(self) -> None:
-        """Score all that are due, and more of those whose quality limit isn't decided, as far as the run has time."""
+        """Score all that are due, and more of those whose quality isn't decided, as far as the run has time."""
         self.scoring.score_the_rest()
         self._grow(self.samples.go_on)
 
@@ -126,8 +130,10 @@ class BenchSession:
         return None if left_s is None else min(left_s, self.deadline.left_s)
 
     def _kept(self) -> frozenset[str]:
-        """The variants that keep the limits of a winner, and those that may because they have yet to be scored."""
-        return Need(self.settings.quality_limit).kept_by(self.run()) | self.scoring.due
+        """The variants that keep the limits of a winner, and those that may: because they have yet to be scored, or
+        because that takes more rounds."""
+        found = standings_for(self.need.want, evidence_of(self.run()), self.need)
+        return found.in_the_race | self.scoring.due
 
     def save(self) -> None:
         """Write the results so far, so that they outlast a process that is killed. Raises UnwritableFile."""

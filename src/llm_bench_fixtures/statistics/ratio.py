@@ -109,6 +109,15 @@ def trimmed_variance(values: Sequence[float], share: float = TRIMMED) -> Varianc
     return VarianceEstimate(squares * len(values) / (len(kept) * (len(kept) - 1)), len(kept) - 1)
 
 
+def own_margin(values: Sequence[float]) -> float:
+    """Half the width of the 95 % interval of the centre of one process' positive values, as a logarithm: from their
+    scatter, and from what processes of identical work differ by. Infinite for fewer than two."""
+    if len(values) < FEWEST_PAIRS:
+        return math.inf
+    found = trimmed_mean([math.log(value) for value in values])
+    return replace(found, process_variance=PROCESS_DEVIATION**2).margin(CONFIDENCE)
+
+
 def _kept(values: Sequence[float], share: float) -> list[float]:
     """The values in the middle, in order."""
     trimmed = int(share * len(values))

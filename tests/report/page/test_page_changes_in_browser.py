@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from page_browser import HOSTILE, NEEDS_A_BROWSER, Opened
 from page_runs import chart_run
+from run_factory import asking
 from test_page_changes import heavier
 
 from llm_bench_fixtures.gate.comparison import compare_runs
 from llm_bench_fixtures.gate.rules import Rules
 from llm_bench_fixtures.history.saved import judged_run
-from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.files import write_report
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.judged.changes import Changes
@@ -109,7 +109,7 @@ def test_the_limit_moves_the_answer_to_what_python_says_under_it(compared: Path,
     opened.page.keyboard.press("End")
     words = opened.page.inner_text("#limit-words")
     assert words == "perplexity at most 2.2 % above fp32's: kept by bf16, ort-fp32, ort-int8"
-    expected = findings_of(heavier(), registry(), parse_quality_limit("ppl_ratio:1.022")).answer
+    expected = findings_of(heavier(), registry(), asking("ppl_ratio<=1.022")).answer
     assert lead(opened) == expected.sentence != before
     assert opened.visible("#answer .pick") == [one.name for one in expected.recommendations]
     assert opened.page.get_attribute("#limit", "aria-valuetext") == words

@@ -10,7 +10,7 @@ import pytest
 from page_browser import HOSTILE, NEEDS_A_BROWSER
 from page_runs import chart_run, wide_run
 
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT
+from llm_bench_fixtures.answer.need import DEFAULT_NEED
 from llm_bench_fixtures.report.files import publish_so_far, write_report
 from llm_bench_fixtures.report.page import build
 from llm_bench_fixtures.results.folder import claim
@@ -342,7 +342,7 @@ def test_while_its_run_goes_on_it_reloads_itself_and_stays_where_it_was(
 ) -> None:
     monkeypatch.setattr(build, "RELOAD_S", 2)
     claim(tmp_path)
-    publish_so_far(chart_run(), registry(), tmp_path, DEFAULT_QUALITY_LIMIT, "after 3 of 24 cases")
+    publish_so_far(chart_run(), registry(), tmp_path, DEFAULT_NEED, "after 3 of 24 cases")
     opened = open_page(tmp_path / "report.html")
     opened.page.evaluate("document.querySelectorAll('details')[1].open = true")
     opened.page.evaluate("scrollTo(0, 700)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from run_factory import make_record, make_run, make_variant
+from run_factory import asking, make_record, make_run, make_variant
 
 from llm_bench_fixtures.answer.evidence import evidence_of
-from llm_bench_fixtures.answer.standings import QualityStandings
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure, parse_quality_limit
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, QualityMeasure, quality_limit
+from llm_bench_fixtures.answer.standings import Standings
 from llm_bench_fixtures.report.page.limits import LimitScale, limit_scales
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.record import Run
@@ -29,9 +29,9 @@ def scored_run() -> Run:
     return make_run(records, variants)
 
 
-def scales(limit: str = "ppl_ratio:1.01", run: Run | None = None) -> tuple[LimitScale, ...]:
+def scales(limits: str = "ppl_ratio<=1.01", run: Run | None = None) -> tuple[LimitScale, ...]:
     seen = evidence_of(run or scored_run())
-    return limit_scales(seen, answer_of(seen, parse_quality_limit(limit)))
+    return limit_scales(seen, answer_of(seen, asking(limits)))
 
 
 def test_there_is_a_step_for_each_set_of_variants_that_a_limit_lets_through() -> None:
@@ -43,16 +43,16 @@ def test_there_is_a_step_for_each_set_of_variants_that_a_limit_lets_through() ->
         (1.0137, ("a", "c", "d")),
         (1.014, ("a", "b", "c", "d")),
     ]
-    assert ratio.place(parse_quality_limit("ppl_ratio:1.01")) == 1
+    assert ratio.place(quality_limit(PPL, 1.01)) == 1
 
 
 def test_the_measure_of_the_given_limit_is_the_first() -> None:
     assert [scale.measure for scale in scales()] == [PPL, TOP1]
-    assert [scale.measure for scale in scales("top1_agreement:98%")] == [TOP1, PPL]
+    assert [scale.measure for scale in scales("top1_agreement>=98%")] == [TOP1, PPL]
 
 
 def test_an_agreement_is_the_looser_the_lower_it_is() -> None:
-    agreement = scales("top1_agreement:98.5%")[0]
+    agreement = scales("top1_agreement>=98.5%")[0]
     assert [step.keeps for step in agreement.steps] == [(), ("a",), ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")]
     found = [step.limit.bound for step in agreement.steps]
     assert found == sorted(found, reverse=True)
@@ -63,7 +63,7 @@ def test_each_step_has_the_answer_that_its_limit_gives() -> None:
     seen = evidence_of(scored_run())
     for scale in scales():
         for step in scale.steps:
-            assert step.answer == answer_of(seen, step.limit)
+            assert step.answer == answer_of(seen, DEFAULT_NEED.with_quality(step.limit))
 
 
 def test_a_step_says_in_words_what_it_asks_and_who_keeps_it() -> None:
@@ -86,7 +86,7 @@ def test_a_limit_between_two_steps_lets_through_what_the_stricter_one_does() -> 
     ratios = [1.0, RATIOS["a"], RATIOS["c"], RATIOS["b"], math.inf]
     for step, ratio, following in zip(scales(run=run)[0].steps, ratios[:-1], ratios[1:], strict=True):
         for bound in (ratio, math.nextafter(following, 1.0)):
-            standings = QualityStandings(run, QualityLimit(PPL, bound))
+            standings = Standings(evidence_of(run), DEFAULT_NEED.with_quality(quality_limit(PPL, bound)), {})
             assert tuple(one.id for one in run.variants if one.id != "fp32" and standings.admits(one)) == step.keeps
 
 

@@ -12,6 +12,7 @@ from page_runs import wide_run
 from run_factory import (
     FALLBACK,
     absent_variant,
+    asking,
     full_run,
     make_provenance,
     make_record,
@@ -20,7 +21,6 @@ from run_factory import (
     skipped_record,
 )
 
-from llm_bench_fixtures.options.quality_limit import parse_quality_limit
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.renderers.terminal import summary_lines
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
@@ -30,7 +30,7 @@ WIDTHS = (60, 80, 120, 200)
 FOLDER = Path("llm-bench-report")
 
 
-LOOSE = parse_quality_limit("ppl_ratio:1.02")
+LOOSE = asking("ppl_ratio<=1.02")
 
 
 def lines_of(run: Run, width: int) -> list[str]:
@@ -113,9 +113,9 @@ def test_what_has_no_room_in_the_table_stands_below_it() -> None:
     assert not any(line.startswith("fp16: ") for line in lines_of(full_run(), 200))
 
 
-@pytest.mark.parametrize("limit", ["ppl_ratio:1.02", "ppl_ratio:1.01"])
+@pytest.mark.parametrize("limit", ["ppl_ratio<=1.02", "ppl_ratio<=1.01"])
 def test_no_line_is_said_twice(limit: str) -> None:
-    found = findings_of(full_run(), registry(), parse_quality_limit(limit))
+    found = findings_of(full_run(), registry(), asking(limit))
     lines = [line for line in summary_lines(found, FOLDER, 200) if line.strip()]
     assert len(lines) == len(set(lines))
 

@@ -11,6 +11,7 @@ from run_factory import (
     BLOCKS_S,
     absent_variant,
     around,
+    asking,
     full_run,
     make_block_record,
     make_record,
@@ -20,8 +21,8 @@ from run_factory import (
     skipped_record,
 )
 
-from llm_bench_fixtures.answer.picks import Outcome, Reader
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit, parse_quality_limit
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
+from llm_bench_fixtures.answer.picks import Outcome
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.words.answer import Answer, Recommendation
 from llm_bench_fixtures.results.metrics import registry
@@ -29,20 +30,20 @@ from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, VariantR
 
 pytestmark = pytest.mark.usefixtures("processes_differ_by_one_percent")
 
-LOOSE = parse_quality_limit("ppl_ratio:1.02")
+LOOSE = asking("ppl_ratio<=1.02")
 
 
-def answer(run: Run, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> Answer:
-    return findings_of(run, registry(), limit).answer
+def answer(run: Run, need: Need = DEFAULT_NEED) -> Answer:
+    return findings_of(run, registry(), need).answer
 
 
-def for_reader(run: Run, reader: Reader, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> Recommendation:
-    return next(one for one in answer(run, limit).recommendations if one.pick.reader is reader)
+def for_reader(run: Run, reader: Reader, need: Need = DEFAULT_NEED) -> Recommendation:
+    return next(one for one in answer(run, need).recommendations if one.pick.reader is reader)
 
 
-def latency(run: Run, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> str:
+def latency(run: Run, need: Need = DEFAULT_NEED) -> str:
     """The sentence for the lowest latency."""
-    return for_reader(run, Reader.LATENCY, limit).sentence
+    return for_reader(run, Reader.LATENCY, need).sentence
 
 
 def chosen(run: Run, reader: Reader = Reader.LATENCY) -> tuple[str, ...]:
@@ -50,9 +51,9 @@ def chosen(run: Run, reader: Reader = Reader.LATENCY) -> tuple[str, ...]:
     return tuple(one.variant for one in for_reader(run, reader).pick.choices)
 
 
-def remarks(run: Run, title: str, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> dict[str, str]:
+def remarks(run: Run, title: str, need: Need = DEFAULT_NEED) -> dict[str, str]:
     """What the list of that title says, by variant."""
-    lists = [them for name, them in answer(run, limit).lists if name.startswith(title)]
+    lists = [them for name, them in answer(run, need).lists if name.startswith(title)]
     return {remark.variant: remark.text for them in lists for remark in them}
 
 
@@ -77,8 +78,7 @@ def test_a_full_runs_answer() -> None:
         (Reader.MEMORY, "bf16"),
     ]
     assert found.notes[0] == (
-        "Recommended: variants with perplexity at most 2 % above fp32's (ppl_ratio ≤ 1.02; change it with "
-        "--llm-quality-limit)."
+        "Recommended: variants with perplexity at most 2 % above fp32's (ppl_ratio ≤ 1.02; change it with --llm-need)."
     )
 
 
@@ -117,8 +117,8 @@ def test_the_limit_moves_the_answer() -> None:
 
 def test_a_limit_on_the_agreement() -> None:
     """bf16 agrees at 98.5 % of the tokens."""
-    assert answer(full_run(), parse_quality_limit("top1_agreement:98%")).sentence.startswith("Use bf16 ")
-    found = answer(full_run(), parse_quality_limit("top1_agreement:99%"))
+    assert answer(full_run(), asking("top1_agreement>=98%")).sentence.startswith("Use bf16 ")
+    found = answer(full_run(), asking("top1_agreement>=99%"))
     assert found.sentence.startswith("Keep fp32: no other variant within the quality limit ")
     assert found.remarks[2] == (
         "Not recommended under the quality limit: bf16 does not keep it (top-1 agreement 98.5 %); bnb-nf4 has no "

@@ -3,7 +3,7 @@
 A variant beats another where it is better beyond doubt in something and worse beyond doubt in nothing, as the answer
 compares them: on one prompt and at the largest batch by the intervals of their speed-ups, the memory by what the gate
 lets pass, the quality by its 95 % interval, where near-lossless variants are all alike. And whoever keeps the answer's
-quality limit isn't beaten by who doesn't. So a variant that the answer recommends is on the front; of those that it
+limits isn't beaten by who doesn't. So a variant that the answer recommends is on the front; of those that it
 can't tell apart, one may need less memory, but that is no reason to call the recommended one beaten.
 """
 
@@ -13,8 +13,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from llm_bench_fixtures.answer.need import Reader
 from llm_bench_fixtures.answer.peaks import Peaks, is_less, memory_metric, peaks_of
-from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, is_near_lossless, near_lossless
+from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless, standings_for
 from llm_bench_fixtures.report.charts.spec import (
     Axis,
     Band,
@@ -53,7 +54,7 @@ class Candidate:
     """Of the perplexity against the reference's, in percent."""
     is_alike: bool
     """Its quality is near-lossless, or the reference's own."""
-    keeps_limit: bool
+    keeps_limits: bool
     peaks: Peaks
     """Of memory, in bytes."""
 
@@ -96,7 +97,7 @@ def tradeoff_chart(findings: Findings) -> Chart | None:
 def _candidates(findings: Findings) -> Iterator[Candidate]:
     """The variants that have a speed, a quality and a memory."""
     run, peaks = findings.run, peaks_of(findings, memory_metric(findings))
-    standings = QualityStandings(run, findings.answer.limit)
+    standings = standings_for(Reader.LATENCY, findings, findings.answer.need)
     for name, record in findings.common.items():
         variant, speed = run.variant(name), estimate_of(run, record, SPEED)
         change = perplexity_change(run, variant)
@@ -124,7 +125,7 @@ def _gains(findings: Findings, one: Candidate, other: Candidate) -> Iterator[boo
         yield findings.gain(batches[one.variant], batches[other.variant]).is_faster
     yield is_less(one.peaks, other.peaks, memory_metric(findings))
     yield not (one.is_alike and other.is_alike) and one.change.high < other.change.low
-    yield one.keeps_limit and not other.keeps_limit
+    yield one.keeps_limits and not other.keeps_limits
 
 
 def _note(findings: Findings, best: Sequence[str]) -> str:

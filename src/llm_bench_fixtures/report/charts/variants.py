@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from llm_bench_fixtures.answer.standings import interval_of
-from llm_bench_fixtures.options.quality_limit import QualityMeasure
+from llm_bench_fixtures.answer.intervals import interval_of
+from llm_bench_fixtures.answer.need import QualityMeasure
 from llm_bench_fixtures.report.charts.spec import Estimate, Look, exactly
 from llm_bench_fixtures.results import prefill_decode
 from llm_bench_fixtures.results.formatting import with_unit

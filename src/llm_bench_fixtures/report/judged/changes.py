@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.need import Need
 from llm_bench_fixtures.errors import UnreadableResults
 from llm_bench_fixtures.gate.comparison import SPEEDUP, Comparison
 from llm_bench_fixtures.gate.coverage import Coverage, Uncovered
@@ -18,7 +19,6 @@ from llm_bench_fixtures.gate.judgement import Judgement
 from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import read_saved_run
-from llm_bench_fixtures.options.quality_limit import QualityLimit
 from llm_bench_fixtures.report.judged.causes import MOVED, STILL, Cause, JudgedRow, causes_of, led, rows_of
 from llm_bench_fixtures.report.words.answer import answer_of
 from llm_bench_fixtures.results.formatting import count, format_change, format_share
@@ -118,18 +118,18 @@ class Changes:
             yield f"{count(lost, 'of its tests was', 'of its tests were')} not measured now."
 
 
-def changes_against(comparison: Comparison, quality_limit: QualityLimit) -> Changes:
-    """quality_limit: by which the other run's answer is asked for again."""
-    return Changes(comparison, _answer(Path(comparison.base.source), quality_limit))
+def changes_against(comparison: Comparison, need: Need) -> Changes:
+    """need: by which the other run's answer is asked for again."""
+    return Changes(comparison, _answer(Path(comparison.base.source), need))
 
 
-def _answer(path: Path, quality_limit: QualityLimit) -> str:
+def _answer(path: Path, need: Need) -> str:
     """The answer of the run in that file in one sentence; empty where it can't be read whole."""
     try:
         run = read_saved_run(path)
     except UnreadableResults:
         return ""
-    return answer_of(evidence_of(run), quality_limit).sentence
+    return answer_of(evidence_of(run), need).sentence
 
 
 def baseline_sentence(run: Run) -> str:

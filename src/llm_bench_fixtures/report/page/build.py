@@ -39,6 +39,7 @@ from llm_bench_fixtures.report.page.tables import (
 from llm_bench_fixtures.report.renderers.html import render_page
 from llm_bench_fixtures.report.tables.fit import fit_sections
 from llm_bench_fixtures.report.tables.load import load_sections
+from llm_bench_fixtures.report.tables.need import need_sections
 from llm_bench_fixtures.report.tables.scenarios import (
     means_sections,
     not_asked_sentence,
@@ -128,6 +129,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
 
 def all_sections(findings: Findings) -> Iterator[Section]:
     """Every table but the summary."""
+    yield from need_sections(findings)
     yield from means_sections(findings)
     yield from variant_sections(findings)
     yield from scenario_sections(findings)

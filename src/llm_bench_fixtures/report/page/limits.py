@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.intervals import interval_of
 from llm_bench_fixtures.answer.limit_bounds import bounds, strictest_bounds
-from llm_bench_fixtures.answer.standings import QualityStandings
-from llm_bench_fixtures.options.quality_limit import QualityLimit, QualityMeasure
+from llm_bench_fixtures.answer.need import Limit, QualityMeasure, Standing, quality_limit
+from llm_bench_fixtures.answer.noise import ran_the_same
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
-from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.record import Run, Status
 
 TITLES = {
     QualityMeasure.PPL_RATIO: "by perplexity",
@@ -27,14 +28,11 @@ class LimitStep:
     """A limit, and the answer under it. Others that let the same variants through have the same picks."""
 
     answer: Answer
+    limit: Limit
     asks: str
     """The limit in words: "perplexity at most 1 % above fp32's"."""
     keeps: tuple[str, ...]
     """The variants that are shown to keep it, without the reference and what ran the same."""
-
-    @property
-    def limit(self) -> QualityLimit:
-        return self.answer.limit
 
     @property
     def words(self) -> str:
@@ -52,7 +50,7 @@ class LimitScale:
     def title(self) -> str:
         return TITLES[self.measure]
 
-    def place(self, limit: QualityLimit) -> int:
+    def place(self, limit: Limit) -> int:
         """The index of the step that the limit is."""
         return next((place for place, step in enumerate(self.steps) if step.limit == limit), 0)
 
@@ -60,26 +58,30 @@ class LimitScale:
 def limit_scales(seen: Evidence, answer: Answer) -> tuple[LimitScale, ...]:
     """A scale for each measure that some variant was measured by, that of the answer's own limit first.
 
-    The answer is a step of it. Empty where no limit would change who may be recommended.
+    The answer is a step of it. Empty where no limit would change who may be recommended, and where none was asked for.
     """
-    measures = sorted(QualityMeasure, key=lambda measure: measure is not answer.limit.measure)
-    scales = (LimitScale(measure, tuple(_steps(seen, measure, answer))) for measure in measures)
+    given = answer.need.quality
+    if given is None:
+        return ()
+    measures = sorted(QualityMeasure, key=lambda measure: measure != given.name)
+    scales = (LimitScale(measure, tuple(_steps(seen, measure, answer, given))) for measure in measures)
     found = tuple(scale for scale in scales if scale.steps)
     return found if any(len(scale.steps) > 1 for scale in found) else ()
 
 
-def _steps(seen: Evidence, measure: QualityMeasure, answer: Answer) -> Iterator[LimitStep]:
+def _steps(seen: Evidence, measure: QualityMeasure, answer: Answer, given: Limit) -> Iterator[LimitStep]:
     """Nothing where no variant was measured by it."""
-    if not QualityStandings(seen.run, QualityLimit(measure, 1.0)).is_applied:
+    others = (one for one in seen.run.variants if one.id != seen.run.reference)
+    if not any(measure in one.quality for one in others):
         return
-    for bound in bounds(strictest_bounds(seen.run, measure), measure, answer.limit):
-        limit = QualityLimit(measure, bound)
-        answered = answer if limit == answer.limit else answer_of(seen, limit)
-        yield LimitStep(answered, limit.words(seen.run.reference), tuple(_keeping(seen, limit)))
+    for bound in bounds(strictest_bounds(seen.run, measure), measure, given):
+        limit = quality_limit(measure, bound)
+        answered = answer if limit == given else answer_of(seen, answer.need.with_quality(limit))
+        yield LimitStep(answered, limit, limit.words(seen.run.reference), tuple(_keeping(seen.run, measure, limit)))
 
 
-def _keeping(seen: Evidence, limit: QualityLimit) -> Iterator[str]:
-    standings = QualityStandings(seen.run, limit)
-    for variant in seen.run.variants:
-        if variant.status is Status.MEASURED and standings.strictest(variant) is not None and standings.admits(variant):
+def _keeping(run: Run, measure: QualityMeasure, limit: Limit) -> Iterator[str]:
+    for variant in run.variants:
+        found = None if ran_the_same(run, variant.id, run.reference) else interval_of(variant, measure)
+        if variant.status is Status.MEASURED and found and limit.standing_of(found) is Standing.WITHIN:
             yield variant.id

@@ -13,6 +13,7 @@ from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
 from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, variants_table
+from llm_bench_fixtures.report.tables.need import MEETS
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone, flip_cells
 from llm_bench_fixtures.results.formatting import Notation
@@ -26,6 +27,7 @@ WORDS = {
     "case": "the value of what the scenario changes",
     "remarks": "what is unusual about the benchmark, with its likely cause",
     "stability": "a word for the coefficient of variation: below 5 % excellent, 10 % good, 20 % fair, else unstable",
+    MEETS: "yes: each figure's whole interval is within its limit; perhaps: a limit is inside one",
     BATCHED: "tokens per second at the largest batch, and its size",
     "peak": "the highest memory of a round, as a rise over before the model was loaded",
     "cache per token": "bytes of the keys and values of one more token, before any sliding window is full",

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import BATCHES
+from llm_bench_fixtures.answer.intervals import interval_of
+from llm_bench_fixtures.answer.need import QualityMeasure
 from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, is_less, memory_metric, peaks_of
-from llm_bench_fixtures.answer.standings import interval_of, is_near_lossless
+from llm_bench_fixtures.answer.standings import is_near_lossless
 from llm_bench_fixtures.errors import first_line
-from llm_bench_fixtures.options.quality_limit import QualityMeasure
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.scenarios import scenarios_of
 from llm_bench_fixtures.report.tables.table import (

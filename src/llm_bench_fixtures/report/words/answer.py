@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from llm_bench_fixtures.answer.drawbacks import Drawback, drawbacks_of
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.headline import compared_records
-from llm_bench_fixtures.answer.need import Need
+from llm_bench_fixtures.answer.meeting import Meeting, meeting_of
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
 from llm_bench_fixtures.answer.noise import disturbance
-from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS
-from llm_bench_fixtures.answer.picks import SMALL, Choice, Outcome, Pick, Reader, picks_of, rivals_of
-from llm_bench_fixtures.answer.standings import QualityStandings
-from llm_bench_fixtures.options.quality_limit import DEFAULT_QUALITY_LIMIT, QualityLimit
+from llm_bench_fixtures.answer.peaks import PEAKS, WEIGHTS, memory_metric, peaks_of
+from llm_bench_fixtures.answer.picks import SMALL, Choice, Outcome, Pick, picks_of, rivals_of
+from llm_bench_fixtures.answer.standings import Standings, standings_for
 from llm_bench_fixtures.report.words.measured import speedup_words
-from llm_bench_fixtures.report.words.quality import (
+from llm_bench_fixtures.report.words.need import (
     limit_words,
-    near_lossless_sentence,
+    need_sentence,
     not_admitted_words,
-    quality_in_short,
-    quality_words,
+    not_applied_sentences,
     why_not_admitted,
 )
-from llm_bench_fixtures.report.words.workload import headline_prompts, times_words
+from llm_bench_fixtures.report.words.quality import near_lossless_sentence, quality_in_short, quality_words
+from llm_bench_fixtures.report.words.workload import describe_prompts, headline_prompts, times_words
 from llm_bench_fixtures.results.formatting import format_bytes, format_seconds, format_share, three_digits
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Status
@@ -56,7 +56,9 @@ _PHRASES = {
 
 
 _Rival: TypeAlias = tuple[Pick, Choice]
-"""A variant that would be better for the pick's reader, but isn't shown to keep the limit."""
+"""A variant that would be better for the pick's reader, but isn't shown to keep the limits."""
+_ByReader: TypeAlias = Mapping[Reader, Standings]
+"""How variants stand to the limits, on the workload of each reader."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Recommendation:
     sentence: str
     """How sure that is, by how much it is better, and what it costs."""
     notes: tuple[str, ...]
-    """What can't be told from it, and what would be better but for the limit; in sentences."""
+    """What can't be told from it, and what would be better but for the limits; in sentences."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +90,22 @@ class Answer:
     """What a run tells somebody who must choose."""
 
     lines: tuple[str, ...]
-    """What to use, a line for each variant that some reader should use, with what is faster and isn't shown to keep
-    the limit; never empty."""
-    limit: QualityLimit
-    """The quality that a recommended variant keeps."""
+    """Who meets the need, where it is of more than quality or nobody does; then what to use, a line for each variant
+    that some reader should use, with what is faster and isn't shown to keep the limits. Never empty."""
+    need: Need
+    """What a recommended variant keeps."""
+    meeting: Meeting
+    """Who meets it."""
     recommendations: tuple[Recommendation, ...]
-    """For the lowest latency, the most throughput and the least memory, in this order, as far as the run can tell."""
+    """For the lowest latency, the most throughput and the least memory, what is wanted first, as far as the run can
+    tell."""
     untold: tuple[str, ...]
     """For whom there is no recommendation, and who is not compared, with the reasons; in sentences."""
     lists: tuple[tuple[str, tuple[Remark, ...]], ...]
-    """What is not worth using, and what doesn't keep the limit, each under its title; without those that are empty."""
+    """What is not worth using, what meets the need and what doesn't, each under its title; without those that are
+    empty."""
     notes: tuple[str, ...]
-    """How the limit was applied, and what the figures of quality can't tell; in sentences."""
+    """How the limits were applied, and what the figures of quality can't tell; in sentences."""
 
     @property
     def sentence(self) -> str:
@@ -113,22 +119,24 @@ class Answer:
         return (*self.untold, *said, *self.notes)
 
 
-def answer_of(seen: Evidence, limit: QualityLimit = DEFAULT_QUALITY_LIMIT) -> Answer:
-    """limit: what a variant must keep to be recommended."""
-    standings = QualityStandings(seen.run, limit)
-    picks = picks_of(seen, Need(limit))
-    rivals = tuple(rivals_of(picks, Need(limit), seen.run))
+def answer_of(seen: Evidence, need: Need = DEFAULT_NEED) -> Answer:
+    """need: what a variant must keep to be recommended, and what is wanted."""
+    standings = {reader: standings_for(reader, seen, need) for reader in Reader}
+    meeting, picks = meeting_of(seen, need), picks_of(seen, need)
+    rivals = tuple(rivals_of(picks))
     recommendations = tuple(_recommendations(picks, rivals, seen, standings))
     lists = {
         _not_worth_title(seen): tuple(_remark(one, seen) for one in drawbacks_of(seen, picks)),
-        "Not recommended under the quality limit": tuple(_beyond_limit(standings)),
+        f"Meet {need.title}, {need.want} first": () if need.is_of_quality else tuple(_meeting(meeting, seen)),
+        f"Not recommended under {need.title}": tuple(_beyond_limit(standings[need.want])),
     }
-    notes = [_limit_note(standings) if recommendations else "", near_lossless_sentence(seen.run)]
+    notes = [*(_limit_notes(standings[need.want]) if recommendations else ()), near_lossless_sentence(seen.run)]
     return Answer(
-        lines=tuple(_lines(picks, rivals, seen, standings)),
-        limit=limit,
+        lines=tuple(_lines(picks, rivals, seen, standings, meeting)),
+        need=need,
+        meeting=meeting,
         recommendations=recommendations,
-        untold=tuple(_untold(picks, seen)),
+        untold=tuple(_untold(picks, seen, need)),
         lists=tuple((title, remarks) for title, remarks in lists.items() if remarks),
         notes=tuple(filter(None, notes)),
     )
@@ -170,9 +178,13 @@ def standing_words(pick: Pick, reference: str) -> str:
 
 
 def _lines(
-    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: QualityStandings
+    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: _ByReader, meeting: Meeting
 ) -> Iterator[str]:
-    """One for as many readers as have the same answer, in the readers' order, each with what is faster."""
+    """Who meets the need; then one for as many readers as have the same answer, in the readers' order, each with what
+    is faster."""
+    is_unmet = any(pick.outcome is Outcome.UNMET for pick in picks)
+    if (is_unmet or not meeting.standings.need.is_of_quality) and (who := need_sentence(meeting)):
+        yield who
     if nothing := _why_nothing(seen):
         yield nothing
         return
@@ -193,7 +205,7 @@ def _lines(
         for pick, rival in rivals:
             if pick in served:
                 by_variant.setdefault(rival.variant, []).append((pick, rival))
-        yield " ".join([line, *(_rejection(them, standings) for them in by_variant.values())])
+        yield " ".join([line, *(_rejection(them, standings[them[0][0].reader]) for them in by_variant.values())])
         left = [pick for pick in left if pick not in served]
 
 
@@ -238,16 +250,17 @@ def _certain(pick: Pick, reference: str) -> str:
     return f"Certainly {_PHRASES[pick.reader].better} than {reference}: {', '.join(pick.better) or 'none'}."
 
 
-def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: QualityStandings) -> str:
+def _keep(served: Sequence[Pick], readers: str, seen: Evidence, standings: _ByReader) -> str:
     *first, last = (_PHRASES[pick.reader].more for pick in served)
     more = f"{', '.join(first)} or {last}" if first else last
-    return f"Keep {seen.run.reference}{readers}: no other variant{_admitted(standings)} {more}."
+    within = max((_admitted(standings[pick.reader]) for pick in served), key=len)
+    return f"Keep {seen.run.reference}{readers}: no other variant{within} {more}."
 
 
-def _admitted(standings: QualityStandings) -> str:
-    """Among which variants the best is sought, where the limit excludes some."""
+def _admitted(standings: Standings) -> str:
+    """Among which variants the best is sought, where the limits exclude some."""
     measured = [variant for variant in standings.run.variants if variant.status is Status.MEASURED]
-    return "" if all(map(standings.admits, measured)) else " within the quality limit"
+    return "" if all(map(standings.admits, measured)) else f" within {standings.need.title}"
 
 
 def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str]:
@@ -261,16 +274,16 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
 
 
 def _recommendations(
-    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: QualityStandings
+    picks: Sequence[Pick], rivals: Sequence[_Rival], seen: Evidence, standings: _ByReader
 ) -> Iterator[Recommendation]:
     for pick in picks:
         if pick.choices:
-            notes = tuple(_notes(pick, rivals, seen, standings))
-            sentence = _sentence(pick, seen, standings)
+            notes = tuple(_notes(pick, rivals, seen, standings[pick.reader]))
+            sentence = _sentence(pick, seen, standings[pick.reader])
             yield Recommendation(pick, name_of(pick), figure_of(pick.best, pick), sentence, notes)
 
 
-def _sentence(pick: Pick, seen: Evidence, standings: QualityStandings) -> str:
+def _sentence(pick: Pick, seen: Evidence, standings: Standings) -> str:
     best, phrases, within = pick.best.variant, _PHRASES[pick.reader], _admitted(standings)
     if pick.outcome is Outcome.REFERENCE:
         return f"No other variant{within} {phrases.more}."
@@ -326,10 +339,9 @@ def _sizes(name: str, pick: Pick, seen: Evidence) -> Iterator[tuple[str, float, 
             return
 
 
-def _notes(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: QualityStandings) -> Iterator[str]:
-    """Doubts, what can't be told from the best, what would be better but for the limit, and the smallest weights."""
-    records = {Reader.LATENCY: seen.common, Reader.THROUGHPUT: seen.largest_batch}.get(pick.reader, {})
-    record = records.get(pick.best.variant)
+def _notes(pick: Pick, rivals: Sequence[_Rival], seen: Evidence, standings: Standings) -> Iterator[str]:
+    """Doubts, what can't be told from the best, what would be better but for the limits, and the smallest weights."""
+    record = None if pick.reader is Reader.MEMORY else standings.records.get(pick.best.variant)
     if pick.outcome is not Outcome.REFERENCE and record and (found := disturbance(*seen.cases_of(record))):
         yield (
             f"{record.variant}'s speed-up for the {pick.reader} is doubtful: in {found[0]} of {found[1]} pairs of "
@@ -351,7 +363,7 @@ def _figure_in_short(choice: Choice, pick: Pick) -> str:
     return f"{times_words(choice.ratio)}{interval if choice.is_unclear else ''}"
 
 
-def _rejection(found: Sequence[_Rival], standings: QualityStandings) -> str:
+def _rejection(found: Sequence[_Rival], standings: Standings) -> str:
     """How much better a variant would be for these readers, and what keeps it from being recommended."""
     name = found[0][1].variant
     gains = " and ".join(_rivals_gain(*one, standings.run.reference) for one in found)
@@ -365,7 +377,7 @@ def _rivals_gain(pick: Pick, rival: Choice, reference: str) -> str:
     return f"{phrases.verb} {f'probably {phrases.better}, ' if rival.is_unclear else ''}{gain}"
 
 
-def _weights(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterator[str]:
+def _weights(pick: Pick, seen: Evidence, standings: Standings) -> Iterator[str]:
     """Next to the peaks, the smallest weights: they are exact, and weigh more in a larger model."""
     reference = seen.run.variant(seen.run.reference)
     compared = [one for one in seen.run.variants if one.id in seen.common and standings.admits(one)]
@@ -376,12 +388,15 @@ def _weights(pick: Pick, seen: Evidence, standings: QualityStandings) -> Iterato
         yield f"{name} has the smallest weights: {less}."
 
 
-def _untold(picks: Sequence[Pick], seen: Evidence) -> Iterator[str]:
+def _untold(picks: Sequence[Pick], seen: Evidence, need: Need) -> Iterator[str]:
     """Readers without a choice, and variants that are not compared; none where the lines say why there is no answer."""
     if seen.reference is None or len(seen.common) < 2:
         return
     for pick in picks:
-        if not pick.choices:
+        if pick.outcome is Outcome.UNMET:
+            where = f" at batch {pick.batch_size}" if pick.reader is Reader.THROUGHPUT else ""
+            yield f"No answer for the {pick.reader}: no variant is shown to {need.verb} {need.title}{where}."
+        elif not pick.choices:
             yield f"No answer for the {pick.reader}: {_why_untold(pick.reader, seen)}."
         elif pick.reader is Reader.THROUGHPUT and (
             others := [one for one in seen.common if one not in seen.largest_batch]
@@ -401,16 +416,36 @@ def _why_untold(reader: Reader, seen: Evidence) -> str:
     return f"only {seen.run.reference} was measured in batches"
 
 
-def _limit_note(standings: QualityStandings) -> str:
-    limit, run = standings.limit, standings.run
-    if standings.is_applied:
-        return f"Recommended: variants with {limit_words(standings)} ({limit}; change it with --llm-quality-limit)."
-    notes = dict.fromkeys(variant.quality_note for variant in run.variants if variant.quality_note)
-    why = f" ({'; '.join(notes)})" if notes else ""
-    return f"The limit {limit} is not applied: no variant's quality was compared with {run.reference}'s{why}."
+def _limit_notes(standings: Standings) -> Iterator[str]:
+    if standings.applied:
+        limits = ", ".join(map(str, standings.applied))
+        yield f"Recommended: variants with {limit_words(standings)} ({limits}; change it with --llm-need)."
+    yield from not_applied_sentences(standings)
 
 
-def _beyond_limit(standings: QualityStandings) -> Iterator[Remark]:
+def _meeting(meeting: Meeting, seen: Evidence) -> Iterator[Remark]:
+    """What it costs to meet the need with each variant that does."""
+    for name in meeting.meets:
+        yield Remark(name, ", ".join(_cost(name, seen)))
+
+
+def _cost(name: str, seen: Evidence) -> Iterator[str]:
+    """Its latency, throughput, memory and quality, as far as they are known."""
+    record, batched, peaks = seen.common.get(name), seen.largest_batch.get(name), peaks_of(seen, memory_metric(seen))
+    if record is not None:
+        yield f"{format_seconds(record.median_s)} on {describe_prompts(record)}"
+    if name != seen.run.reference:
+        yield from _speed(name, seen)
+    if batched is not None and batched.workload is not None:
+        facts = batched.workload
+        yield f"{three_digits(facts.new_tokens / batched.median_s)} tokens/s at batch {facts.batch_size}"
+    if name in peaks:
+        yield f"{format_bytes(peaks[name].shown)} of {'memory' if memory_metric(seen) in PEAKS else 'weights'}"
+    if name != seen.run.reference:
+        yield quality_in_short(seen.run, name)
+
+
+def _beyond_limit(standings: Standings) -> Iterator[Remark]:
     for variant in standings.run.variants:
         if variant.status is Status.MEASURED and not standings.admits(variant):
             yield Remark(variant.id, why_not_admitted(variant, standings, "it"))

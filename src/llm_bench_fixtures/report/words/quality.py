@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llm_bench_fixtures.answer.standings import NEAR, QualityStandings, Standing, is_near_lossless, near_lossless
-from llm_bench_fixtures.options.quality_limit import QualityMeasure
+from llm_bench_fixtures.answer.need import QualityMeasure
+from llm_bench_fixtures.answer.standings import NEAR, is_near_lossless, near_lossless
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.table import perplexity_change
 from llm_bench_fixtures.results.formatting import count, five_digits, format_change, format_share
 from llm_bench_fixtures.results.record import Run, VariantResult
 
 NOT_MEASURED = "quality not measured"
-
-
-def limit_words(standings: QualityStandings) -> str:
-    """The limit, to stand after "with": "perplexity at most 1 % above fp32's"."""
-    return standings.limit.words(standings.run.reference)
 
 
 def near_lossless_sentence(run: Run) -> str:
@@ -90,25 +85,3 @@ def quality_words(run: Run, identifier: str) -> str:
     change = text(perplexity_change(variant)) if "ppl_ratio" in variant.quality else format_change(own / other)
     words = ", ".join([f"perplexity {change}", *_next_to_perplexity(variant)])
     return f"near-lossless ({words})" if is_near_lossless(variant) else words
-
-
-def not_admitted_words(variant: VariantResult, standings: QualityStandings) -> str:
-    """What keeps the variant from being recommended, to stand behind its gain and a comma."""
-    if "perplexity" in variant.quality:
-        return f"but {why_not_admitted(variant, standings, 'the quality limit')}"
-    return ": ".join(filter(None, (NOT_MEASURED, variant.quality_note)))
-
-
-def why_not_admitted(variant: VariantResult, standings: QualityStandings, limit: str) -> str:
-    """The figure that keeps the variant from being recommended. limit: what to call it."""
-    standing = standings.of(variant)
-    if standing is Standing.UNKNOWN:
-        note = f" ({variant.quality_note})" if variant.quality_note else ""
-        return f"has no quality figure to compare with {standings.run.reference}'s{note}"
-    if standings.limit.measure is QualityMeasure.PPL_RATIO:
-        figure = f"perplexity {text(perplexity_change(variant))}"
-    else:
-        figure = f"top-1 agreement {format_share(variant.quality[standings.limit.measure])}"
-    if standing is Standing.UNCLEAR:
-        return f"may or may not keep {limit} (not decided: {figure})"
-    return f"does not keep {limit} ({figure})"

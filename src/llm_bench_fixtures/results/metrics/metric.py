@@ -142,6 +142,11 @@ class Metric:
         return record.extra.get(self.name, variant.quality.get(self.name))
 
     @property
+    def title_in_sentence(self) -> str:
+        """The title where no sentence begins with it."""
+        return self.title if self.title[:2].isupper() else f"{self.title[:1].lower()}{self.title[1:]}"
+
+    @property
     def default_tolerance(self) -> Tolerance:
         """Its own, else its kind's. What has no better direction is never judged, unless it is exact."""
         if self.direction is Direction.NEITHER and self.kind is not Kind.EXACT:

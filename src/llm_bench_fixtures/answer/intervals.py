@@ -1,0 +1,106 @@
+"""Where the true value of a variant's metric lies, with 95 % confidence.
+
+Quality: by its standard error, or as a share of independent trials. Times: by the scatter of the rounds, by what
+processes of identical work differ by, and by how far identical work that is measured at another time comes out apart,
+since a limit is to hold at other times, too. Memory: the range of the peaks of identical work. All else is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from llm_bench_fixtures.answer.evidence import Evidence
+from llm_bench_fixtures.answer.need import QualityMeasure
+from llm_bench_fixtures.answer.peaks import range_of
+from llm_bench_fixtures.results.metrics import Kind, Metric
+from llm_bench_fixtures.results.prefill_decode import decode_tokens_per_s, per_round, prefill_s, tpot_s, ttft_s
+from llm_bench_fixtures.results.record import Record, VariantResult
+from llm_bench_fixtures.statistics.ratio import own_margin
+from llm_bench_fixtures.statistics.spread import Interval
+
+DEVIATIONS = 1.96  # standard errors to either side of a 95 % interval
+TRIALS = {  # what a share of quality is of
+    "top1_agreement": "scored_tokens",
+    "choice_accuracy": "choice_items",
+    "answers_changed": "choice_items",
+}
+OF_A_ROUND = {  # all other times scatter as the latency does
+    "ttft_s": ttft_s,
+    "tpot_s": tpot_s,
+    "decode_tokens_per_s": decode_tokens_per_s,
+    "prefill_tokens_per_s": prefill_s,
+    "prefill_positions_per_s": prefill_s,
+}
+
+Estimate: TypeAlias = tuple[float, Interval] | None
+"""A value and its interval; None where it wasn't measured."""
+
+
+def estimate_of(metric: Metric, record: Record | None, variant: VariantResult, seen: Evidence) -> Estimate:
+    """record: of the workload; without one, only what is the variant's own is known."""
+    if metric.name == "speedup":
+        return _speedup(record, seen)
+    if record is None:
+        record = Record("", "", "", variant.id, variant.status)
+    value = metric.of(record, variant)
+    if value is None:
+        return None
+    found: Interval | None = Interval(value, value)
+    if metric.kind is Kind.QUALITY:
+        found = quality_interval({**variant.quality, metric.name: value}, metric.name)
+    elif metric.kind is Kind.MEMORY:
+        peaks = range_of(seen.run, metric, record, variant)
+        found = Interval(peaks.low, peaks.high) if peaks else None
+    elif metric.kind is Kind.TIMING and value > 0:
+        found = _of_time(value, metric, record, seen)
+    return (value, found) if found else None
+
+
+def _speedup(record: Record | None, seen: Evidence) -> Estimate:
+    """The reference's own is 1."""
+    if record is not None and record.variant == seen.run.reference:
+        return 1.0, Interval(1.0, 1.0)
+    found = seen.speedup(record) if record is not None else None
+    return (found.ratio, Interval(found.low, found.high)) if found else None
+
+
+def _of_time(value: float, metric: Metric, record: Record, seen: Evidence) -> Interval:
+    of_round = OF_A_ROUND.get(metric.name)
+    rounds = [*filter(None, per_round(record, of_round))] if of_round else []
+    values = rounds or record.rounds_s or (value, value)  # of a load, or the like: measured once
+    margin = math.hypot(own_margin(values), seen.noise.log_ratio / math.sqrt(2))  # which is of the difference of two
+    factor = math.exp(margin)
+    return Interval(value / factor, value * factor)
+
+
+def interval_of(variant: VariantResult, measure: QualityMeasure) -> Interval | None:
+    """The interval of the metric; None where it wasn't measured. A point where its error isn't known."""
+    return quality_interval(variant.quality, measure)
+
+
+def quality_interval(quality: Mapping[str, float], name: str, deviations: float = DEVIATIONS) -> Interval | None:
+    """deviations: standard errors to either side."""
+    value = quality.get(name)
+    if value is None:
+        return None
+    if name in TRIALS:
+        return wilson(value, quality.get(TRIALS[name], 0.0), deviations)
+    if name == "flips":
+        return Interval(quality.get("flips_low", value), quality.get("flips_high", value))
+    if name == QualityMeasure.PPL_RATIO:
+        margin = deviations * quality.get("ppl_ratio_error", 0.0)
+    else:
+        margin = quality.get("kld_error" if name == "kld_mean" else f"{name}_error", 0.0)  # of a sample, at 95 %
+    return Interval(value - margin, value + margin)
+
+
+def wilson(share: float, trials: float, deviations: float = DEVIATIONS) -> Interval:
+    """Wilson's score interval of a share of independent trials (JASA 22, 1927); without trials, the share."""
+    if trials <= 0:
+        return Interval(share, share)
+    shift = deviations**2 / trials
+    centre = (share + shift / 2) / (1 + shift)
+    margin = deviations * math.sqrt(share * (1 - share) / trials + shift / (4 * trials)) / (1 + shift)
+    return Interval(centre - margin, centre + margin)
