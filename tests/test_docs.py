@@ -27,7 +27,7 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.metrics import METRICS, Kind
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, VariantResult, WorkloadFacts
+from llm_bench_fixtures.results.record import MemoryFacts, Record, Run, Session, VariantResult, WorkloadFacts
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -43,7 +43,7 @@ def stored_fields(kind: type[Any]) -> set[str]:
 
 
 RECORDED = (Record, WorkloadFacts, Work, MemoryFacts)
-STORED = (Run, Provenance, LoadPoint, Request, VariantResult, Parts, Kept, Taken, Equivalence, *RECORDED)
+STORED = (Run, Session, Provenance, LoadPoint, Request, VariantResult, Parts, Kept, Taken, Equivalence, *RECORDED)
 FIELDS = {
     name
     for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource, llm_bench_fixtures.Reply)

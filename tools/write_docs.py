@@ -22,7 +22,7 @@ from llm_bench_fixtures.cli.main import COMMANDS
 from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.history.storage import RUN_HELP
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
-from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.options.table import OPTIONS, Option
 from llm_bench_fixtures.report.renderers.markdown import escape
 from llm_bench_fixtures.results.metrics import METRICS, Direction, Kind, Metric
 
@@ -61,8 +61,14 @@ def source_of(metric: Metric) -> str:
 
 
 def option_list() -> Iterator[str]:
-    rows = ((f"{option.flag} {option.metavar or ''}".strip(), option.default, option.help) for option in OPTIONS)
-    return bullets((typed, escape(f"({default}) {text}" if default else text)) for typed, default, text in rows)
+    rows = ((typed(option), option.default, option.help) for option in OPTIONS)
+    return bullets((flag, escape(f"({default}) {text}" if default else text)) for flag, default, text in rows)
+
+
+def typed(option: Option) -> str:
+    """The flag with its value, in brackets where it may be left out."""
+    value = f"[{option.metavar}]" if option.alone else option.metavar
+    return f"{option.flag} {value}".strip()
 
 
 def variant_table() -> Iterator[str]:

@@ -154,9 +154,9 @@ class Progress:
             finally:
                 step.finish()
 
-    def expect(self, part: Part, total: int) -> None:
-        """Say how many parts of a kind the run consists of."""
-        self._planned[part].total = total
+    def expect(self, part: Part, total: int, done: int = 0) -> None:
+        """Say how many parts of a kind the run consists of, and how many are done."""
+        self._planned[part].total, self._planned[part].done = total, done
 
     @contextmanager
     def part(self, part: Part) -> Iterator[None]:

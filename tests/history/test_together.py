@@ -33,8 +33,11 @@ def test_when_and_which_tests_were_run_keeps_nothing_apart(changes: dict[str, An
         ({"commit": "f" * 40}, "another commit: ffffffffffff, not 0123456789ab"),
         ({"commit": ""}, "another commit: unknown, not 0123456789ab"),
         ({"dirty": True}, "uncommitted changes, which may differ"),
+        ({"dirty": True, "changes": "0a"}, "uncommitted changes, which may differ"),
+        ({"options": {"new_tokens": "32"}}, "another --llm-new-tokens: 32, not its default"),
         ({"model": "gpt2"}, "another model: gpt2, not tiny"),
         ({"corpus": "mine"}, "another corpus: mine, not embedded corpus"),
+        ({"prompts": "mine"}, "other prompts: mine, not none"),
         ({"choices": "mine"}, "other questions: mine, not none"),
         ({"libraries": {"torch": "2.7.0"}}, "another set of libraries: torch 2.7.0, not torch 2.6.0"),
         ({"libraries": {"torch": "2.6.0", "pytest": "9"}}, "another version of pytest: 9, not none"),
@@ -42,6 +45,14 @@ def test_when_and_which_tests_were_run_keeps_nothing_apart(changes: dict[str, An
 )  # fmt: skip
 def test_what_keeps_two_runs_apart_is_said(changes: dict[str, Any], reason: str) -> None:
     assert list(why_apart(make_provenance(), make_provenance(**changes))) == [reason]
+
+
+def test_the_same_uncommitted_changes_keep_nothing_apart() -> None:
+    """Where they are known: before, a run of a changed project could be put together with none."""
+    origins = [make_provenance(dirty=True, changes=digest) for digest in ("0a", "0a", "0b", "", "")]
+    assert not list(why_apart(*origins[:2]))
+    for two in (origins[1:3], origins[3:]):
+        assert list(why_apart(*two)) == ["uncommitted changes, which may differ"]
 
 
 def test_other_weights_under_the_same_name_keep_them_apart() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import chain
 from math import inf
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from llm_bench_fixtures.models import backends
 from llm_bench_fixtures.models.backends import bitsandbytes, endpoint
 from llm_bench_fixtures.models.variants import SPELLINGS, Precision
 from llm_bench_fixtures.options.parsers import LoadFormat, Setting, TokenShape, WindowScheme, parse_bool
-from llm_bench_fixtures.options.settings import FIELDS, Settings, parse_settings
+from llm_bench_fixtures.options.settings import FIELDS, TOLD_BY_THEMSELVES, Settings, parse_settings
 from llm_bench_fixtures.options.table import OPTIONS
 
 
@@ -54,6 +55,7 @@ def test_nothing_given_means_every_default() -> None:
         fit=None,
         seed=0,
         report=Path("llm-bench-report"),
+        resume=False,
         cache_dir=None,
         given={},
     )
@@ -228,6 +230,30 @@ def test_the_switches_are_the_truth_values() -> None:
     assert {option.name for option in OPTIONS if option.is_switch} == {
         name for name, parse in readers.items() if parse is parse_bool
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", False), ("false", False), ("true", True), ("./true", Path("true")), ("~", Path.home())]
+)
+def test_the_run_to_go_on_with(text: str, value: object) -> None:
+    assert parse_settings({"resume": text}).resume == value
+
+
+def test_what_changes_figures_is_told_unless_it_is_the_default() -> None:
+    given = {"new_tokens": "32", "seed": "0", "report": "mine", "time": "2h", "gguf": "a.gguf"}
+    assert parse_settings(given).told == {"new_tokens": "32", "gguf": "a.gguf"}
+
+
+def test_of_each_option_it_is_known_whether_it_changes_figures() -> None:
+    """A run is put together with others by what its provenance tells. A new option belongs to one of these."""
+    in_the_provenance = {"model", "device", "attention", "chat", "reference", "in_process", "corpus", "choices"}
+    in_the_provenance |= {"prompts", "shape"}
+    which_tests = {"variants", "prompt_lengths", "batch_sizes", "request_rates", "overhead"}
+    how_long = {"time", "rounds", "max_noise", "memory_share", "limits_time", "endpoint_timeout"}
+    judges = {"need", "want", "fit", "gate", "gate_rules", "gate_missing", "gate_summary", "baseline"}
+    others = {"trust_remote_code", "show_texts", "report", "resume", "cache_dir"}
+    groups = (in_the_provenance, which_tests, how_long, judges, others, TOLD_BY_THEMSELVES)
+    assert sorted(chain(*groups)) == sorted(option.name for option in OPTIONS)
 
 
 def test_every_option_is_read_once_and_by_what_the_table_says() -> None:

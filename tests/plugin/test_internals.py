@@ -5,6 +5,7 @@ A test that fails under another version names the function of `plugin/internals.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -450,3 +451,27 @@ def test_a_run_is_put_into_the_file_that_it_writes(pytester: pytest.Pytester, *,
     assert stored["llm_bench"]["records"] == []
     path.write_text(json.dumps(stored), encoding="utf-8")
     assert [record.test for record in read_saved_run(path).records] == ["test_mine.py::test"]
+
+
+def test_the_fixtures_of_a_test_that_is_not_run_are_not_made(pytester: pytest.Pytester) -> None:
+    """Seen in pytest 9.2.0: it makes those of `fixturenames` that `funcargs` lacks, once a test is set up."""
+    conftest = """
+        import pytest
+
+        @pytest.fixture
+        def broken():
+            raise LookupError
+
+        @pytest.fixture(autouse=True)
+        def broken_everywhere():
+            raise LookupError
+
+        @pytest.fixture
+        def whole():
+            return 3
+
+        def pytest_runtest_setup(item):
+            internals.leave_out_fixtures(item, but="whole")
+    """
+    body = "def test(broken, whole):\n    assert (broken, whole) == (None, 3)"
+    run_inside(pytester, body, conftest=inspect.cleandoc(conftest)).assert_outcomes(passed=1)

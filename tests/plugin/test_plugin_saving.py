@@ -90,6 +90,19 @@ def test_what_was_changed_since_the_commit_is_dirty(project: Project) -> None:
     assert saved["path"].stem.endswith("_uncommitted-changes")
 
 
+def test_the_same_changes_have_the_same_digest(project: Project) -> None:
+    project.commit()
+    digests = []
+    for text in ("", "# a", "# b", "# a"):
+        (project.folder / "pytest.ini").write_text(f"[pytest]\n{text}", encoding="utf-8")
+        project.run_from(project.elsewhere, str(project.tests), "--llm-report=report")
+        results = json.loads((project.elsewhere / "report" / "results.json").read_text(encoding="utf-8"))
+        digests.append(results["provenance"]["changes"])
+    assert digests[0] == ""
+    assert digests[1] == digests[3] != digests[2]
+    assert len(digests[1]) == len(digests[2]) == 16
+
+
 @pytest.mark.parametrize(("environment", "branch"), [({}, ""), ({"CI_COMMIT_BRANCH": "main"}, "main")])
 def test_a_detached_head_has_the_branch_of_the_workflow_if_any(
     project: Project, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], branch: str

@@ -151,7 +151,8 @@ def test_hostile_text_can_still_be_read() -> None:
 
 
 def test_warnings_are_shown() -> None:
-    assert "> **The run was interrupted; this is what had finished by then.**" in render(full_run(interrupted=True))
+    said = "> **The run was interrupted; this is what had finished by then. --llm-resume goes on with it.**"
+    assert said in render(full_run(interrupted=True))
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

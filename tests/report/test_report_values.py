@@ -28,7 +28,7 @@ from llm_bench_fixtures.report.tables.table import Section, latency_cell
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.workload import describe_workload
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
-from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Status
+from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Session, Status
 
 pytestmark = pytest.mark.usefixtures("processes_differ_by_one_percent")
 
@@ -236,7 +236,7 @@ def test_latency_is_the_median_and_half_the_quartiles_distance(rounds_s: tuple[f
 def test_warnings() -> None:
     run = full_run(interrupted=True, provenance=make_provenance(random_weights=True))
     assert page_values(found(run))["warnings"] == [
-        "The run was interrupted; this is what had finished by then.",
+        "The run was interrupted; this is what had finished by then. --llm-resume goes on with it.",
         "Random weights: speed and memory are real, the generated text is meaningless.",
         "Failed to load: ort-fp32.",
     ]
@@ -348,6 +348,23 @@ def test_facts_say_where_the_numbers_come_from() -> None:
     assert shown["Commit"] == "0123456789ab on main, with uncommitted changes"
     assert shown["Machine"] == "a processor, 2 cores, 2 threads; Linux"
     assert shown["Libraries"] == "torch 2.6.0"
+
+
+def test_of_a_resumed_run_the_sessions_are_told() -> None:
+    """The first has two benchmarks of one case, and the second one benchmark of another."""
+    records = [
+        make_record(),
+        make_record("bf16"),
+        make_record(case="other"),
+        skipped_record("bf16", "why", case="other"),
+    ]
+    run = make_run(records, earlier=(Session("yesterday", tuple(one.test for one in records[:2])),))
+    assert dict(facts(run))["Sessions"] == (
+        "yesterday: 2 benchmarks of 1 case; resumed 2026-01-02T03:04:05+00:00: 1 benchmark of 1 case; "
+        "the machine, model, commit and libraries are the same"
+    )
+    assert "Started" not in dict(facts(run))
+    assert notes(run)[-1].startswith("The sessions took 12 s: ")
 
 
 def test_outside_a_repository_there_is_no_commit() -> None:

@@ -14,10 +14,12 @@ from run_factory import (
     make_block_record,
     make_provenance,
     make_record,
+    make_run,
     make_variant,
     skipped_record,
 )
 
+from llm_bench_fixtures.measure.equivalence import Equivalence, EquivalenceVerdict, ExecutionMode
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.plausible import bounded
@@ -98,6 +100,47 @@ def test_what_is_measured_stays_so_where_there_was_no_time_for_more(builder: Run
     builder.add_unmeasured(replace(make_record("fp32"), status=Status.NOT_REACHED, reason="not reached in 20 min"))
     (record,) = builder.build(make_provenance(), {}).records
     assert (record.status, record.reason) == (Status.MEASURED, "not reached in 20 min")
+
+
+def test_a_session_goes_on_with_what_another_has_and_says_what_is_whose() -> None:
+    """Twice: the first session measured a and b, the second b anew and c, the third d."""
+    builders = [RunBuilder("fp32") for _ in range(3)]
+    builders[0].add_variant(make_variant())
+    builders[0].add_variant(absent_variant("bf16", "the load was interrupted", Status.ERROR))
+    for cases, builder, start in zip(("ab", "bc", "d"), builders, ("1st", "2nd", "3rd"), strict=True):
+        for case in cases:
+            builder.add_record(make_record(case=case, extra={"mine": float(start[0])}))
+        run = builder.build(make_provenance(started=start), {Phase.LOADING: 1.5})
+        for later in builders[builders.index(builder) + 1 :][:1]:
+            later.go_on_with(replace(run, session_s=100.0))
+    assert [variant.id for variant in run.variants] == ["fp32"]
+    assert {one.case: one.extra["mine"] for one in run.records} == {"a": 1.0, "b": 2.0, "c": 2.0, "d": 3.0}
+    cases = {one.test: one.case for one in run.records}
+    assert [(one.started, [cases[test] for test in one.tests]) for one in run.earlier] == [
+        ("1st", ["a"]),
+        ("2nd", ["b", "c"]),
+    ]
+    assert run.phase_s == {"loading": 4.5}
+    assert run.session_s > 100
+
+
+def test_what_is_run_again_of_an_earlier_session_takes_its_place() -> None:
+    """Modes that are not compared again stay, and so does a record for whose new rounds there is no time."""
+    found = [Equivalence(mode, verdict) for mode, verdict in zip(ExecutionMode, EquivalenceVerdict, strict=False)]
+    failed = make_record("bf16", status=Status.ERROR)
+    builder = RunBuilder("fp32")
+    builder.go_on_with(
+        make_run([make_record(), failed], [make_variant(equivalence=tuple(found)), make_variant("bf16")])
+    )
+    again = Equivalence(found[0].mode, EquivalenceVerdict.TIE)
+    builder.add_equivalence("fp32", again)
+    builder.add_unmeasured(replace(make_record(), status=Status.NOT_REACHED))
+    run = builder.build(make_provenance(), {})
+    assert sorted(run.variants[0].equivalence, key=lambda one: list(ExecutionMode).index(one.mode)) == [
+        again,
+        *found[1:],
+    ]
+    assert [(one.variant, one.status) for one in run.records] == [("fp32", Status.MEASURED)]
 
 
 def test_an_unknown_variant_is_a_key_error(builder: RunBuilder) -> None:

@@ -109,3 +109,11 @@ def test_where_the_runs_time_is_short_all_share_half_of_what_is_left() -> None:
     assert dealt.share_s(5) == pytest.approx(5.0)
     left_s[0] = 0.0
     assert dealt.share_s(5) == dealt.patience_s(5) == 0
+
+
+def test_what_an_earlier_session_measured_gets_no_time_and_leaves_none() -> None:
+    """Of ten for 2 s each, three are left with 6 s."""
+    dealt = budget(10)
+    dealt.forgo([1.0] * 7)
+    assert dealt.share_s(3) == pytest.approx(6.0)
+    assert dealt.patience_s(3) == pytest.approx(6.0)

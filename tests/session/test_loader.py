@@ -3,11 +3,13 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from run_factory import make_variant
 
-from llm_bench_fixtures.errors import NotReached, TimeUp
+from llm_bench_fixtures.errors import InvalidSetting, NotReached, TimeUp
 from llm_bench_fixtures.models.backends import CATALOGUE, compiled
 from llm_bench_fixtures.models.backends.compiled import CompiledModel
 from llm_bench_fixtures.models.lineup import plan_lineup
@@ -187,3 +189,20 @@ def test_an_export_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytes
         with suppress(TimeUp), loader._setup.progress.activity(Phase.EXPORTING, "exporting"):
             begun.append(left_s)
         assert bool(begun) is fits
+
+
+def test_what_an_earlier_session_measured_as_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures would stand in one row with others'. Once it is described, it is as it is."""
+    results, closed = RunBuilder("fp32"), list[str]()
+    results.add_variant(make_variant(configuration="float32"))
+    own = VariantLoader(Setup(parse_settings({}), Progress()), results)
+    own.restored = frozenset({"fp32"})
+    facts = ModelFacts("", 0, 512, 0, configuration="float16")
+    model = SimpleNamespace(facts=facts, close=lambda: closed.append("fp32"))
+    monkeypatch.setattr(own, "_open", lambda _: model)
+    with pytest.raises(InvalidSetting, match="fp32 was measured as float32, and is float16 now: leave --llm-resume"):
+        own._load(CATALOGUE[0])
+    assert closed == ["fp32"]
+    results.add_variant(make_variant(configuration="float16"))
+    assert cast(object, own._load(CATALOGUE[0])) is model
+    assert own.windows is not None

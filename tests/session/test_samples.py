@@ -244,3 +244,35 @@ def test_a_ratio_just_beyond_the_limit_is_rarely_said_to_keep_it(monkeypatch: py
                 break
         wrong += ratio + DEVIATIONS * error <= bound
     assert wrong / runs <= 0.036
+
+
+@pytest.mark.parametrize(
+    ("quality", "others", "final"),
+    [
+        ({}, {}, True),  # by its nature it can't be scored
+        ({}, {"quality_note": "not scored yet"}, False),
+        ({"loss": 2.0}, {}, True),
+        ({"loss": 2.0}, {"unscored": True}, False),
+        ({"loss": 2.0, "scored_share": 0.1}, {}, True),  # it is compared with none
+        ({"ppl_ratio": 1.005, "ppl_ratio_error": 0.001}, {}, True),  # five standard errors below the limit of 1.01
+        ({"ppl_ratio": 1.008, "ppl_ratio_error": 0.001}, {}, False),  # two
+        ({"ppl_ratio": 1.02, "ppl_ratio_error": 0.001}, {}, True),
+    ],
+)
+def test_a_sample_that_decides_the_limit_is_final(
+    quality: dict[str, float], others: dict[str, Any], *, final: bool
+) -> None:
+    if "ppl_ratio" in quality:
+        quality = {"loss": 2.0, "scored_share": 0.125, "scored_tokens": 1000.0, **quality}
+    case = Case()
+    cast(Any, case.samples)._setup.choices = None
+    assert case.samples.is_final(make_variant(quality=quality, **others)) is final
+
+
+def test_quality_is_final_once_the_questions_are_put_too() -> None:
+    def is_final(*notes: str, **quality: float) -> bool:
+        return Case().samples.is_final(make_variant(quality=quality, notes=notes))
+
+    assert not is_final(loss=2.0)
+    assert is_final(loss=2.0, choice_items=190.0)
+    assert is_final("not asked the questions: no logits", loss=2.0)

@@ -170,3 +170,46 @@ def test_random_weights_are_not_scored() -> None:
     case = Case("fp32", random_weights=True)
     case.scoring.score_loaded()
     assert (case.asked, case.scoring.due) == ([], frozenset())
+
+
+def earlier(name: str, **changes: Any) -> Any:
+    return make_variant(name, **{"quality": {"loss": 2.0, "ppl_ratio": 1.0, "ppl_ratio_error": 0.0}, **changes})
+
+
+@pytest.mark.parametrize(
+    ("bf16", "tests", "due"),
+    [
+        ({}, ("fp32", "bf16"), set()),
+        ({}, ("fp32", "bf16", "new"), {"fp32"}),  # with which the new one is compared
+        ({"quality": {}, "quality_note": "not scored yet"}, ("fp32", "bf16"), {"fp32", "bf16"}),
+        ({"unscored": True}, ("fp32", "bf16"), {"fp32", "bf16"}),
+        ({"unscored": True}, ("fp32",), set()),  # nobody asks for it
+        ({"status": Status.SKIPPED, "quality": {}}, ("fp32", "bf16"), set()),
+    ],
+)
+def test_what_an_earlier_session_scored_is_kept_and_the_reference_scored_again_for_the_others(
+    bf16: dict[str, Any], tests: tuple[str, ...], due: set[str]
+) -> None:
+    case = Case()
+    for one in (earlier("fp32", quality={"loss": 2.0}), earlier("bf16", **bf16)):
+        case.results.add_variant(one)
+    case.scoring.go_on_with(tests, is_final=lambda one: bool(one.quality) and not one.unscored)
+    assert case.scoring.due == due
+    assert {one.id for one in case.results.variants if one.quality_note == "not scored yet"} == due
+
+
+def test_what_is_scored_anew_loses_what_was_noted_of_its_sample() -> None:
+    case = Case()
+    note = "quality is of a sample: 1,000 of 8,000 tokens"
+    case.results.add_variant(earlier("bf16", unscored=True, loss_blocks=(2.0,), notes=("loaded", note)))
+    case.scoring.go_on_with(["bf16"], is_final=lambda _: False)
+    found = case.results.variant("bf16")
+    assert (found.quality, found.loss_blocks, found.unscored, found.notes) == ({}, (), False, ("loaded",))
+
+
+def test_what_has_random_weights_keeps_its_note() -> None:
+    case = Case(random_weights=True)
+    case.results.add_variant(earlier("bf16", quality={}, quality_note="random weights"))
+    case.scoring.go_on_with(["bf16", "new"], is_final=lambda _: False)
+    assert case.results.variant("bf16").quality_note == "random weights"
+    assert case.scoring.is_scored("bf16")

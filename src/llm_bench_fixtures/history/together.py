@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from llm_bench_fixtures.history.fingerprint import differences, fingerprint_of, other_parts
 from llm_bench_fixtures.models.backend import MEASURING
+from llm_bench_fixtures.options.table import flag_of
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Run
@@ -25,12 +26,18 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
             yield f"another version of {name}: {versions[0]}, not {versions[1]}"
     if other_files := other_parts(first, other):
         yield f"other files of the model: {other_files}"
+    if other.prompts != first.prompts:
+        yield f"other prompts: {other.prompts or 'none'}, not {first.prompts or 'none'}"
     if other.choices != first.choices:
         yield f"other questions: {other.choices or 'none'}, not {first.choices or 'none'}"
     if other.commit != first.commit:
         yield f"another commit: {other.commit[:12] or 'unknown'}, not {first.commit[:12] or 'unknown'}"
-    elif first.dirty or other.dirty:
+    elif (first.dirty or other.dirty) and not (first.changes and first.changes == other.changes):
         yield "uncommitted changes, which may differ"
+    for name in sorted({*first.options, *other.options}):
+        texts = [origin.options.get(name, "") or "its default" for origin in (other, first)]
+        if texts[0] != texts[1]:
+            yield f"another {flag_of(name)}: {texts[0]}, not {texts[1]}"
 
 
 def why_runs_apart(first: Run, other: Run) -> Iterator[str]:

@@ -263,6 +263,11 @@ def parse_optional_path(text: str) -> Path | None:
     return parse_path(text) if text else None
 
 
+def parse_resume(text: str) -> Path | bool:
+    """The run to go on with: True for that of the report's folder, False for none."""
+    return text == "true" if text in ("", "true", "false") else parse_path(text)
+
+
 def names_seen_from(folder: Path, text: str) -> str:
     """Names or paths, separated by commas, as a file in that folder has them: what lies there, by its whole path.
 

@@ -23,6 +23,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_optional_size,
     parse_part,
     parse_path,
+    parse_resume,
     parse_seconds,
     parse_share,
     parse_time_limit,
@@ -31,6 +32,7 @@ from llm_bench_fixtures.options.parsers import (
     positive_numbers,
     token_shapes,
 )
+from llm_bench_fixtures.options.table import OPTIONS
 
 T = TypeVar("T")
 
@@ -40,6 +42,12 @@ MOST_ROUNDS = 100_000
 MOST_REQUESTS_PER_S = 10_000.0
 MOST_SEED = 2**63 - 1  # torch's seeds have 64 bits
 LEAST_LLAMA_WINDOW = 3  # one token, the middle one, and one that is scored
+# Options that change figures, and that nothing else in a run's provenance tells.
+TOLD_BY_THEMSELVES = (
+    *("load_format", "seed", "new_tokens", "warmup_rounds", "probe", "windows", "window", "stride"),
+    *("bnb_compute_dtype", "bnb_double_quant", "gguf", "endpoint", "endpoint_model"),
+    "load_time",
+)
 
 
 def parsed_by(parse: Callable[[str], T]) -> T:
@@ -87,11 +95,20 @@ class Settings:
     fit: int | None = parsed_by(parse_optional_size)
     seed: int = parsed_by(integer_of_at_least(0, MOST_SEED))
     report: Path = parsed_by(parse_path)
+    resume: Path | bool = parsed_by(parse_resume)
+    """The run to go on with; True for that in `report`."""
     cache_dir: Path | None = parsed_by(parse_optional_path)
 
     def of(self, setting: Setting[T]) -> T:
         """The value of an option that isn't a field, such as the gate's, or an engine's. Raises InvalidSetting."""
         return setting.read(self.given)
+
+    @property
+    def told(self) -> Mapping[str, str]:
+        """What was given, other than the default, for options that change figures and are told by themselves."""
+        defaults = {option.name: option.default for option in OPTIONS}
+        given = {name: self.given.get(name, defaults[name]) for name in TOLD_BY_THEMSELVES}
+        return {name: text for name, text in given.items() if text != defaults[name]}
 
 
 FIELDS: tuple[Setting[Any], ...] = tuple(

@@ -36,6 +36,8 @@ class Option:
     metavar: str
     """Empty for a switch."""
     help: str
+    alone: str = ""
+    """What the flag without a value stands for, where it takes one or none."""
 
     @property
     def flag(self) -> str:
@@ -247,6 +249,16 @@ OPTIONS = (
         "server",
     ),
     Option("report", "llm-bench-report", "DIR", "folder for the report, its data and its plots"),
+    Option(
+        "resume",
+        "",
+        "PATH",
+        "go on with a run that was interrupted: PATH is its report's folder or results.json, by default --llm-report. "
+        "Cases that are whole are kept and not measured again. The commit, the model, the libraries and all options "
+        "that change figures have to be the same, or nothing runs; --llm-time, for one, may be another. Give the tests "
+        "before it, or the value with an equals sign",
+        alone="true",
+    ),
     Option("cache_dir", "", "DIR", "folder for exported and quantized models. Default: this user's cache folder"),
     # Read in answer/need.py.
     Option(

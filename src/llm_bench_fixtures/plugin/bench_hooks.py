@@ -36,6 +36,13 @@ from llm_bench_fixtures.plugin.items import (
     variant_of,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached
+from llm_bench_fixtures.plugin.resuming import (
+    is_resumed,
+    keep_whole,
+    note_checked,
+    score_reference_first,
+    use_resuming,
+)
 from llm_bench_fixtures.plugin.signals import end_at_signals
 from llm_bench_fixtures.plugin.stages import after_test
 from llm_bench_fixtures.plugin.stash import (
@@ -68,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     check_settings(config)
     if any_given(config):
         check_is_gated(config)
+        use_resuming(config)
         if is_gated(config):
             set_baseline(config)
 
@@ -119,10 +127,11 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     runs_tests = not any(config.getoption(name, False) for name in ("collectonly", "setuponly", "setupplan"))
     if runs_tests and any(map(variant_of, session.items)):
         end_at_signals(session)
-        claim_report(session.config)
+        claim_report(session)
     if runs_tests and any(map(is_benchmark, session.items)) and runs_in_turns(session.config):
-        plan_and_arrange(session)
+        plan_and_arrange(session, keep_whole if is_resumed(config) else None)
         foresee(session)
+        score_reference_first(session)
     try:
         result = yield
     except (session.Failed, session.Interrupted):  # by -x, --maxfail or a plugin, not by Ctrl-C
@@ -166,6 +175,8 @@ def pytest_runtest_makereport(
     report = yield
     if variant_of(item):
         make_harmless(report)  # what failed may quote the model's files
+    if report.when == "call" and variant_of(item) and not is_benchmark(item) and not _is_unreached(call):
+        note_checked(item, report, "" if report.passed else _reason(call))
     if report.outcome != "passed" and report.when != "teardown" and variant_of(item):
         _add_unmeasured(item, call, report)
     return report
@@ -176,10 +187,14 @@ def _add_unmeasured(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     from llm_bench_fixtures.results.record import Status
 
     status = Status.SKIPPED if report.skipped else Status.ERROR
-    if call.excinfo is not None and is_unreached(call.excinfo.value):
+    if _is_unreached(call):
         status = Status.NOT_REACHED
     record = replace(identify(item), status=status, reason=_reason(call))
     bench_session(item.config).results.add_unmeasured(record)
+
+
+def _is_unreached(call: pytest.CallInfo[None]) -> bool:
+    return call.excinfo is not None and is_unreached(call.excinfo.value)
 
 
 def _reason(call: pytest.CallInfo[None]) -> str:

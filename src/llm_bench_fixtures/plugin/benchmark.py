@@ -28,6 +28,18 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import CacheKind, Padding, Prompts, TokenIds, Workload
 
 
+def name_in_table(item: pytest.Item, benchmark: Any) -> None:
+    """Have pytest-benchmark show the test among those of its scenario."""
+    from llm_bench_fixtures.models.variants import Variant
+    from llm_bench_fixtures.session.own import OwnCase
+    from llm_bench_fixtures.workloads import Padding
+
+    benchmark.group = benchmark.group or identify(item).scenario
+    name_parameters(benchmark, Variant, lambda variant: variant.id)
+    for kind in (Padding, OwnCase):
+        name_parameters(benchmark, kind, str)
+
+
 class LlmBenchmark:
     """Runs one workload under pytest-benchmark and hands its record to the report."""
 
@@ -103,15 +115,9 @@ class LlmBenchmark:
     def _run(self, workload: Workload) -> Record:
         from llm_bench_fixtures.models.loading import translate_out_of_memory
         from llm_bench_fixtures.models.quiet import quiet_libraries
-        from llm_bench_fixtures.models.variants import Variant
         from llm_bench_fixtures.session.case import Measured
-        from llm_bench_fixtures.session.own import OwnCase
-        from llm_bench_fixtures.workloads import Padding
 
-        self._benchmark.group = self._benchmark.group or identify(self._item).scenario
-        name_parameters(self._benchmark, Variant, lambda variant: variant.id)
-        for kind in (Padding, OwnCase):
-            name_parameters(self._benchmark, kind, str)
+        name_in_table(self._item, self._benchmark)
         with counting_as_used(self._benchmark), quiet_libraries(), translate_out_of_memory(self._model.variant.id):
             if TURNS in self._item.config.stash:
                 return self._record(workload, self._take_turns(workload, self._item.config.stash[TURNS]))

@@ -25,6 +25,7 @@ from llm_bench_fixtures.plugin.gating import (
 from llm_bench_fixtures.plugin.harmless import warn
 from llm_bench_fixtures.plugin.hooks import IN_WORKERS
 from llm_bench_fixtures.plugin.internals import coloured, save_whole, terminal_width
+from llm_bench_fixtures.plugin.resuming import is_resumed, take_up
 from llm_bench_fixtures.plugin.stash import (
     RUN,
     SESSION,
@@ -52,19 +53,23 @@ NOTHING_MEASURED = (
     "llm-bench: no times and no report, because pytest-xdist runs tests in parallel: run the benchmarks without -n"
 )
 MADE_FOLDER: pytest.StashKey[bool] = pytest.StashKey()  # whether there was none for the report
+SET_ASIDE: pytest.StashKey[bool] = pytest.StashKey()  # whether all of the report in it made room for this run's
 PUBLISHED: pytest.StashKey[Published] = pytest.StashKey()
 NOT_SAVED: pytest.StashKey[list[str]] = pytest.StashKey()  # what pytest-benchmark could not write, and why
 FAILED_HOOK: pytest.StashKey[str] = pytest.StashKey()  # what pytest_llm_bench_finish raised
 
 
-def claim_report(config: pytest.Config) -> None:
-    """Claim the report's folder, before anything is measured; not in a process that writes no report.
+def claim_report(session: pytest.Session) -> None:
+    """Claim the report's folder, before anything is measured, and take up the run that --llm-resume names; not in a
+    process that writes no report.
 
-    Raises UsageError where it, or the gate's summary, can't be written.
+    Raises UsageError where it, or the gate's summary, can't be written, and where there is no going on with the run.
     """
+    config = session.config
     if is_xdist_worker(config) or TURNS in config.stash:
         return
     from llm_bench_fixtures.results.folder import claim, held, set_aside
+    from llm_bench_fixtures.results.storage import RESULTS_FILE
     from llm_bench_fixtures.writing import check_writable
 
     settings = settings_of(config)
@@ -76,7 +81,12 @@ def claim_report(config: pytest.Config) -> None:
     hold = ExitStack()
     config.add_cleanup(hold.close)
     or_usage_error(partial(hold.enter_context, held(settings.report)), "--llm-report")
-    or_usage_error(partial(set_aside, settings.report), "--llm-report")
+    is_taken_up = take_up(session, hold)
+    config.stash[SET_ASIDE] = not is_taken_up
+    stays = (RESULTS_FILE,) if is_taken_up else ()  # until this session's results, which hold those, replace it
+    or_usage_error(partial(set_aside, settings.report, but=stays), "--llm-report")
+    if is_resumed(config):
+        config.stash[SESSION].save_at_times()
 
 
 def score_the_rest(session: pytest.Session) -> None:
@@ -94,10 +104,14 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
     was_stopped = bool(session.shouldstop or session.shouldfail)  # by -x, --maxfail or a plugin
     is_hurried = exitstatus == pytest.ExitCode.INTERRUPTED and not was_stopped  # somebody waits for its end
     write_results(session, interrupted=is_hurried or was_stopped, draws=not is_hurried)
-    if PUBLISHED not in session.config.stash and MADE_FOLDER in session.config.stash:
+    stash = session.config.stash
+    if PUBLISHED not in stash and MADE_FOLDER in stash:
         from llm_bench_fixtures.results.folder import put_back, release
 
-        (release if session.config.stash[MADE_FOLDER] else put_back)(settings_of(session.config).report)
+        if stash[MADE_FOLDER]:
+            release(settings_of(session.config).report)
+        elif stash.get(SET_ASIDE, False):  # else what is set aside there made room for another run's
+            put_back(settings_of(session.config).report)
     if BASELINE in session.config.stash:
         finish_gate(session)
 
@@ -217,7 +231,7 @@ def trouble_lines(config: pytest.Config) -> Iterator[str]:
 
 def _unpublished_lines(config: pytest.Config) -> tuple[str, ...]:
     """Names what became of a report that was to come: the earlier one that was set aside for it, or none."""
-    if MADE_FOLDER not in config.stash:
+    if SET_ASIDE not in config.stash:
         return ()
     from llm_bench_fixtures.results.folder import OWN_FILES
 

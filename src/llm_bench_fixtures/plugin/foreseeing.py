@@ -11,7 +11,7 @@ import pytest
 
 from llm_bench_fixtures.errors import WorkloadUnsupported
 from llm_bench_fixtures.plugin.items import case_of, identify, is_benchmark, own_case_of, parameters_of, variant_of
-from llm_bench_fixtures.plugin.stash import SESSION, settings_of
+from llm_bench_fixtures.plugin.stash import SESSION, is_kept, settings_of
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.text import harmless
 
@@ -37,7 +37,8 @@ def foresee(session: pytest.Session) -> None:
     if bench.loader.lineup is None:
         return
     try:
-        expect_run(bench.setup, bench.loader.lineup, tuple(_expected_cases(session)), _checked(session))
+        cases, is_scored = tuple(_expected_cases(session)), bench.scoring.is_scored
+        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), is_scored)
     except Exception:  # as of a project's own backend
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -52,7 +53,7 @@ def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:
     settings, bench = settings_of(session.config), session.config.stash[SESSION]
     has_own = bench.setup.own is not None
     cases: dict[str, list[pytest.Item]] = {}
-    for item in filter(is_benchmark, session.items):
+    for item in (item for item in session.items if is_benchmark(item) and not is_kept(item)):
         cases.setdefault(case_of(item), []).append(item)
     for name, items in cases.items():
         weight = weight_of(identify(items[0]).scenario, has_own=has_own)
@@ -71,8 +72,8 @@ def _shape_of(item: pytest.Item, settings: Settings, session: pytest.Session) ->
 
 def _checked(session: pytest.Session) -> frozenset[str]:
     """The ids of variants whose execution modes are compared."""
-    checks = [variant_of(item) for item in session.items if CHECKS in getattr(item, "fixturenames", ())]
-    return frozenset(variant.id for variant in filter(None, checks))
+    checks = (item for item in session.items if CHECKS in getattr(item, "fixturenames", ()) and not is_kept(item))
+    return frozenset(variant.id for variant in filter(None, map(variant_of, checks)))
 
 
 def _context(session: pytest.Session) -> int:

@@ -69,6 +69,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         how: dict[str, Any] = {"metavar": option.metavar}
         if option.is_switch:
             how = {"action": "store_const", "const": "true"}
+        elif option.alone:
+            how |= {"nargs": "?", "const": option.alone}
         group.addoption(option.flag, dest=option.ini, default=None, help=option.full_help.replace("%", "%%"), **how)
         parser.addini(option.ini, f"as {option.flag}", default=None)
     for old, new in RENAMED.items():

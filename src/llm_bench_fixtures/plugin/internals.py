@@ -278,6 +278,12 @@ def save_whole(config: pytest.Config, failed: Callable[[str], object]) -> None:
         storage.save = save_to_storage
 
 
+def leave_out_fixtures(item: pytest.Item, but: str = "") -> None:
+    """Have the fixtures of a test that isn't run not made, apart from one. Before its setup."""
+    names: Sequence[str] = getattr(item, "fixturenames", ())
+    getattr(item, "funcargs", {}).update({name: None for name in names if name != but})
+
+
 def is_timed(benchmark: Any) -> bool:
     """Whether the `benchmark` fixture times: not under --benchmark-disable, where it calls once."""
     return bool(benchmark.enabled)

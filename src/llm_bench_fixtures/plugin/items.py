@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,14 @@ from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped
-from llm_bench_fixtures.plugin.stash import bench_session, selected_variants, settings_of, takes_requests
+from llm_bench_fixtures.plugin.stash import bench_session, is_kept, selected_variants, settings_of, takes_requests
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
 from llm_bench_fixtures.session.plan import Case, Plan
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.models.lineup import Lineup
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.results.builder import RunBuilder
     from llm_bench_fixtures.results.record import Record, Scenario
@@ -158,10 +159,12 @@ def case_of(item: pytest.Item) -> str:
 
 
 def variants_to_come(item: pytest.Item) -> list[Variant]:
-    """The variants of the tests after this one that differ from it in the variant alone, and that no marker skips."""
+    """The variants of the tests after this one that differ from it in the variant alone, that no marker skips, and
+    that no earlier session has run."""
     case, items = case_of(item), item.session.items
     after = items[items.index(item) + 1 :]
-    same = [other for other in after if is_benchmark(other) and case_of(other) == case and not is_skipped(other)]
+    same = [other for other in after if is_benchmark(other) and case_of(other) == case]
+    same = [other for other in same if not (is_kept(other) or is_skipped(other))]
     return [variant for other in same if (variant := variant_of(other)) is not None]
 
 
@@ -222,10 +225,14 @@ def cases_of(items: Iterable[pytest.Item]) -> tuple[Case, ...]:
     return tuple(found.values())
 
 
-def plan_and_arrange(session: pytest.Session) -> None:
+def plan_and_arrange(
+    session: pytest.Session, keep: Callable[[pytest.Session, Sequence[Collection[str]]], None] | None = None
+) -> None:
     """Plan the lineup of the variants that have tests, with the reference, and put the tests of each group together.
 
-    Where no model can be found, or no process can be started, nothing is done: the first test says why.
+    Where no model can be found, or no process can be started, nothing is done: the first test says why. keep: notes
+    which tests an earlier session has run, by the groups in which the variants are loaded, so that only those variants
+    are in the lineup that have tests, or quality, to come.
     """
     config = session.config
     before = config.stash[ARRANGED]
@@ -236,19 +243,32 @@ def plan_and_arrange(session: pytest.Session) -> None:
     selected = selected_variants(config)
     bench = bench_session(config)
     tested = {variant.id for item in session.items if (variant := variant_of(item))}
-    variants = [one for one in selected if one.id in tested or one.id == bench.results.reference]
+
+    def plan(needed: Collection[str]) -> Lineup:
+        return bench.loader.plan([one for one in selected if one.id in needed or one.id == bench.results.reference])
+
     try:
-        lineup = bench.loader.plan(variants)
+        lineup = plan(tested)
+        if keep is not None:
+            keep(session, [[variant.id for variant in group] for group in lineup.groups])
+            left = {variant.id for item in session.items if (variant := variant_of(item)) and not is_kept(item)}
+            if not (left or bench.scoring.due):
+                bench.loader.lineup = None
+                return
+            lineup = plan(left | bench.scoring.due)
     except LlmBenchError:
         return
     except (OSError, RuntimeError) as error:
         if not is_process_limit(error):
             raise
         return
-    arrange(config, session.items, [[variant.id for variant in group] for group in lineup.groups])
-    bench.progress.expect(Part.VARIANT, len(variants))
-    placed = ((case_of(item), variant_of(item)) for item in filter(is_benchmark, session.items))
-    bench.progress.expect(Part.CASE, len({(case, lineup.place(variant)) for case, variant in placed if variant}))
+    first, *others = [[variant.id for variant in group] for group in lineup.groups]
+    arrange(config, session.items, [[*first, *tested - {one.id for one in bench.loader.known}], *others])
+    bench.progress.expect(Part.VARIANT, len(bench.loader.known))
+    placed = [(case_of(item), variant_of(item), is_kept(item)) for item in filter(is_benchmark, session.items)]
+    to_come = {(case, lineup.place(variant)) for case, variant, is_done in placed if variant and not is_done}
+    done = {case for case, *_ in placed} - {case for case, _ in to_come}
+    bench.progress.expect(Part.CASE, len(to_come) + len(done), len(done))
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0:
         setup, order = bench.setup, ORDERED_LINE * config.stash[ORDERED]

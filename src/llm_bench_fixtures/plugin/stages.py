@@ -11,7 +11,7 @@ import pytest
 from llm_bench_fixtures.plugin.finish import write_so_far
 from llm_bench_fixtures.plugin.internals import terminal_width
 from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmark, variant_of
-from llm_bench_fixtures.plugin.stash import SESSION, runs_in_turns
+from llm_bench_fixtures.plugin.stash import SESSION, is_kept, runs_in_turns
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
 from llm_bench_fixtures.session.plan import Place, Stage
@@ -49,7 +49,7 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     if ends_stage:
         session.scoring.to_come = _variants_from(following)
         session.end_stage()
-    if following is None or place is None or after is None or session.deadline.is_over:
+    if following is None or place is None or after is None or session.deadline.is_over or is_kept(item):
         return  # the whole report is next, or nothing was measured
     growth = config.stash.setdefault(GROWTH, Growth())
     if ends_stage or (not growth.has_answer and _compares(item, following)):

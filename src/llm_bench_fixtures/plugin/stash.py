@@ -21,7 +21,7 @@ from llm_bench_fixtures.options.settings import FIELDS, parse_settings
 from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
 from llm_bench_fixtures.plugin.harmless import HarmlessWarnings
-from llm_bench_fixtures.plugin.internals import is_switched_off, measured_commit, setup_of_paths, standard_input
+from llm_bench_fixtures.plugin.internals import is_switched_off, setup_of_paths, standard_input
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 
@@ -48,6 +48,7 @@ METRICS: pytest.StashKey[Mapping[str, Metric]] = pytest.StashKey()  # the regist
 SCENARIOS: pytest.StashKey[tuple[Scenario, ...]] = pytest.StashKey()  # of the benchmarks that were collected
 BENCHMARKS: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()  # the scenario of each that was collected
 RUN: pytest.StashKey[Run] = pytest.StashKey()  # once all of it is measured and judged
+KEPT: pytest.StashKey[frozenset[str]] = pytest.StashKey()  # the tests that an earlier session has run, by --llm-resume
 TURNS: pytest.StashKey[Turns] = pytest.StashKey()  # in a worker of `llm-bench pair`, which runs a round when told to
 
 
@@ -178,6 +179,7 @@ def bench_session(config: pytest.Config) -> BenchSession:
 
 def _new_session(config: pytest.Config) -> BenchSession:
     from llm_bench_fixtures.models.variants import select_variants
+    from llm_bench_fixtures.plugin.storage import commit_of
     from llm_bench_fixtures.plugin.terminal_progress import TerminalProgress
     from llm_bench_fixtures.progress import Progress
     from llm_bench_fixtures.session.deadline import Deadline
@@ -195,7 +197,7 @@ def _new_session(config: pytest.Config) -> BenchSession:
         Progress(TerminalProgress(config)),
         need=need_of(config),
         score=_scorer(config),
-        commit=lambda: measured_commit(config),
+        commit=lambda: commit_of(config),
         keeps_report=not is_xdist_worker(config) and TURNS not in config.stash,
         deadline=Deadline(_limit_s(config), config.stash[hooks.BEGAN_S]),
         scores_late=is_timing(config) and TURNS not in config.stash,
@@ -213,6 +215,11 @@ def _scorer(config: pytest.Config) -> Scorer:
     turns = config.stash.get(TURNS, None)
     is_wanted = turns is None or turns.observes
     return lambda model, corpus: scores_by_hooks(config, model, corpus) if is_wanted else ()
+
+
+def is_kept(item: pytest.Item) -> bool:
+    """Whether an earlier session has run the test, so that this one doesn't."""
+    return item.nodeid in item.config.stash.get(KEPT, ())
 
 
 def is_timing(config: pytest.Config) -> bool:

@@ -5,17 +5,23 @@ pytest-benchmark takes both from the working folder. If pytest is started elsewh
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llm_bench_fixtures.history.git import git_output
 from llm_bench_fixtures.history.storage import FOLDER
-from llm_bench_fixtures.plugin.internals import DETACHED, is_storage_given, keep_in, storage_option
+from llm_bench_fixtures.plugin.internals import DETACHED, is_storage_given, keep_in, measured_commit, storage_option
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.session.provenance import Commit
 
 # What tells a workflow's branch where it has checked out a commit. Not the name of a pull request's own branch: a
 # fork may call that `main`.
@@ -50,6 +56,16 @@ def in_project(config: pytest.Config) -> Iterator[None]:
         os.chdir(project_folder(config))
     with chdir(project_folder(config)):
         yield
+
+
+def commit_of(config: pytest.Config) -> Commit:
+    """The commit that is measured, with a digest of what was changed since, as far as git tells it."""
+    commit = measured_commit(config)
+    if not commit.dirty:
+        return commit
+    changes = git_output(project_folder(config), "diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD") or ""
+    digest = hashlib.sha256(changes.encode(errors="surrogateescape")).hexdigest()[:16]
+    return replace(commit, changes=digest if changes else "")
 
 
 def with_branch(commit: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from llm_bench_fixtures.results.formatting import count, three_digits, with_unit
 from llm_bench_fixtures.results.metrics import ReportTable, shown_in
 from llm_bench_fixtures.results.noise import ENOUGH_PAIRS
 from llm_bench_fixtures.results.pooled import PooledRun
-from llm_bench_fixtures.results.record import Run
+from llm_bench_fixtures.results.record import Run, Session
 from llm_bench_fixtures.text import printable
 
 OWN = "llm-bench-fixtures"
@@ -58,9 +58,22 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
         yield "Commit", f"{provenance.commit[:12]} on {provenance.branch or 'no branch'}{dirty}"
     if isinstance(run, PooledRun):
         yield "Runs", "; ".join(f"{one.source}, started {one.provenance.started}" for one in run.runs)
+    elif run.earlier:
+        yield "Sessions", f"{'; resumed '.join(_sessions(run))}; the machine, model, commit and libraries are the same"
     else:
         yield "Started", provenance.started
     yield "Command", provenance.command
+
+
+def _sessions(run: Run) -> Iterator[str]:
+    """When each session of a resumed run began, and how much of the run is its own."""
+    measured = {record.test: record for record in run.measured()}
+    earlier = {test for session in run.earlier for test in session.tests}
+    own = Session(run.provenance.started, tuple(test for test in measured if test not in earlier))
+    for session in (*run.earlier, own):
+        found = [measured[test] for test in session.tests if test in measured]
+        cases = {(record.scenario, record.case) for record in found}
+        yield f"{session.started}: {count(len(found), 'benchmark')} of {count(len(cases), 'case')}"
 
 
 def reference_facts(findings: Findings) -> Iterator[tuple[str, str]]:
@@ -110,7 +123,7 @@ def footnotes(findings: Findings) -> Iterator[str]:
     phases = ", ".join(
         f"{name} {seconds:.1f} s" for name, seconds in sorted(run.phase_s.items(), key=lambda item: -item[1]) if seconds
     )
-    yield f"The session took {run.session_s:.0f} s: {phases}."
+    yield f"The session{'s' * bool(run.earlier)} took {run.session_s:.0f} s: {phases}."
 
 
 def noise_footnote(findings: Findings) -> str:

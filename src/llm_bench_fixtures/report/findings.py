@@ -142,8 +142,10 @@ def _warnings(run: Run) -> Iterator[str]:
     if not has_raw_data(run):
         yield NO_RAW_DATA
     if run.interrupted:
-        which = "One of the runs" if isinstance(run, PooledRun) else "The run"
-        yield f"{which} was interrupted; this is what had finished by then."
+        which, how = (
+            ("One of the runs", "") if isinstance(run, PooledRun) else ("The run", " --llm-resume goes on with it.")
+        )
+        yield f"{which} was interrupted; this is what had finished by then.{how}"
     if unreached := run.not_reached():
         yield _not_reached(run, len(unreached))
     for candidate in run.provenance.passed_over:
@@ -164,7 +166,7 @@ def _not_reached(run: Run, unreached: int) -> str:
     said = f"Not reached{within}: {measured} of {count(measured + unreached, 'benchmark')} measured"
     reasons = [variant.reason for variant in run.variants if variant.status is Status.NOT_REACHED]
     why = f" ({first_line(reasons[0])})" if reasons and not measured else ""
-    return f"{said}{why}. A longer --llm-time reaches the others."
+    return f"{said}{why}. A longer --llm-time reaches the others, and --llm-resume keeps these."
 
 
 def _skipped_or_failed(run: Run) -> Iterator[SkippedOrFailed]:

@@ -7,7 +7,7 @@ server, a hook or a test's parameter may have as many.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
@@ -15,8 +15,10 @@ from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.plausible import bounded
 from llm_bench_fixtures.results.provenance import Provenance
-from llm_bench_fixtures.results.record import Record, Run, Scenario, Status, VariantResult
+from llm_bench_fixtures.results.record import Record, Run, Scenario, Session, Status, VariantResult
 from llm_bench_fixtures.results.speedup import with_expected_variance
+
+DONE = (Status.MEASURED, Status.SKIPPED)  # what a session that goes on with another doesn't do again
 
 
 class RunBuilder:
@@ -30,6 +32,21 @@ class RunBuilder:
         self._records: dict[str, Record] = {}
         self._instrumentation_ratios: dict[str, tuple[float, ...]] = {}
         self._loads: dict[tuple[str, float, int, int], LoadPoint] = {}
+        self._checked: dict[str, str] = {}
+        self._before: Run | None = None
+        self._own: set[str] = set()  # tests that this session has measured
+
+    def go_on_with(self, before: Run) -> None:
+        """Begin with what an earlier session has. What is measured again replaces it."""
+        self._before = before
+        known = [one for one in before.variants if one.status in DONE]
+        self._variants = {one.id: replace(one, equivalence=()) for one in known}
+        done = [one for one in before.records if one.status in DONE and one.variant in self._variants]
+        self._records = {one.test: replace(one, metrics={}) for one in done}  # which follow from the rest
+        self._instrumentation_ratios = dict(before.instrumentation_ratios)
+        self._loads = {_place(point): point for point in before.loads}
+        self._checked = dict(before.checked)
+        self.scenarios = tuple(dict.fromkeys((*self.scenarios, *before.scenarios)))
 
     @property
     def has_variants(self) -> bool:
@@ -62,11 +79,16 @@ class RunBuilder:
     def add_load(self, point: LoadPoint) -> None:
         """Keep what a rate of requests made of a server, in place of one of the same test, rate and lengths."""
         point = bounded(point)
-        self._loads[point.test, point.rate_per_s, point.prompt_tokens, point.new_tokens] = point
+        self._loads[_place(point)] = point
+
+    def add_checked(self, test: str, reason: str) -> None:
+        """Note that a test that is no benchmark ended, as in Run.checked."""
+        self._checked[bounded(test)] = bounded(reason)
 
     def add_record(self, record: Record) -> None:
         """Keep the record in place of one of the same test."""
         record = bounded(record)
+        self._own.add(record.test)
         self._records[record.test] = record
 
     def add_unmeasured(self, record: Record) -> None:
@@ -80,15 +102,41 @@ class RunBuilder:
 
     def build(self, provenance: Provenance, phase_s: Mapping[Phase, float], *, interrupted: bool = False) -> Run:
         """The run so far."""
+        before, phases = self._before, {phase.value: seconds for phase, seconds in phase_s.items()}
+        if before is not None:
+            names = dict.fromkeys((*before.phase_s, *phases))
+            phases = {name: before.phase_s.get(name, 0.0) + phases.get(name, 0.0) for name in names}
         return Run(
             provenance=bounded(provenance),
             reference=self.reference,
-            variants=tuple(self._variants.values()),
+            variants=tuple(map(self._with_equivalence, self._variants.values())),
             records=with_expected_variance(self._records.values()),
-            session_s=time.perf_counter() - self._started,
-            phase_s={phase.value: seconds for phase, seconds in phase_s.items()},
+            session_s=time.perf_counter() - self._started + (before.session_s if before else 0.0),
+            phase_s=phases,
             interrupted=interrupted,
             instrumentation_ratios=dict(self._instrumentation_ratios),
             loads=tuple(self._loads.values()),
             scenarios=bounded(self.scenarios),
+            checked=dict(self._checked),
+            earlier=tuple(self._earlier(before)) if before else (),
         )
+
+    def _with_equivalence(self, variant: VariantResult) -> VariantResult:
+        """With what an earlier session found of the execution modes that this one has not compared."""
+        earlier = self._before.variant(variant.id) if self._before else None
+        modes = {one.mode for one in variant.equivalence}
+        kept = tuple(one for one in earlier.equivalence if one.mode not in modes) if earlier else ()
+        return replace(variant, equivalence=(*kept, *variant.equivalence)) if kept else variant
+
+    def _earlier(self, before: Run) -> Iterator[Session]:
+        """The sessions before this one, as far as their figures are still there."""
+        known = {test for session in before.earlier for test in session.tests}
+        last = tuple(one.test for one in before.measured() if one.test not in known)
+        kept = {test for test, one in self._records.items() if one.status is Status.MEASURED} - self._own
+        for session in (*before.earlier, Session(before.provenance.started, last)):
+            if tests := tuple(test for test in session.tests if test in kept):
+                yield replace(session, tests=tests)
+
+
+def _place(point: LoadPoint) -> tuple[str, float, int, int]:
+    return point.test, point.rate_per_s, point.prompt_tokens, point.new_tokens

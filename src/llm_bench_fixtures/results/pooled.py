@@ -95,6 +95,8 @@ def pooled_run(runs: Sequence[Run]) -> PooledRun:
             "loads": next((run.loads for run in runs if run.loads), ()),
             "failed_tests": sum(run.failed_tests for run in runs),
             "scenarios": tuple(dict.fromkeys(chain.from_iterable(run.scenarios for run in runs))),
+            "checked": {},
+            "earlier": (),
             "runs": tuple(runs),
         }
     )

@@ -32,6 +32,8 @@ class Provenance:
     branch: Text = ""
     dirty: bool = False
     """There were changes that were not committed."""
+    changes: Text = ""
+    """A digest of these changes; empty where they are not known."""
     corpus: Text = ""
     """The texts that quality was measured on, with their digest and how they were cut."""
     prompts: Text = ""
@@ -40,6 +42,8 @@ class Provenance:
     """The questions of multiple choice that were asked, with their digest; empty where none were."""
     command: Text = ""
     """The command line of the run."""
+    options: Mapping[Text, Text] = field(default_factory=dict)
+    """By name, what was given for options that change figures, where nothing else here tells it."""
     isolated: bool = False
     """Each variant ran in a process of its own."""
     attention: Text = ""

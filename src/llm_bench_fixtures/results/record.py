@@ -252,6 +252,16 @@ class Scenario:
 
 
 @dataclass(frozen=True)
+class Session:
+    """A session that a later one went on with."""
+
+    started: Text
+    """ISO 8601 in UTC."""
+    tests: tuple[Name, ...]
+    """The benchmarks whose figures are its own."""
+
+
+@dataclass(frozen=True)
 class Run(Generic[RecordT]):
     """One session, as it was measured or read from a file: what it ran on, its variants and its records.
 
@@ -264,7 +274,7 @@ class Run(Generic[RecordT]):
     variants: Annotated[tuple[VariantResult, ...], Meta(max_length=MOST_VARIANTS)]
     records: Annotated[tuple[RecordT, ...], Meta(max_length=MOST_RECORDS)]
     session_s: Figure = 0.0
-    """Seconds of the whole session."""
+    """Seconds of the whole session; of a resumed run, of all its sessions."""
     time_limit_s: Figure | None = None
     """Seconds that the session was allowed to take; None: as many as it needed."""
     phase_s: Mapping[Text, Figure] = field(default_factory=dict)
@@ -284,6 +294,10 @@ class Run(Generic[RecordT]):
     """Why a gate refused the run, if not for a regression."""
     scenarios: tuple[Scenario, ...] = ()
     """How the report shows those that were collected, in its order."""
+    checked: Mapping[Name, Text] = field(default_factory=dict)
+    """Tests on a variant that are no benchmarks: empty for one that passed, the reason for one that was skipped."""
+    earlier: tuple[Session, ...] = ()
+    """The sessions before this one, with which it went on."""
     blessing: Blessing | None = None
     version: int = SCHEMA_VERSION
     """Of the schema."""

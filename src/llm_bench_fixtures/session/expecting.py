@@ -107,10 +107,14 @@ def machine_of(setup: Setup, clock: Callable[[], float] = time.perf_counter) -> 
 
 
 def expect_run(
-    setup: Setup, lineup: Lineup, cases: Collection[ExpectedCase], checked: Collection[str] = frozenset()
+    setup: Setup,
+    lineup: Lineup,
+    cases: Collection[ExpectedCase],
+    checked: Collection[str] = frozenset(),
+    is_scored: Callable[[str], bool] = lambda _: False,
 ) -> None:
     """Fill the forecast: what each variant that can run here is expected to take. checked: the ids of those whose
-    execution modes are compared."""
+    execution modes are compared. is_scored: tells whose quality is there already."""
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes = (0.0, 0) if setup.source.random_weights else _scored(setup)
@@ -129,7 +133,7 @@ def expect_run(
             unknown_s = UNKNOWN_MAKING_S * load_s
             seconds = making_s(variant.id, setup.source.identity, setup.source.weights, made, unknown_s)
             setup.forecast.expect(Work.MAKING, variant.id, seconds)
-        if passes:
+        if passes and not is_scored(variant.id):
             quality_s = runner.quality_s(positions, passes)
             setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
             for sample in range(1, USUAL_SAMPLES) if grows and variant.quantization else ():

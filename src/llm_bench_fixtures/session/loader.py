@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import BackendUnavailable, NotCausal, TimeUp, named
+from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting, NotCausal, TimeUp, named
 from llm_bench_fixtures.measure.pass_memory import running_of
 from llm_bench_fixtures.measure.quality import BATCH_ELEMENTS
 from llm_bench_fixtures.measure.timing import run_round
@@ -112,6 +112,8 @@ class VariantLoader:
         self._failed: dict[str, Exception] = {}
         self._tight: dict[str, str] = {}  # by variant, which others were closed for it
         self._described: set[str] = set()
+        self.restored: frozenset[str] = frozenset()
+        """The variants whose results are those of an earlier session."""
         self._refused: NotCausal | None = None  # what is wrong with the model of --llm-model, in whatever variant
         self.windows: WindowPlan | None = None  # in which variants are scored
 
@@ -230,7 +232,7 @@ class VariantLoader:
         is_plain = self._deadline.is_over and self._results.has_variants  # else the first says what would fit
         step = f"loading {variant.id}"
         error = self._deadline.not_reached() if is_plain else self._deadline.too_long(step, expected_s)
-        if variant.id not in self._described:
+        if not self._has_results(variant):
             unloaded = _unloaded(variant, self._parts(variant))
             self._results.add_variant(replace(unloaded, status=Status.NOT_REACHED, reason=error.why))
         self._failed[variant.id] = error
@@ -326,9 +328,9 @@ class VariantLoader:
     def _load(self, variant: Variant) -> ModelHandle:
         """Load a variant; one that was loaded before, and then closed, is described already. The results get its
         status, also where this raises."""
-        if variant.id in self._described:
+        if self._has_results(variant):
             with self._deadline.reaching():
-                return self._open(variant)
+                return self._reopen(variant)
         result = _unloaded(variant, self._parts(variant))
         self._results.add_variant(result)
         began_s = self._deadline.clock()
@@ -349,6 +351,21 @@ class VariantLoader:
             self._setup.device.release_cached_memory()
             self._failed[variant.id] = error
             raise
+
+    def _has_results(self, variant: Variant) -> bool:
+        """Whether it was loaded before, in this session or in an earlier one that this one goes on with."""
+        return variant.id in self._described or variant.id in self.restored
+
+    def _reopen(self, variant: Variant) -> ModelHandle:
+        """Raises InvalidSetting where it isn't what was measured of it."""
+        model = self._open(variant)
+        known, found = self._results.variant(variant.id).configuration, model.facts.configuration
+        if variant.id not in self._described and found != known:
+            model.close()
+            raise InvalidSetting(f"{variant.id} was measured as {known}, and is {found} now: leave --llm-resume out")
+        self._described.add(variant.id)
+        self.windows = plan_windows(self._setup.settings).resolved(model.facts.context_length)
+        return model
 
     def _load_and_describe(self, variant: Variant, result: VariantResult) -> ModelHandle:
         if self._refused is not None and variant.backend in BACKENDS:

@@ -67,6 +67,12 @@ class TimeBudget:
         self._left_s += len(weights) * self._per_benchmark_s
         self._patience_s += len(weights) * self._per_benchmark_s * PATIENCE
 
+    def forgo(self, weights: Sequence[float]) -> None:
+        """Take the time of benchmarks of these weights away again."""
+        self._left -= sum(weights)
+        self._left_s -= len(weights) * self._per_benchmark_s
+        self._patience_s -= len(weights) * self._per_benchmark_s * PATIENCE
+
     def share_s(self, benchmarks: int, weight: float = 1.0) -> float:
         """Seconds for so many of one weight, measured together now; never less than half of what all get on average,
         but for what the run has time for."""
@@ -126,6 +132,10 @@ class SideBySide:
 
     def _weight_of(self, scenario: str) -> float:
         return weight_of(scenario, has_own=self._setup.own is not None)
+
+    def forgo(self, scenarios: Sequence[str]) -> None:
+        """Share the time among so many benchmarks less."""
+        self.budget.forgo([weight_of(scenario) for scenario in scenarios])
 
     def measure(
         self,

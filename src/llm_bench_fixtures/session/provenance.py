@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ class Commit:
     """Empty where no branch is checked out."""
     dirty: bool = False
     """Whether there are changes that aren't committed."""
+    changes: str = ""
+    """A digest of these changes; empty where they are not known."""
 
 
 def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: WindowPlan | None = None) -> Provenance:
@@ -54,10 +56,12 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
         commit=commit.id,
         branch=commit.branch,
         dirty=commit.dirty,
+        changes=commit.changes,
         corpus=_corpus(setup.corpus, windows),
         prompts=setup.own.description if setup.own else "",
         choices=setup.choices.description if setup.choices and not source.random_weights else "",
         command=" ".join(["pytest", *map(shlex.quote, sys.argv[1:])]),
+        options=setup.settings.told,
         isolated=not setup.settings.in_process,
         attention=setup.settings.attention,
         chat=setup.settings.chat,
@@ -75,6 +79,13 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
 def _corpus(corpus: Corpus, windows: WindowPlan | None) -> str:
     how = "each after its prompt" if corpus.answers else f"in {windows.description}" if windows else ""
     return ", ".join(filter(None, (f"{corpus.name} ({corpus.digest})", how)))
+
+
+def with_windows(provenance: Provenance, before: Provenance) -> Provenance:
+    """The provenance with the corpus as an earlier session of the run tells it, where that is the same but for the
+    windows, which are known once a variant is loaded."""
+    is_same = before.corpus.startswith(f"{provenance.corpus}, in ")
+    return replace(provenance, corpus=before.corpus) if is_same else provenance
 
 
 def _energy(device: Device) -> str:

@@ -20,7 +20,7 @@ from llm_bench_fixtures.answer.standings import is_decided
 from llm_bench_fixtures.errors import NoRoom, OtherTokens, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import accuracy_metrics, choose
 from llm_bench_fixtures.measure.quality import CorpusScore, Part, corpus_metrics, join, loss_blocks, score_part
-from llm_bench_fixtures.measure.windows import SEED, plan_windows
+from llm_bench_fixtures.measure.windows import FIRST_TOKENS, SEED, plan_windows
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import AnswerIndex
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.results.builder import RunBuilder
+    from llm_bench_fixtures.results.record import VariantResult
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.reference import KeptReference
     from llm_bench_fixtures.session.setup import Setup
@@ -40,6 +41,8 @@ ENOUGH = 0.005  # standard error of a perplexity's ratio that is known well enou
 FIXED_S = 60.0  # for a variant that is compared with none, and a reference that is closed before the others load
 FIRST_ITEMS = 24  # questions next to the first sample
 USUAL_SAMPLES = 3  # of a variant whose limit the first doesn't decide
+OF_A_SAMPLE = "quality is of a sample"  # what a note on that begins with
+NOT_ASKED = "not asked"  # the same of questions that can't be put
 
 
 @dataclass
@@ -118,6 +121,21 @@ class Samples:
         while not found.is_compared and self._wants_more(model, found, self._is_enough):
             if not self._score_next(model, found):
                 break
+
+    def is_final(self, variant: VariantResult) -> bool:
+        """Whether no more of a variant's quality would be scored, as far as its results tell.
+
+        A sample is final where it decides the limits; of a variant that is compared with none, any is.
+        """
+        quality, asks = variant.quality, self._setup.choices is not None
+        if variant.unscored or (variant.quality_note and not quality):
+            return False
+        if asks and "choice_items" not in quality and not any(note.startswith(NOT_ASKED) for note in variant.notes):
+            return False
+        if "scored_share" not in quality or "ppl_ratio" not in quality:
+            return True
+        look = 1 + math.ceil(math.log2(max(quality["scored_tokens"] / FIRST_TOKENS, 1.0)))  # at most: each doubles
+        return is_decided(quality, self._need.limits, look)
 
     def grow(self) -> None:
         """Score more of the variants that are loaded, a sample of each in turn, until each has enough."""
@@ -252,7 +270,7 @@ class Samples:
             with self._setup.progress.activity(Phase.SCORING, f"asking {model.variant.id} the {choices.name}"):
                 answers = model.call(choose, items)
         except WorkloadUnsupported as error:
-            found.notes[f"not asked the {choices.name}: {error}"] = None
+            found.notes[f"{NOT_ASKED} the {choices.name}: {error}"] = None
             found.asks = False
             return
         found.spent_s += self._clock() - began_s
@@ -291,4 +309,4 @@ class Samples:
         asked = (
             f" and {len(found.answers)} of {count(len(choices.items), 'question')}" if choices and found.answers else ""
         )
-        yield f"quality is of a sample: {tokens:,} of {count(found.parts[0].corpus_tokens, 'token')}{asked}"
+        yield f"{OF_A_SAMPLE}: {tokens:,} of {count(found.parts[0].corpus_tokens, 'token')}{asked}"

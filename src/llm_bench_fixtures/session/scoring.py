@@ -14,9 +14,11 @@ from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.record import Status, VariantResult
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.loader import NOT_YET
+from llm_bench_fixtures.session.samples import OF_A_SAMPLE
 from llm_bench_fixtures.workloads import Corpus
 
 if TYPE_CHECKING:
@@ -77,6 +79,27 @@ class Scoring:
         self._errors: dict[str, Exception] = {}  # by variant, what scoring it raised
         self.to_come: frozenset[str] = frozenset()
         """The variants that have further tests, which load them again where they are closed before."""
+
+    def go_on_with(self, variants: Collection[str], is_final: Callable[[VariantResult], bool]) -> None:
+        """Begin with the quality that an earlier session measured of the variants in the results, as far as it is
+        final; what it had begun is scored anew. variants: ids of those that have tests in this session. is_final: tells
+        of a variant that is measured.
+
+        While any of them has yet to be scored, the reference is scored again, since they are compared with what is kept
+        of it.
+        """
+        measured = {one.id: one for one in self._results.variants if one.status is Status.MEASURED}
+        no_scores = self._setup.source.random_weights
+        scored = {name for name, one in measured.items() if no_scores or name not in variants or is_final(one)}
+        others = {one.id for one in self._results.variants} - measured.keys() | {self._results.reference}
+        if not no_scores and set(variants) - scored - others:
+            scored.discard(self._results.reference)
+        self._scored = scored
+        for name in measured.keys() - scored:
+            self._results.add_variant(_without_quality(measured[name]))
+
+    def is_scored(self, variant: str) -> bool:
+        return variant in self._scored
 
     def is_due(self, variant: str) -> bool:
         """Whether the variant is measured and has yet to be scored."""
@@ -163,9 +186,15 @@ class Scoring:
                 quality=quality.metrics,
                 quality_note=quality.missing,
                 loss_blocks=quality.loss_blocks,
-                notes=(*known.notes, *quality.notes),
+                notes=tuple(dict.fromkeys((*known.notes, *quality.notes))),
             )
         )
+
+
+def _without_quality(variant: VariantResult) -> VariantResult:
+    """As before it was scored."""
+    notes = tuple(note for note in variant.notes if not note.startswith(OF_A_SAMPLE))
+    return replace(variant, quality={}, quality_note=NOT_YET, unscored=False, loss_blocks=(), notes=notes)
 
 
 def score_variant(session: BenchSession, model: ModelHandle) -> CorpusScore:

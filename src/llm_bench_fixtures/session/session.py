@@ -19,11 +19,12 @@ from llm_bench_fixtures.models.backends import set_environment
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.results.folder import Tracebacks
+from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
-from llm_bench_fixtures.session.provenance import Commit, provenance_of
+from llm_bench_fixtures.session.provenance import Commit, provenance_of, with_windows
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.session.scoring import Scorer, Scoring
@@ -83,6 +84,17 @@ class BenchSession:
         self._ask_commit = commit
         self._started = datetime.now(UTC)
         self._saved_at = -math.inf
+        self._before: Run | None = None
+
+    def go_on_with(self, before: Run, variants: Collection[str]) -> None:
+        """Begin with what an earlier session measured, which may be put together with what this one measures.
+
+        variants: ids of those that have tests in this session.
+        """
+        self._before = before
+        self.results.go_on_with(before)
+        self.loader.restored = frozenset(one.id for one in self.results.variants if one.status is Status.MEASURED)
+        self.scoring.go_on_with(variants, self.samples.is_final)
 
     @cached_property
     def _commit(self) -> Commit:
@@ -121,6 +133,8 @@ class BenchSession:
     def run(self, *, interrupted: bool = False) -> Run:
         """The results so far."""
         provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
+        if self._before is not None:
+            provenance = with_windows(provenance, self._before.provenance)
         run = self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)
         return replace(run, time_limit_s=self.deadline.limit_s) if self.deadline.is_limited else run
 

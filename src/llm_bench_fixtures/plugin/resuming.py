@@ -1,0 +1,216 @@
+"""Goes on with a run that was interrupted: the tests that it has run end at once as they did, with their figures.
+
+`finish` takes the run up before the first test, and `bench_hooks` registers this module where --llm-resume is given.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError
+from llm_bench_fixtures.history.together import why_runs_apart
+from llm_bench_fixtures.plugin.benchmark import name_in_table
+from llm_bench_fixtures.plugin.internals import leave_out_fixtures, report_times
+from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmark, variant_of
+from llm_bench_fixtures.plugin.stash import (
+    KEPT,
+    SESSION,
+    TURNS,
+    bench_session,
+    is_kept,
+    is_timing,
+    runs_in_turns,
+    settings_of,
+)
+from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.results.builder import DONE
+from llm_bench_fixtures.results.folder import MARKER, held
+from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.record import Status
+from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
+from llm_bench_fixtures.session.plan import Stage
+from llm_bench_fixtures.text import harmless, harmless_text
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.results.record import Record, Run
+
+RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
+REACHED = (*DONE, Status.ERROR)
+RECORDS: pytest.StashKey[Mapping[str, Record]] = pytest.StashKey()  # its records by test
+
+
+def use_resuming(config: pytest.Config) -> None:
+    """Register this module's hooks where --llm-resume is given. UsageError for a run that can't go on with another."""
+    if settings_of(config).resume is False:
+        return
+    if TURNS in config.stash:
+        raise pytest.UsageError("--llm-resume: `llm-bench pair` measures both versions anew: leave it out")
+    if not is_timing(config):
+        raise pytest.UsageError(
+            "--llm-resume: nothing is timed in this run: leave out -n, --benchmark-disable and --benchmark-skip"
+        )
+    config.pluginmanager.register(sys.modules[__name__])
+
+
+def is_resumed(config: pytest.Config) -> bool:
+    return RESUMED in config.stash
+
+
+def take_up(session: pytest.Session, hold: ExitStack) -> bool:
+    """Begin with what the run has that --llm-resume names, if it is given. Returns whether that is the one in this
+    run's own report.
+
+    hold: keeps others out of that run's folder as long as this session lasts. Raises UsageError where the run can't be
+    read, is going on, or may not be put together with this one.
+    """
+    config, settings = session.config, settings_of(session.config)
+    if settings.resume is False:
+        return False
+    own = settings.report / RESULTS_FILE
+    path = settings.report if settings.resume is True else settings.resume
+    file = path / RESULTS_FILE if path.is_dir() else path
+    try:
+        before = _read(file, own, hold)
+        bench = bench_session(config)
+        bench.setup.check()
+    except LlmBenchError as error:
+        raise pytest.UsageError(f"--llm-resume: {error}") from error
+    _check_like(file, before, bench.run())
+    items = [(item, variant.id) for item in session.items if (variant := variant_of(item))]
+    bench.go_on_with(before, {variant for _, variant in items})
+    config.stash[RESUMED], config.stash[RECORDS] = before, {one.test: one for one in before.records}
+    if not (runs_in_turns(config) and any(is_benchmark(item) for item, _ in items)):
+        # Nobody loads a variant for its quality alone here, so what has yet to be scored is measured again.
+        keep_whole(session, [[one.id] for one in bench.results.variants if bench.scoring.is_scored(one.id)])
+    return file.resolve() == own.resolve()
+
+
+def _read(file: Path, own: Path, hold: ExitStack) -> Run:
+    """Raises LlmBenchError."""
+    if not file.exists():
+        raise InvalidSetting(
+            f"there is no {file}, so there is no run to go on with. Paths of tests stand before --llm-resume"
+        )
+    if file.parent.resolve() != own.parent.resolve() and (file.parent / MARKER).exists():
+        hold.enter_context(held(file.parent))
+    return read_run(file)
+
+
+def _check_like(file: Path, before: Run, run: Run) -> None:
+    """Raise UsageError, with what differs, where the two may not be put together."""
+    from llm_bench_fixtures.session.provenance import with_windows
+
+    run = replace(run, provenance=with_windows(run.provenance, before.provenance))
+    if reasons := [f"  {reason}" for reason in why_runs_apart(before, run)]:
+        told = "\n".join([f"--llm-resume: this run can't go on with the one in {file}:", *reasons])
+        raise pytest.UsageError(f"{harmless_text(told)}\nNothing was run. Without --llm-resume, all is measured anew.")
+
+
+def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> None:
+    """Note which tests the earlier run has, and say how many. groups: ids of the variants that are loaded together; no
+    test of another variant is kept."""
+    config, bench = session.config, session.config.stash[SESSION]
+    before, known = config.stash[RESUMED], {one.id for one in bench.results.variants}
+    tested = [(item, variant.id) for item in session.items if (variant := variant_of(item))]
+    cases: dict[str, dict[str, str]] = defaultdict(dict)
+    for item, name in tested:
+        if is_benchmark(item):
+            cases[case_of(item)][name] = item.nodeid
+    statuses = {one.test: one.status for one in before.records if one.variant in known or one.status is Status.ERROR}
+    benchmarks = whole_tests(cases.values(), statuses, groups, bench.results.reference)
+    members = known.intersection(chain.from_iterable(groups))
+    checks = {item.nodeid for item, name in tested if name in members and not is_benchmark(item)}
+    config.stash[KEPT] = benchmarks | (checks & before.checked.keys())
+    scenarios = [identify(item).scenario for item, _ in tested if item.nodeid in benchmarks]
+    bench.measuring.forgo(scenarios)
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and config.get_verbosity() >= 0:
+        total = sum(map(len, cases.values()))
+        kept = f"{len(scenarios)} of {count(total, 'benchmark')} kept"
+        tell(reporter, harmless([f"llm-bench: {kept} of the run that began {before.provenance.started}"]))
+
+
+def whole_tests(
+    cases: Iterable[Mapping[str, str]],
+    statuses: Mapping[str, Status],
+    groups: Sequence[Collection[str]],
+    reference: str,
+) -> frozenset[str]:
+    """The benchmarks that are not run again: of each case those of variants that took turns, where none of them is
+    missing. What failed is run again by itself.
+
+    cases: of each the tests by variant. statuses: by test, how it ended. groups: the ids of the variants that take
+    turns. The reference's is run again where any of the case is missing, since it takes turns with that, too, and texts
+    are compared with its own.
+    """
+
+    def are_reached(tests: Iterable[str]) -> bool:
+        return all(statuses.get(test) in REACHED for test in tests)
+
+    kept: set[str] = set()
+    for tests in cases:
+        for group in groups:
+            others = {test for variant, test in tests.items() if variant in group and variant != reference}
+            kept |= others if are_reached(others) else set()
+        if reference in chain.from_iterable(groups) and are_reached(tests.values()):
+            kept.add(tests.get(reference, ""))
+    return frozenset(test for test in kept if statuses.get(test) in DONE)
+
+
+def score_reference_first(session: pytest.Session) -> None:
+    """Have the reference scored before any test, where it is scored again for variants that may be scored before it is
+    loaded. Not where its headline's case is to come, whose memory holds nothing of scoring yet."""
+    config = session.config
+    bench = config.stash[SESSION]
+    if RESUMED not in config.stash or bench.results.reference not in bench.scoring.due:
+        return
+    left = (item for item in session.items if is_benchmark(item) and not is_kept(item))
+    if any(config.stash[PLAN].stage(case_of(item)) is Stage.LATENCY for item in left):
+        return
+    for variant in bench.loader.known:
+        if variant.id == bench.results.reference:
+            with suppress(Exception):  # the variant's row says why
+                bench.scoring.score(bench.loader.load(variant))
+
+
+def note_checked(item: pytest.Item, report: pytest.TestReport, reason: str) -> None:
+    """Keep how a test on a variant ended that is no benchmark, for a session that goes on with this one. What failed,
+    or was not reached, is run again."""
+    if SESSION in item.config.stash and not report.failed:
+        session = item.config.stash[SESSION]
+        session.results.add_checked(item.nodeid, reason)
+        session.save_at_times()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Load nothing for a test that is kept."""
+    if is_kept(item):
+        leave_out_fixtures(item, but="benchmark" if is_benchmark(item) else "")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """End a test that is kept as it ended, and show pytest-benchmark its rounds."""
+    if not is_kept(pyfuncitem):
+        return None
+    config, test = pyfuncitem.config, pyfuncitem.nodeid
+    if not is_benchmark(pyfuncitem):
+        if reason := config.stash[RESUMED].checked[test]:
+            pytest.skip(reason)
+        return True
+    record, benchmark = config.stash[RECORDS][test], pyfuncitem.funcargs["benchmark"]
+    if record.status is Status.SKIPPED:
+        pytest.skip(record.reason)
+    name_in_table(pyfuncitem, benchmark)
+    report_times(benchmark, record.rounds_s, again=lambda: None)
+    return True
