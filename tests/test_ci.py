@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-WORKFLOWS = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "ci"
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = ROOT / "docs" / "how-to" / "ci"
 NOT_RUN = ("Install", "Comment")  # what needs the network, or GitHub itself
 SUITE = """
 def test_mine(llm_benchmark):
@@ -50,6 +51,8 @@ def gitlab_commands() -> dict[str, str]:
 GITHUB_FILES = ("github-benchmarks.yml", "github-paired.yml", "github-comment.yml")
 GITHUB = {name: command for file in GITHUB_FILES for name, command in github_commands(file).items()}
 GITLAB = gitlab_commands()
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+STEPS = ACTION["runs"]["steps"]
 
 
 class Project:
@@ -111,14 +114,14 @@ def test_githubs_commands_save_judge_and_comment(project: Project) -> None:
     project.branch()
     judged = project.run(GITHUB["Measure and judge"])
     assert "llm-gate: passed" in judged.stdout
-    assert "Gated 1 of 1 tests" in (project.folder / "step.md").read_text(encoding="utf-8")
+    assert "Judged 1 of 1 tests" in (project.folder / "step.md").read_text(encoding="utf-8")
     assert (project.folder / "junit.xml").is_file()
     (project.folder / "untrusted").mkdir()
     (project.folder / "llm-bench-report" / "results.json").rename(project.folder / "untrusted" / "results.json")
     project.run(GITHUB["Compare it with main's newest run"])
     comment = (project.folder / "comment.md").read_text(encoding="utf-8")
     assert comment.startswith("<!-- llm-bench -->\n## ")
-    assert "Gated 1 of 1 tests" in comment
+    assert "Judged 1 of 1 tests" in comment
     (project.folder / "untrusted" / "results.json").write_text("{", encoding="utf-8")
     unreadable = project.run(GITHUB["Compare it with main's newest run"])
     assert (unreadable.stdout, unreadable.stderr) == ("", "")
@@ -127,12 +130,37 @@ def test_githubs_commands_save_judge_and_comment(project: Project) -> None:
     assert "meant" in project.run(GITHUB["Bless the newest run"]).stdout
 
 
+def test_the_action_does_what_the_workflows_do() -> None:
+    """So that the commands which are run above are its own, too: it writes the summary of a push as well."""
+    given = {"$TESTS $OPTIONS": "benchmarks/", '"branch:$BRANCH"': "branch:main"}
+    summary = ' --llm-gate-summary "$GITHUB_STEP_SUMMARY"'
+    commands = {step["name"]: step["run"] for step in STEPS if "run" in step}
+    for text, value in given.items():
+        commands = {name: command.replace(text, value) for name, command in commands.items()}
+    comment = load("github-comment.yml")["jobs"]["comment"]["steps"]
+    copied = {**GITHUB, **{step["name"]: step["run"] for step in comment if "run" in step}}
+    names = ("Measure, judge and save", "Measure and judge", "Compare it with main's newest run", "Comment")
+    assert {name: commands[name].replace(summary, "") for name in names} == {
+        name: copied[name].replace(summary, "") for name in names
+    }
+    assert summary in commands["Measure, judge and save"]
+
+
+def test_the_action_measures_or_comments_and_never_both() -> None:
+    """What comments has a token that may write, so it runs no code of a pull request's."""
+    measuring = [step for step in STEPS if "pytest" in step.get("run", "")]
+    commenting = [step for step in STEPS if "GH_TOKEN" in step.get("env", {})]
+    assert [len(measuring), len(commenting)] == [2, 1]
+    assert all("inputs.comment != 'true'" in step["if"] for step in measuring)
+    assert all(step["if"] == "inputs.comment == 'true'" for step in commenting)
+
+
 @pytest.mark.nightly("runs all commands of a workflow, benchmarks included")
 def test_gitlabs_commands_save_and_judge(project: Project) -> None:
     project.run(GITLAB["save"])
     project.branch()
     assert "llm-gate: passed" in project.run(GITLAB["stored-gate"]).stdout
-    assert "Gated 1 of 1 tests" in (project.folder / "gate.md").read_text(encoding="utf-8")
+    assert "Judged 1 of 1 tests" in (project.folder / "gate.md").read_text(encoding="utf-8")
     assert "it is meant" in project.run(GITLAB["save"], BLESS_REASON="it is meant").stdout
 
 
@@ -171,6 +199,6 @@ def test_every_command_is_run_above() -> None:
 
 def test_what_comes_from_a_pull_request_is_never_part_of_a_command() -> None:
     """A branch's name or a title that stood in a command would be run."""
-    for name in GITHUB_FILES:
-        for job in load(name)["jobs"].values():
-            assert not any("${{" in step.get("run", "") for step in job["steps"])
+    jobs = (job["steps"] for name in GITHUB_FILES for job in load(name)["jobs"].values())
+    for steps in (*jobs, STEPS):
+        assert not any("${{" in step.get("run", "") for step in steps)

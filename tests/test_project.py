@@ -5,8 +5,12 @@ from __future__ import annotations
 import configparser
 import os
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -53,7 +57,8 @@ def test_each_environment_of_tests_is_run_at_each_push_or_each_night() -> None:
 
 def test_every_workflow_takes_the_same_version_of_an_action() -> None:
     """Also those that users copy. Bug: theirs kept versions for a Node that is gone."""
-    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "docs" / "how-to" / "ci").glob("*.yml")]
+    folders = (ROOT / ".github" / "workflows", ROOT / "docs" / "how-to" / "ci")
+    files = [ROOT / "action.yml", *(file for folder in folders for file in folder.glob("*.yml"))]
     used = {
         found for file in files for found in re.findall(r"uses: ([\w./-]+)@(\S+)", file.read_text(encoding="utf-8"))
     }
@@ -75,6 +80,81 @@ def test_the_workflow_tests_pythons_that_the_package_says_it_supports() -> None:
     tested = load(".github/workflows/ci.yml")["jobs"]["checks"]["strategy"]["matrix"]["python"]
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
     assert {f"Programming Language :: Python :: {version}" for version in tested} <= set(classifiers)
+
+
+def test_the_systems_that_the_package_names_have_a_job() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    runners = {"POSIX :: Linux": "ubuntu-", "MacOS": "macos-", "Microsoft :: Windows": "windows-"}
+    named = [name.removeprefix("Operating System :: ") for name in classifiers if name.startswith("Operating System")]
+    jobs = "".join((ROOT / workflow).read_text(encoding="utf-8") for workflow in WORKFLOWS)
+    assert "POSIX :: Linux" in named
+    assert [name for name in named if runners[name] not in jobs] == []
+
+
+@pytest.fixture
+def building(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What hatchling calls when the package is built, without hatchling."""
+    interface = ModuleType("hatchling.metadata.plugin.interface")
+    interface.MetadataHookInterface = type("MetadataHookInterface", (), {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    return runpy.run_path(str(ROOT / "hatch_build.py"))
+
+
+def test_on_an_indexs_page_each_link_of_the_readme_leads_into_the_repository(building: dict[str, Any]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = building["with_absolute_links"](readme, "https://example.org/me/it", "v1")
+    targets = re.findall(r"\]\(([^)\s]+)", shown)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    own = [target for target in targets if target.startswith("https://example.org/")]
+    paths = {re.sub(r"https://example.org/me/it/(blob|raw)/v1/", "", target) for target in own}
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+    assert "](https://example.org/me/it/raw/v1/docs/images/answer.png)" in shown
+    assert "](https://example.org/me/it/blob/v1/LICENSE)" in shown
+    assert building["with_absolute_links"](readme, "", "v1") == readme
+
+
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ("git@example.org:me/it.git", "https://example.org/me/it"),
+        ("ssh://git@example.org/me/it", "https://example.org/me/it"),
+        ("https://user:secret@example.org/me/it.git", "https://example.org/me/it"),
+        ("/srv/git/it", ""),
+        ("", ""),
+    ],
+)
+def test_the_repositorys_address_is_that_of_its_origin(
+    origin: str, address: str, building: dict[str, Any], tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)  # noqa: S607
+    if origin:
+        subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", origin], check=True)  # noqa: S607
+    assert building["address_of"](tmp_path, {}) == address
+
+
+def test_a_release_has_the_address_and_the_tag_of_its_workflow(
+    building: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_BENCH_REPOSITORY", "https://example.org/me/it")
+    monkeypatch.setenv("LLM_BENCH_TAG", "v1.2.0")
+    (tmp_path / "README.md").write_text("[it](docs/it.md)", encoding="utf-8")
+    hook, metadata = building["RepositoryHook"](), dict[str, Any]()
+    hook.root = str(tmp_path)
+    hook.update(metadata)
+    assert metadata["readme"]["text"] == "[it](https://example.org/me/it/blob/v1.2.0/docs/it.md)"
+    assert metadata["urls"] == {
+        "Repository": "https://example.org/me/it",
+        "Documentation": "https://example.org/me/it/blob/v1.2.0/docs/index.md",
+        "Changelog": "https://example.org/me/it/blob/v1.2.0/CHANGELOG.md",
+        "Issues": "https://example.org/me/it/issues",
+    }
+    steps = load(".github/workflows/release.yml")["jobs"]["build"]["steps"]
+    (build,) = [step for step in steps if step.get("name") == "Build"]
+    assert set(build["env"]) == {"LLM_BENCH_REPOSITORY", "LLM_BENCH_TAG"}
+
+
+def test_outside_of_any_repository_there_are_no_urls(building: dict[str, Any]) -> None:
+    assert building["urls_of"]("", "HEAD") == {}
 
 
 def test_no_pytest_benchmark_is_admitted_that_opens_its_json_file_itself() -> None:
