@@ -157,10 +157,16 @@ def test_profiled_rounds_are_not_among_the_timed_ones(own_suite: Bench) -> None:
     assert [len(record["rounds_s"]) for record in own_suite.records()] == [2]
 
 
-def test_a_histogram(own_suite: Bench) -> None:
-    result = own_suite.run("--benchmark-histogram=times")
+def test_a_histogram_has_every_variant(own_suite: Bench) -> None:
+    result = own_suite.run("--benchmark-histogram=times", "--llm-variants=fp32,bf16")
     assert result.ret == 0
-    assert list(own_suite.pytester.path.glob("times*.svg"))
+    (drawn,) = own_suite.pytester.path.glob("times*.svg")
+    assert all(f"test_mine[{variant}]" in drawn.read_text(encoding="utf-8") for variant in ("fp32", "bf16"))
+
+
+def test_a_comparison_within_what_is_allowed_passes(own_suite: Bench) -> None:
+    assert own_suite.run("--benchmark-save=before").ret == 0
+    assert own_suite.run("--benchmark-compare=0001", "--benchmark-compare-fail=mean:1000000%").ret == 0
 
 
 def test_a_tests_own_group_is_kept(bench: Bench) -> None:
@@ -189,3 +195,15 @@ def test_the_suites_own_benchmarks(bench: Bench) -> None:
         "prompt_length",
         "edge_prompts",
     }
+
+
+def test_github_action_benchmark_can_read_the_json(own_suite: Bench) -> None:
+    """Its reader of this format takes `fullname`, and of `stats` what is named here; `ops` is what it draws."""
+    assert own_suite.run_in_turns("--benchmark-json=out.json", "--llm-variants=fp32,bf16").ret == 0
+    written = json.loads((own_suite.pytester.path / "out.json").read_text(encoding="utf-8"))
+    rounds_s = {record["test"]: record["rounds_s"] for record in own_suite.records()}
+    assert [one["fullname"] for one in written["benchmarks"]] == list(rounds_s)
+    for one in written["benchmarks"]:
+        stats, own = one["stats"], rounds_s[one["fullname"]]
+        assert (stats["rounds"], stats["ops"]) == (len(own), pytest.approx(1 / statistics.fmean(own)))
+        assert (stats["mean"], stats["stddev"]) == pytest.approx((statistics.fmean(own), statistics.stdev(own)))
