@@ -18,6 +18,7 @@ import llm_bench_fixtures
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.measure.open_loop import Request
 from llm_bench_fixtures.measure.own_prompts import LENGTHS
+from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.measure.work import Work
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.needs import Kept, Parts, Taken
@@ -43,7 +44,8 @@ def stored_fields(kind: type[Any]) -> set[str]:
 
 
 RECORDED = (Record, WorkloadFacts, Work, MemoryFacts)
-STORED = (Run, Session, Provenance, LoadPoint, Request, VariantResult, Parts, Kept, Taken, Equivalence, *RECORDED)
+OF_ORIGIN = (Provenance, Session, TaskFacts, TaskMetric)
+STORED = (Run, *OF_ORIGIN, LoadPoint, Request, VariantResult, Parts, Kept, Taken, Equivalence, *RECORDED)
 FIELDS = {
     name
     for stored in (*STORED, llm_bench_fixtures.ModelFacts, llm_bench_fixtures.ModelSource, llm_bench_fixtures.Reply)

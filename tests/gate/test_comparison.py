@@ -16,6 +16,7 @@ from llm_bench_fixtures.gate.judgement import CLOCKED, Judgement
 from llm_bench_fixtures.gate.rules import Rules, parse_rules
 from llm_bench_fixtures.gate.verdicts import Verdict
 from llm_bench_fixtures.history.saved import judged_run
+from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.results.metrics import METRICS, Force, Kind, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run
 
@@ -386,3 +387,49 @@ def test_a_run_that_does_not_tell_its_weights_has_no_others() -> None:
 def test_another_model_is_another_model_and_not_other_weights() -> None:
     head = make_run([make_record()], provenance=make_provenance(model="other", model_digests={"weights": "b"}))
     assert compared(of_model(weights="a"), head).notes == ()
+
+
+def quiz_run(*blocks: float, digest: str = "quiz", items: int = 4, reference: str = "fp32") -> Run:
+    metric = TaskMetric("acc", higher_is_better=True, is_share=True)
+    task = TaskFacts("quiz", (metric,), items, 100, 0, digest)
+    name = "task_quiz_acc"
+    variant = make_variant(quality={name: sum(blocks) / len(blocks), f"{name}_lost": 1}, item_blocks={name: blocks})
+    return make_run([make_record()], [variant], provenance=make_provenance(tasks=(task,)), reference=reference)
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ((0.74, 0.74, 0.74, 0.74), Verdict.UNCHANGED),  # a point, of which two are let pass
+        ((0.7, 0.7, 0.7, 0.7), Verdict.REGRESSED),  # everywhere the same
+        ((1.0, 0.5, 1.0, 0.3), Verdict.INCONCLUSIVE),  # as much in the mean, of both signs
+        ((0.8, 0.8, 0.8, 0.8), Verdict.IMPROVED),
+    ],
+)
+def test_a_task_is_judged_by_pairs_of_the_same_items(head: tuple[float, ...], expected: Verdict) -> None:
+    comparison = compared(quiz_run(0.75, 0.75, 0.75, 0.75), quiz_run(*head))
+    found = verdict(comparison, "task_quiz_acc", "fp32")
+    assert (found.verdict, found.is_blocking) == (expected, False)
+    assert comparison.notes == ()
+
+
+def test_a_rule_may_name_a_tasks_metric() -> None:
+    found = verdict(compared(quiz_run(0.75), quiz_run(0.74), "task_quiz_acc:0.001"), "task_quiz_acc", "fp32")
+    assert (found.verdict, found.is_blocking) == (Verdict.REGRESSED, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"digest": "another"}, "quiz asks other prompts than in the baseline"),
+        ({"items": 20}, "20 items; in the baseline 4"),
+    ],
+)
+def test_other_items_of_a_task_are_not_compared(changes: dict[str, Any], why: str) -> None:
+    found = verdict(compared(quiz_run(0.75), quiz_run(0.5, **changes)), "task_quiz_acc", "fp32")
+    assert (found.verdict, found.reason) == (Verdict.NOT_MEASURED, why)
+
+
+def test_a_tasks_metric_does_not_depend_on_the_reference() -> None:
+    found = verdict(compared(quiz_run(0.75), quiz_run(0.5, reference="bf16")), "task_quiz_acc", "fp32")
+    assert found.verdict is Verdict.REGRESSED

@@ -51,6 +51,7 @@ def test_nothing_given_means_every_default() -> None:
         window=0,
         stride=0,
         choices="",
+        tasks=(),
         overhead=False,
         fit=None,
         seed=0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -301,3 +302,11 @@ def test_the_markers_are_known(bench: Bench) -> None:
     bench.run_with("--markers").stdout.fnmatch_lines(
         ["@pytest.mark.llm_variants(*names): *", "@pytest.mark.llm_scenario(name, *, title, columns, order): *"]
     )
+
+
+def test_tasks_without_their_library_are_refused_with_the_extra(
+    own_suite: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    text = usage_error(own_suite, "--llm-tasks=arc_easy")
+    assert "--llm-tasks needs lm-eval: pip install 'llm-bench-fixtures[tasks]'" in text

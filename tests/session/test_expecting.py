@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_bench_fixtures.measure.harness import HarnessTask, TaskSize
 from llm_bench_fixtures.models.backends import CATALOGUE
 from llm_bench_fixtures.models.lineup import Lineup
 from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
@@ -33,12 +34,14 @@ def expected(
     weights: int = 4_339_200,
     random_weights: bool = False,
     checked: Collection[str] = (),
+    tasks: tuple[HarnessTask, ...] = (),
     **options: str,
 ) -> Forecast:
     monkeypatch.setattr(expecting, "machine_of", lambda _: MACHINE)
     settings = parse_settings({"device": "cpu", "limits_time": "0", "cache_dir": str(cache), **options})
     setup = Setup(settings, Progress())
     setup.source = ModelSource(TINY, TINY_FOLDER, random_weights=random_weights, parameters=weights)
+    setup.tasks = tasks
     expect_run(setup, Lineup(groups), [CASE], checked)
     return setup.forecast
 
@@ -102,3 +105,18 @@ def test_modes_are_compared_of_variants_with_such_a_test(tmp_path: Path, monkeyp
 def test_random_weights_are_not_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32,), random_weights=True)
     assert found.expected_s(Work.QUALITY, "fp32") == 0
+
+
+def test_tasks_take_what_reading_and_generating_their_items_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten items of 204.8 tokens, of two characters each, are a batch of 2048. Ten of three new tokens are 30 steps."""
+    monkeypatch.setattr(expecting, "_tokens_per_character", lambda _: 0.5)
+    reads, writes = (
+        HarnessTask(name, {}, {}, TaskSize(1, characters, new_tokens), "", {name: 10})
+        for name, characters, new_tokens in (("reads", 409.6, 0), ("writes", 0, 3))
+    )
+    found = expected(monkeypatch, tmp_path, (FP32,), tasks=(reads, writes))
+    one = runner("fp32", 4_339_200)
+    assert found.expected_s(Work.TASKS, "fp32", "reads") == pytest.approx(one.pass_s(2048))
+    assert found.expected_s(Work.TASKS, "fp32", "writes") == pytest.approx(30 * one.pass_s(1))

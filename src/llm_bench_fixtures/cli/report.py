@@ -44,6 +44,7 @@ from llm_bench_fixtures.report.runs import Runs, runs_of
 from llm_bench_fixtures.report.runs_report import write_runs_report
 from llm_bench_fixtures.results.folder import EARLIER
 from llm_bench_fixtures.results.metrics import registry
+from llm_bench_fixtures.results.metrics.tasks import with_tasks
 from llm_bench_fixtures.results.pooled import pooled_run
 from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.results.storage import RESULTS_FILE
@@ -177,7 +178,7 @@ def _not_shown(found: Run, width: int) -> Iterator[str]:
     """The metrics of the project itself, of which a saved run has nothing but the values."""
     names = {name for record in found.measured() for name in record.extra}
     names |= {name for variant in found.variants for name in variant.quality}
-    unknown = sorted(names - registry().keys())
+    unknown = sorted(names - with_tasks(registry(), found.provenance.tasks).keys())
     if unknown:
         text = f"Only in results.csv, because only the project itself knows what they are: {', '.join(unknown)}."
         yield from wrapped(text, width)

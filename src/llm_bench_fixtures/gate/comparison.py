@@ -19,12 +19,14 @@ from llm_bench_fixtures.gate.margins import (
     quality_margin,
     questions_obstacle,
     samples_obstacle,
+    tasks_obstacle,
 )
 from llm_bench_fixtures.gate.rules import Rule, Rules, check_saved_marks, default_rule
 from llm_bench_fixtures.gate.speedups import beyond, speedup_changes
 from llm_bench_fixtures.gate.verdicts import Verdict, judge
 from llm_bench_fixtures.history.fingerprint import Difference, differences, fingerprint_of, other_parts
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
+from llm_bench_fixtures.results.metrics.tasks import task_metrics, with_tasks
 from llm_bench_fixtures.results.noise import NoiseFloor, noise_floor
 from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 
@@ -76,7 +78,9 @@ class _Comparer:
 
     def __init__(self, base: Run, head: Run, rules: Rules, metrics: Mapping[str, Metric]) -> None:
         self._base, self._head = base, head
-        self._rules, self._metrics = rules, metrics
+        self._rules = rules
+        self._of_tasks = task_metrics((*base.provenance.tasks, *head.provenance.tasks))
+        self._metrics = with_tasks(metrics, (*base.provenance.tasks, *head.provenance.tasks))
         self._differences = tuple(differences(fingerprint_of(base.provenance), fingerprint_of(head.provenance)))
         self._before = {record.test: record for record in base.records}
         self._pairs = list(self._measured_pairs())
@@ -198,10 +202,11 @@ class _Comparer:
 
     def _quality_obstacle(self, metric: Metric) -> str:
         """Why a metric of quality can't be compared; "" where it can."""
-        if metric.name not in BY_ITSELF and self._base.reference != self._head.reference:
+        is_by_itself = metric.name in BY_ITSELF or metric.name in self._of_tasks
+        if not is_by_itself and self._base.reference != self._head.reference:
             return self._reference_obstacle()
-        asked = questions_obstacle(metric, self._base.provenance, self._head.provenance)
-        return asked or self._obstacle(Kind.QUALITY)
+        origins = self._base.provenance, self._head.provenance
+        return questions_obstacle(metric, *origins) or tasks_obstacle(metric, *origins) or self._obstacle(Kind.QUALITY)
 
     def _present(self, base: Mapping[str, float], head: Mapping[str, float]) -> Iterator[Metric]:
         return (metric for metric in self._metrics.values() if metric.name in base or metric.name in head)

@@ -18,6 +18,7 @@ from llm_bench_fixtures.gate.speedups import ALARMS
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric
 from llm_bench_fixtures.results.metrics.choices import OF_CHOICES
 from llm_bench_fixtures.results.metrics.quality import QUALITY
+from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.noise import NoiseFloor, probe_level_s
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import VariantResult
@@ -99,6 +100,18 @@ def questions_obstacle(metric: Metric, base: Provenance, head: Provenance) -> st
     return f"other questions: {head.choices or 'none'}; the baseline's: {base.choices or 'none'}"
 
 
+def tasks_obstacle(metric: Metric, base: Provenance, head: Provenance) -> str:
+    """Why a metric of a task can't be compared; "" where the same items were asked, or the metric is another one."""
+    was, now = (
+        next((task for task in origin.tasks if metric.name in task_metrics([task])), None) for origin in (base, head)
+    )
+    if was is None or now is None:
+        return ""
+    if was.digest != now.digest:
+        return f"{now.name} asks other prompts than in the baseline"
+    return f"{now.items:,} items; in the baseline {was.items:,}" if was.items != now.items else ""
+
+
 def samples_obstacle(
     metric: Metric,
     before: VariantResult,
@@ -127,11 +140,19 @@ def quality_margin(metric: Metric, before: VariantResult, after: VariantResult) 
     """A log ratio within which a quality metric's change can't be told from chance."""
     if metric.name == "perplexity":
         return paired_margin(before.loss_blocks, after.loss_blocks)
+    if metric.name in before.item_blocks and metric.name in after.item_blocks:
+        difference = paired_margin(before.item_blocks[metric.name], after.item_blocks[metric.name])
+        return _as_log_ratio(difference, metric, before, after)
     if metric.name == "kld_mean":
         errors = sum(one.quality.get("kld_error", 0.0) for one in (before, after))
-        least = min(one.quality.get("kld_mean", 0.0) for one in (before, after))
-        return math.log1p(errors / least) if least > 0 else 0.0
+        return _as_log_ratio(errors, metric, before, after)
     return 0.0
+
+
+def _as_log_ratio(difference: float, metric: Metric, before: VariantResult, after: VariantResult) -> float:
+    """The logarithm of the ratio that so large a difference makes of the smaller of two values; 0 for values of 0."""
+    least = min(one.quality.get(metric.name, 0.0) for one in (before, after))
+    return math.log1p(difference / least) if least > 0 else 0.0
 
 
 def paired_margin(base: Sequence[float], head: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from llm_bench_fixtures.errors import DamagedResults, InvalidSetting, UnknownName
 from llm_bench_fixtures.results.formatting import format_share, with_unit
 from llm_bench_fixtures.results.metrics import Force, Kind, Metric, Tolerance
+from llm_bench_fixtures.results.metrics.tasks import PREFIX
 from llm_bench_fixtures.results.record import Record
 from llm_bench_fixtures.text import printable
 
@@ -108,10 +109,10 @@ def _overridden(rule: Rule, metric: Metric, target: str, change: str) -> Rule:
 
 
 def check_targets(targets: Sequence[str], metrics: Iterable[str]) -> None:
-    """Raise UnknownName for one that is neither a metric nor a kind of metrics."""
+    """Raise UnknownName for one that is neither a metric nor a kind of metrics. Only a run knows those of its tasks."""
     known = [*Kind, *metrics]
     for target in targets:
-        if target not in known:
+        if target not in known and not target.startswith(PREFIX):
             raise UnknownName("metric or kind of metrics", target, known)
 
 

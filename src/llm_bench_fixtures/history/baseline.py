@@ -189,10 +189,17 @@ def _filled_variant(variant: VariantResult, other: VariantResult | None, is_scor
     if other is None or other.status is not Status.MEASURED:
         return variant
     if variant.status is Status.NOT_REACHED:
-        return other if is_scored_alike else replace(other, quality={}, loss_blocks=(), unscored=True)
+        return other if is_scored_alike else replace(other, quality={}, loss_blocks=(), item_blocks={}, unscored=True)
     if not (variant.unscored and is_scored_alike and other.quality):
         return variant
-    return replace(variant, quality=other.quality, loss_blocks=other.loss_blocks, quality_note="", unscored=False)
+    return replace(
+        variant,
+        quality=other.quality,
+        loss_blocks=other.loss_blocks,
+        item_blocks=other.item_blocks,
+        quality_note="",
+        unscored=False,
+    )
 
 
 def _reference_tokens(run: Run) -> float | None:

@@ -30,6 +30,8 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
         yield f"other prompts: {other.prompts or 'none'}, not {first.prompts or 'none'}"
     if other.choices != first.choices:
         yield f"other questions: {other.choices or 'none'}, not {first.choices or 'none'}"
+    if other_tasks := _unlike(*({task.name: task.digest for task in one.tasks} for one in (first, other))):
+        yield f"other prompts in the task {', '.join(other_tasks)}"
     if other.commit != first.commit:
         yield f"another commit: {other.commit[:12] or 'unknown'}, not {first.commit[:12] or 'unknown'}"
     elif (first.dirty or other.dirty) and not (first.changes and first.changes == other.changes):

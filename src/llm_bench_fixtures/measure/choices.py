@@ -171,18 +171,23 @@ def flip_metrics(
     items: Sequence[ChoiceItem], answers: Sequence[AnswerIndex], was: Sequence[AnswerIndex]
 ) -> dict[str, float]:
     """Of a model against the reference's answers to the same items, `was`."""
-    pairs = list(zip(_right(items, was), _right(items, answers), strict=True))
-    lost = sum(before and not after for before, after in pairs)
-    gained = sum(after and not before for before, after in pairs)
-    low, high = exact_interval(lost + gained, len(pairs))
+    lost, gained = count_flips(_right(items, was), _right(items, answers))
+    low, high = exact_interval(lost + gained, len(items))
     return {
-        "flips": (lost + gained) / len(pairs),
+        "flips": (lost + gained) / len(items),
         "flips_low": low,
         "flips_high": high,
         "flips_lost": lost,
         "flips_gained": gained,
-        "answers_changed": sum(one != other for one, other in zip(answers, was, strict=True)) / len(pairs),
+        "answers_changed": sum(one != other for one, other in zip(answers, was, strict=True)) / len(items),
     }
+
+
+def count_flips(was_right: Sequence[object], is_right: Sequence[object]) -> tuple[int, int]:
+    """How many answers turn from right to wrong, and from wrong to right. Right ones are true."""
+    pairs = list(zip(was_right, is_right, strict=True))
+    lost = sum(bool(before and not after) for before, after in pairs)
+    return lost, sum(bool(after and not before) for before, after in pairs)
 
 
 def exact_interval(count: int, of: int) -> tuple[float, float]:

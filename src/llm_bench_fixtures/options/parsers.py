@@ -77,6 +77,11 @@ def parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def parse_any_names(text: str) -> tuple[str, ...]:
+    """Each once, in their order; none of an empty text."""
+    return tuple(dict.fromkeys(parse_names(text))) if text else ()
+
+
 def parse_bool(text: str) -> bool:
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     try:

@@ -16,6 +16,7 @@ from llm_bench_fixtures.options.parsers import (
     auto_or,
     integer_of_at_least,
     member_of,
+    parse_any_names,
     parse_bool,
     parse_device,
     parse_names,
@@ -91,6 +92,7 @@ class Settings:
     window: int = parsed_by(parse_window)
     stride: int = parsed_by(integer_of_at_least(0, MOST_TOKENS))
     choices: str = parsed_by(str)
+    tasks: tuple[str, ...] = parsed_by(parse_any_names)
     overhead: bool = parsed_by(parse_bool)
     fit: int | None = parsed_by(parse_optional_size)
     seed: int = parsed_by(integer_of_at_least(0, MOST_SEED))

@@ -228,6 +228,13 @@ OPTIONS = (
         "Default: the embedded ones",
     ),
     Option(
+        "tasks",
+        "",
+        "TASK[,TASK...]",
+        "also run tasks of lm-evaluation-harness on every variant, and compare each answer with the reference's: names "
+        "(arc_easy) or YAML files (my.yaml). Needs the extra [tasks]",
+    ),
+    Option(
         "overhead",
         "false",
         "",

@@ -95,7 +95,7 @@ def score_the_rest(session: pytest.Session) -> None:
         return
     bench = session.config.stash[SESSION]
     bench.score_the_rest()
-    if bench.scoring.failures:
+    if bench.failures:
         session.testsfailed = max(session.testsfailed, 1)
 
 
@@ -222,7 +222,7 @@ def trouble_lines(config: pytest.Config) -> Iterator[str]:
     """What of the report was not written, where an earlier one is, and what failed at the end of the run."""
     published = config.stash.get(PUBLISHED, None)
     problems = (*published.notes, *published.problems) if published is not None else _unpublished_lines(config)
-    failures = config.stash[SESSION].scoring.failures if SESSION in config.stash else {}
+    failures = config.stash[SESSION].failures if SESSION in config.stash else {}
     unscored = (f"{variant} could not be scored: {reason_of(error)}" for variant, error in failures.items())
     problems = (*unscored, *problems, *config.stash.get(NOT_SAVED, ()))
     hook = config.stash.get(FAILED_HOOK, None)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LIMITS_SHARE = 0.05  # of the run's time, at most, for measuring the machine's limits
+WITH_NAMES = ("model", "choices", "prompts", "tasks")  # options whose values are names or paths
 
 ALL_SETTINGS = (*FIELDS, NEED, WANT, *backends.SETTINGS, *gate_options.SETTINGS)
 
@@ -151,7 +152,7 @@ def _text(config: pytest.Config, setting: Setting[Any]) -> str | None:
         return written
     if setting.parse in (parse_path, parse_optional_path):
         return path_seen_from(folder, written)
-    return names_seen_from(folder, written) if setting.name in ("model", "choices", "prompts") else written
+    return names_seen_from(folder, written) if setting.name in WITH_NAMES else written
 
 
 def or_usage_error(compute: Callable[[], T], flag: str = "") -> T:
@@ -190,6 +191,8 @@ def _new_session(config: pytest.Config) -> BenchSession:
     settings = replace(settings, limits_time=limits_s)
     if not runs_in_turns(config):
         settings = replace(settings, in_process=True)
+    if TURNS in config.stash or is_xdist_worker(config):  # nobody sees what they would give
+        settings = replace(settings, tasks=())
     (reference,) = or_usage_error(lambda: select_variants(settings.reference, catalogue(config), settings.reference))
     return BenchSession(
         settings,

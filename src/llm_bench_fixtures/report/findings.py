@@ -22,6 +22,7 @@ from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways
 from llm_bench_fixtures.report.words.workload import added_metrics, instrumentation_sentences
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.metrics import Metric
+from llm_bench_fixtures.results.metrics.tasks import with_tasks
 from llm_bench_fixtures.results.pooled import PooledRun
 from llm_bench_fixtures.results.record import Run, Status
 
@@ -104,7 +105,7 @@ def findings_of(
     agreement = agreement_of(evidence)
     return Findings(
         **vars(evidence),
-        metrics=metrics,
+        metrics=with_tasks(metrics, run.provenance.tasks),
         added=tuple(added_metrics(run, metrics)),
         header=_header(run),
         decode=decode_sentence(evidence),

@@ -14,6 +14,7 @@ from llm_bench_fixtures.results.record import Record, Run, Status, VariantResult
 JOINED = ("rounds_s", "probe_s", "batches_s", "tokens_s", "energy_j", "waited_s")  # a value a round
 IN_BLOCKS = ("reference_s", "reference_waited_s")
 MEDIANS = ("load_s", "compile_s", "conversion_s", "first_generate_s", "resident_before_load_bytes")  # of variants
+OF_QUALITY = ("quality", "quality_note", "loss_blocks", "item_blocks")
 SAME_QUALITY = 1e-6  # relative
 
 
@@ -110,8 +111,7 @@ def _variants(runs: Sequence[Run]) -> Iterator[VariantResult]:
         scored = [variant for variant in loaded if variant.quality]
         costs = {cost: [value for one in loaded if (value := getattr(one, cost)) is not None] for cost in MEDIANS}
         medians: dict[str, Any] = {cost: statistics.median(values) for cost, values in costs.items() if values}
-        quality = vars(scored[0]) if scored else {}
-        kept = {part: quality[part] for part in ("quality", "quality_note", "loss_blocks") if part in quality}
+        kept = {part: getattr(scored[0], part) for part in OF_QUALITY} if scored else {}
         yield replace(loaded[0], **medians, **kept)
 
 

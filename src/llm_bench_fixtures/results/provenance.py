@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from llm_bench_fixtures.measure.tasks import TaskFacts
 from llm_bench_fixtures.reading import Count, Figure, Text
 
 
@@ -40,6 +41,8 @@ class Provenance:
     """The user's own prompts with their file's digest, or their shapes, and which were left out; empty without any."""
     choices: Text = ""
     """The questions of multiple choice that were asked, with their digest; empty where none were."""
+    tasks: tuple[TaskFacts, ...] = ()
+    """The tasks of lm-evaluation-harness that were asked."""
     command: Text = ""
     """The command line of the run."""
     options: Mapping[Text, Text] = field(default_factory=dict)

@@ -222,6 +222,8 @@ class VariantResult:
     """Whether the run had no time to measure its quality."""
     loss_blocks: tuple[Figure, ...] = ()
     """Nats per token of each of about a hundred stretches of the corpus, in its order."""
+    item_blocks: Mapping[Name, tuple[Figure, ...]] = field(default_factory=dict)
+    """Means of a metric over each of about a hundred stretches of a task's items, in their order, by metric."""
     notes: tuple[Text, ...] = ()
     """What was noted while it was loaded, such as files that were made in this run."""
     equivalence: tuple[Equivalence, ...] = ()

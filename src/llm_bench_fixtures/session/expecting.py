@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.errors import BackendUnavailable, InvalidSetting
 from llm_bench_fixtures.measure.equivalence import ExecutionMode
 from llm_bench_fixtures.measure.limits import measure_limits
+from llm_bench_fixtures.measure.quality import BATCH_TOKENS
 from llm_bench_fixtures.measure.windows import FIRST_TOKENS, USUAL_WINDOW
 from llm_bench_fixtures.measure.work import BRIEF_TOKENS
 from llm_bench_fixtures.models.artifacts import Making, makings_in
@@ -37,6 +38,7 @@ from llm_bench_fixtures.session.samples import FIRST_ITEMS, USUAL_SAMPLES, is_sm
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceItem
+    from llm_bench_fixtures.measure.harness import TaskSize
     from llm_bench_fixtures.models.lineup import Lineup
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.options.settings import Settings
@@ -119,6 +121,7 @@ def expect_run(
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes = (0.0, 0) if setup.source.random_weights else _scored(setup)
     grows = not is_small(setup)
+    per_character = _tokens_per_character(setup) if setup.tasks else 0.0
     loads = _loads(lineup)
     for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
         runner = _runner(setup, machine, variant, layers)
@@ -138,6 +141,9 @@ def expect_run(
             setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
             for sample in range(1, USUAL_SAMPLES) if grows and variant.quantization else ():
                 setup.forecast.expect(Work.QUALITY, variant.id, quality_s * 2 ** (sample - 1), str(sample))
+        for task in setup.tasks:
+            asked = task.items * _item_of(runner, task.size, per_character)
+            setup.forecast.expect_passes(Work.TASKS, variant.id, asked, task.name)
         for case in cases:
             if variant.id in case.variants:
                 rounds = _rounds_of(settings, runner, case.shape, is_large=setup.source.weights >= LARGE_WEIGHTS)
@@ -188,8 +194,7 @@ def _made(setup: Setup) -> Iterator[Made]:
 def _scored(setup: Setup) -> tuple[float, int]:
     """How many positions each variant is scored on at first, and in how many passes."""
     texts, settings = setup.corpus.read, setup.settings
-    sample = max(texts, key=len)[:SAMPLE]
-    per_character = len(setup.prompts.encode(sample)) / len(sample)
+    per_character = _tokens_per_character(setup)
     window = settings.window or USUAL_WINDOW
     overlap = window / settings.stride if settings.stride else 1.0 if setup.corpus.answers else 2.0
     corpus = sum(map(len, texts)) * per_character * overlap
@@ -198,6 +203,17 @@ def _scored(setup: Setup) -> tuple[float, int]:
         corpus, asked = min(corpus, overlap * FIRST_TOKENS), asked[:FIRST_ITEMS]
     windows = [len(item.prompt) + len(choice) for item in asked for choice in item.choices]
     return corpus + sum(windows) * per_character, max(round(corpus / window), len(texts)) + len(windows)
+
+
+def _item_of(runner: Runner, size: TaskSize, per_character: float) -> Phases:
+    """Ask an item of a task: read its texts, and generate as many tokens as it allows. per_character: tokens."""
+    batches = size.characters * per_character / BATCH_TOKENS
+    return Phases(batches * runner.pass_s(BATCH_TOKENS), size.new_tokens * runner.pass_s(1))
+
+
+def _tokens_per_character(setup: Setup) -> float:
+    sample = max(setup.corpus.read, key=len)[:SAMPLE]
+    return len(setup.prompts.encode(sample)) / len(sample)
 
 
 def _loads(lineup: Lineup) -> dict[str, int]:

@@ -32,6 +32,7 @@ class Work(StrEnum):
     MAKING = "exports"
     LOADING = "loading"
     QUALITY = "quality"
+    TASKS = "tasks"
     ROUNDS = "rounds"
     CHECKS = "checks"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.session.scoring import Scorer, Scoring
 from llm_bench_fixtures.session.setup import Setup
+from llm_bench_fixtures.session.tasks import TaskScores
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.own_prompts import OwnPrompts
@@ -77,6 +78,7 @@ class BenchSession:
         self.loader = VariantLoader(self.setup, self.results, tracebacks.keep, deadline)
         self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
         self.samples = Samples(self.setup, self.loader, self.reference, need, deadline)
+        self.tasks = TaskScores(self.setup, self.loader, self.results, self.scoring.is_scored, deadline)
         self.loader.before_closing = self._score_leaving
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
@@ -105,6 +107,7 @@ class BenchSession:
         model = self.loader.load(variant)
         if not self._scores_late:
             self.scoring.score(model)
+            self.tasks.ask()
         return model
 
     def score(self, model: ModelHandle) -> None:
@@ -129,10 +132,17 @@ class BenchSession:
     def _grow(self, grow: Callable[[], None]) -> None:
         grow()
         self.samples.retell(self.results)
+        self.tasks.ask()
+
+    @property
+    def failures(self) -> Mapping[str, Exception]:
+        """By variant, why it can't be scored, or asked its tasks; without those that there was no time for."""
+        return {**self.tasks.failures, **self.scoring.failures}
 
     def run(self, *, interrupted: bool = False) -> Run:
         """The results so far."""
         provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
+        provenance = replace(provenance, tasks=self.tasks.facts)
         if self._before is not None:
             provenance = with_windows(provenance, self._before.provenance)
         run = self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
 from llm_bench_fixtures.measure.flops import FlopCounter, flop_counter
 from llm_bench_fixtures.measure.limits import MachineLimits, measure_limits
@@ -27,6 +28,7 @@ from llm_bench_fixtures.session.own import OwnRun
 from llm_bench_fixtures.workloads import Corpus, Prompts, read_corpus
 
 if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.harness import HarnessTask
     from llm_bench_fixtures.measure.own_prompts import OwnPrompts
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.models.needs import PassMemory
@@ -46,6 +48,7 @@ class Setup:
         self.settings = settings
         self.progress = progress
         self.forecast = Forecast()
+        self._no_tasks: LlmBenchError | None = None
         self.own = OwnRun(prompts, self) if prompts or settings.shape else None
         """The user's own prompts, or shapes; None where there are none."""
         self._chats: dict[str, Prompts] = {}  # by variant, of models with a tokenizer of their own
@@ -130,6 +133,22 @@ class Setup:
         return read_choices(self.settings.choices)
 
     @cached_property
+    def tasks(self) -> tuple[HarnessTask, ...]:
+        """The tasks of lm-evaluation-harness; none for random weights. Raises InvalidSetting and MissingLibrary."""
+        if not self.settings.tasks or self.source.random_weights:
+            return ()
+        if self._no_tasks is not None:  # which may have waited for a network
+            raise self._no_tasks
+        from llm_bench_fixtures.measure.harness import load_tasks
+
+        try:
+            with self.progress.activity(Phase.IMPORTING, f"reading the tasks {', '.join(self.settings.tasks)}"):
+                return load_tasks(self.settings.tasks)
+        except LlmBenchError as error:
+            self._no_tasks = error
+            raise
+
+    @cached_property
     def _tokenizer(self) -> Tokenizer:
         """That of --llm-model."""
         return tokenizer_of(self.source, in_process=self.settings.in_process)
@@ -159,7 +178,7 @@ class Setup:
 
     def check(self) -> None:
         """Find what every benchmark needs. Raises LlmBenchError where it can't be had."""
-        _ = self.device, self.source, self.corpus, self.choices
+        _ = self.device, self.source, self.corpus, self.choices, self.tasks
         if self.settings.attention:
             check_known(self.settings.attention)
         if self.settings.chat:

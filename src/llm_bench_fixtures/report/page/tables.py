@@ -12,7 +12,7 @@ from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.charts.variants import looks_of
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.renderers.figures import figure, legend, spread, text
-from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, variants_table
+from llm_bench_fixtures.report.tables.by_variant import BATCHED, FLIPS, of_tasks, variants_table
 from llm_bench_fixtures.report.tables.need import MEETS
 from llm_bench_fixtures.report.tables.scenarios import CaseRow, case_rows
 from llm_bench_fixtures.report.tables.table import ALIKE, VARIANT, WHAT_RAN, Cell, Column, Table, Tone, flip_cells
@@ -180,7 +180,7 @@ def _shared_rank(column: Column, cells: Mapping[str, Cell], reference: str) -> f
 def summary_table(findings: Findings, terms: Mapping[str, Term]) -> PageTable:
     """The variants that ran, in the columns that an answer needs; what ran stands below the variant's id."""
     ran = [variant for variant in findings.run.variants if variant.label]
-    table = variants_table(findings, ran, SHORT)
+    table = variants_table(findings, ran, (*SHORT, *of_tasks(findings)))
     flips = table.names.index(FLIPS) if FLIPS in table.names else 0
     rows = []
     for variant, row in zip(ran, table.rows, strict=True):

@@ -35,6 +35,7 @@ from llm_bench_fixtures.report.tables.table import (
     odd_ratios,
     perplexity_change,
 )
+from llm_bench_fixtures.report.tables.tasks import task_figures
 from llm_bench_fixtures.report.words.workload import describe_prompts, listed, pooled_lengths, title_of
 from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Metric
@@ -113,7 +114,7 @@ def variants_table(findings: Findings, variants: Sequence[VariantResult], names:
     """
     shown = [one for one in figure_columns(findings) if one.has_values and (not names or one.column.name in names)]
     table = table_by_variant(variants, [what_ran_column(findings), *shown])
-    columns = tuple(replace(column, droppable=_droppable(column.name)) for column in table.columns)
+    columns = tuple(replace(column, droppable=column.droppable or _droppable(column.name)) for column in table.columns)
     notes = _odd_ratios(findings, {one.column.name: one.cells for one in shown})
     return replace(table, columns=columns, notes=notes)
 
@@ -143,9 +144,14 @@ def _droppable(name: str) -> int:
 def short_table(findings: Findings) -> Table:
     """That of a pull request or a paper: every variant, the columns that an answer needs, and a project's own
     metrics."""
-    own = [metric.column for metric in findings.added]
+    own = [*of_tasks(findings), *(metric.column for metric in findings.added)]
     names = ("latency", "speed-up", throughput(findings), "weights", "peak", "perplexity", "top-1", FLIPS, *own)
     return variants_table(findings, findings.run.variants, names)
+
+
+def of_tasks(findings: Findings) -> list[str]:
+    """The names of the tasks' columns."""
+    return [one.column.name for one in task_figures(findings)]
 
 
 def throughput(findings: Findings) -> str:
@@ -168,6 +174,7 @@ def figure_columns(findings: Findings) -> Iterator[Figures]:
     yield from (_figures(metrics[name], findings) for name in ("kld_mean", "top1_agreement"))
     flips = {one.id: flip_cells(one)["flips"] for one in run.variants if one.label}
     yield Figures(Column(FLIPS, Notation.COUNT, metric=metrics["flips"]), flips)
+    yield from task_figures(findings)
     yield from (_figures(metric, findings) for metric in findings.added)
 
 

@@ -243,9 +243,10 @@ def flip_cells(variant: VariantResult) -> dict[str, Cell]:
     if not items or "flips" not in quality:
         return {name: Cell() for name in FLIP_METRICS}
     ways = {name: round(quality.get(name, 0.0)) for name in FLIP_METRICS[1:]}
-    return {name: _counted(number, items) for name, number in {FLIP_METRICS[0]: sum(ways.values()), **ways}.items()}
+    return {name: counted(number, items) for name, number in {FLIP_METRICS[0]: sum(ways.values()), **ways}.items()}
 
 
-def _counted(number: int, items: int) -> Cell:
+def counted(number: int, items: int) -> Cell:
+    """A count of items, with the 95 % interval of its share."""
     low, high = exact_interval(number, items)
     return Cell(value=number, low=low, high=high, of=items)

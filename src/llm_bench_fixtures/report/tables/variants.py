@@ -28,10 +28,12 @@ from llm_bench_fixtures.report.tables.table import (
     metric_column,
     perplexity_change,
 )
+from llm_bench_fixtures.report.tables.tasks import task_figures, task_sections
 from llm_bench_fixtures.report.words.workload import describe_headline, describe_workload, nothing_timed
 from llm_bench_fixtures.results.formatting import MISSING, Notation, count, format_share
 from llm_bench_fixtures.results.metrics import Kind, Metric, ReportTable, shown_in
 from llm_bench_fixtures.results.metrics.choices import CHOICES, OF_CHOICES
+from llm_bench_fixtures.results.metrics.tasks import task_metrics
 from llm_bench_fixtures.results.record import Record, Run, VariantResult
 from llm_bench_fixtures.statistics.spread import coefficient_of_variation, stability
 
@@ -54,6 +56,7 @@ def _summary(findings: Findings) -> Iterator[Figures]:
         yield headline_figures(metric, findings)
         if metric.name == "perplexity":
             yield Figures(CHANGE, {one.id: perplexity_change(one) for one in findings.run.variants if one.label})
+    yield from task_figures(findings)
 
 
 def variant_sections(findings: Findings) -> Iterator[Section]:
@@ -77,6 +80,7 @@ def variant_sections(findings: Findings) -> Iterator[Section]:
             yield Section(title, table, note)
     yield from _quality_section(findings)
     yield from choice_sections(findings)
+    yield from task_sections(findings)
 
 
 def equivalence_sections(run: Run) -> Iterator[Section]:
@@ -104,7 +108,8 @@ def _of_metrics(metrics: Iterable[Metric], findings: Findings) -> list[Figures]:
 def _quality_section(findings: Findings) -> Iterator[Section]:
     """Over the corpus, and of the generated texts; nothing where neither is known."""
     run, metrics = findings.run, findings.metrics
-    quality = [metric for metric in metrics.values() if _is_of_the_corpus(run, metric)]
+    of_tasks = task_metrics(run.provenance.tasks)
+    quality = [one for one in metrics.values() if _is_of_the_corpus(run, one) and one.name not in of_tasks]
     of_texts = [_mean_over_records(run, metric) for metric in shown_in(ReportTable.TEXTS, metrics)]
     table = _table(findings, [*_of_metrics(quality, findings), *of_texts])
     if table is not None:

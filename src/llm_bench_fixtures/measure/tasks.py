@@ -1,0 +1,216 @@
+"""What tasks of lm-evaluation-harness ask of a model: likelihoods of texts after others, and texts until one ends.
+
+Texts become tokens, and long ones are cut, as in the harness's own `HFLM`, so that both find the same. These functions
+run in the model's process, which needs nothing of the harness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
+from llm_bench_fixtures.measure.quality import score_windows
+from llm_bench_fixtures.measure.windows import Window, rolling_windows, start_token
+from llm_bench_fixtures.models.model import ScoresTokens
+from llm_bench_fixtures.progress import Progress, tell_share
+from llm_bench_fixtures.reading import Count, Name, Text
+from llm_bench_fixtures.workloads import CacheKind, Side, pad_batch, plain_ids
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from llm_bench_fixtures.measure.quality import Chunk
+    from llm_bench_fixtures.models.model import Model
+    from llm_bench_fixtures.workloads import TokenIds
+
+FIRST_TOKENS = 64  # that are generated before it is looked whether the text has ended; then as many as there are
+UNKNOWN = -1  # no token's id
+
+
+@dataclass(frozen=True)
+class TaskMetric:
+    """A metric of a task."""
+
+    name: Name
+    """As the harness calls it, with its filter where that has a name: "acc", "exact_match,strict-match"."""
+    higher_is_better: bool | None
+    """None: neither way is better."""
+    is_share: bool
+    """Whether it is the mean of figures from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """A task, and how it was asked: of every variant the same."""
+
+    name: Name
+    """As the harness calls it. A group of tasks has its own name."""
+    metrics: tuple[TaskMetric, ...]
+    items: Count
+    """How many were asked."""
+    of: Count
+    """How many there are."""
+    shots: Count
+    """Solved examples before each item."""
+    digest: Text
+    """The same for the same prompts, as far as the first items tell."""
+    version: Text = ""
+    """Of the task; empty where it names none."""
+    harness: Text = ""
+    """The harness's version."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A text to generate."""
+
+    prompt: str
+    stops: tuple[str, ...]
+    """None of them empty: the text ends before any of them, and where the model would end it."""
+    most_tokens: int
+
+
+def log_likelihoods(model: Model, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool | None]]:
+    """For each context and text after it, the text's log-likelihood in nats, and whether each of its tokens is the
+    likeliest one; None where the model doesn't tell that.
+
+    Raises WorkloadUnsupported where a text has no token, or more than the model's context.
+    """
+    return [(found.nats, found.is_likeliest) for found in _score(model, [_window(model, *pair) for pair in pairs])]
+
+
+def rolling_log_likelihoods(model: Model, texts: Sequence[str]) -> list[float]:
+    """For each text, its log-likelihood in nats, in rolling windows of the model's context."""
+    start, most = _start(model), _most_fed(model)
+    cut = [rolling_windows(_encode(model, text), most, start) for text in texts]
+    scored = iter(_score(model, [window for windows in cut for window in windows]))
+    return [sum(next(scored).nats for _ in windows) for windows in cut]
+
+
+def continuations(model: Model, asked: Sequence[Continuation]) -> list[str]:
+    """The greedy continuation of each prompt. Raises WorkloadUnsupported for a model whose logits nobody sees: it
+    doesn't tell where it would end a text."""
+    if isinstance(model, ScoresTokens):
+        raise WorkloadUnsupported("it doesn't tell where it would end a text")
+    texts = []
+    for done, one in enumerate(asked, 1):
+        texts.append(_continue(model, one))
+        tell_share(done / len(asked))
+    return texts
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """What a model finds of one window's targets."""
+
+    nats: float
+    """The sum of their log-likelihoods."""
+    likeliest: NDArray[np.int64]
+    """In place of each the likeliest token; UNKNOWN where the model doesn't tell."""
+    targets: TokenIds
+
+    @property
+    def is_likeliest(self) -> bool | None:
+        return None if UNKNOWN in self.likeliest else tuple(self.likeliest.tolist()) == self.targets
+
+
+@dataclass(frozen=True)
+class _Likeliest:
+    """Notes the likeliest token at each position."""
+
+    ids: NDArray[np.int64]
+
+    def take(self, first: int, chunk: Chunk) -> None:
+        found = chunk.shifted.argmax(-1)
+        self.ids[first : first + len(found)] = found.cpu().numpy()
+
+
+def _score(model: Model, windows: Sequence[Window]) -> Iterator[_Scored]:
+    import numpy as np
+
+    if not windows:
+        return
+    likeliest = _Likeliest(np.full(sum(window.scored for window in windows), UNKNOWN, np.int64))
+    nll = score_windows(model, windows, [likeliest]).nll
+    ends = np.cumsum([window.scored for window in windows])[:-1]
+    for window, own, ids in zip(windows, np.split(nll, ends), np.split(likeliest.ids, ends), strict=True):
+        yield _Scored(-float(own.sum(dtype=np.float64)), ids, window.targets)
+
+
+def _window(model: Model, context: str, text: str) -> Window:
+    """White space at the context's end belongs to the text. What is too long for the model loses its beginning."""
+    before, after = _split(model, context, text)
+    most = _most_fed(model)
+    if not before or not after:
+        raise WorkloadUnsupported(f"{text!r:.100} after {context!r:.100} has no token of its own in this tokenizer")
+    if len(after) > most:
+        raise WorkloadUnsupported(f"a text has {len(after)} tokens, and the model's context is {most}")
+    ids = (*before, *after)[-(most + 1) :]  # the last one isn't fed
+    return Window(ids, len(ids) - len(after))
+
+
+def _most_fed(model: Model) -> int:
+    """Tokens before a window's last, which is a target only: a server reads that one, too."""
+    return model.facts.context_length - isinstance(model, ScoresTokens)
+
+
+def _split(model: Model, context: str, text: str) -> tuple[TokenIds, TokenIds]:
+    if not context:
+        start, ids = _start(model), plain_ids(model.tokenizer, text)
+        return ((start,), ids) if ids[:1] != (start,) else (ids[:1], ids[1:])
+    kept = context.rstrip()
+    before = _encode(model, kept)
+    return before, _encode(model, context + text)[len(before) :]
+
+
+def _encode(model: Model, text: str) -> TokenIds:
+    """With the tokenizer's special tokens, unless the text begins with the one that begins texts."""
+    is_plain = text.startswith(model.tokenizer.decode([_start(model)]))
+    return tuple(model.tokenizer(text, add_special_tokens=not is_plain, verbose=False)["input_ids"])
+
+
+def _start(model: Model) -> int:
+    try:
+        return start_token(model.tokenizer)
+    except InvalidSetting:
+        raise WorkloadUnsupported("its tokenizer has no token that begins a text") from None
+
+
+def _continue(model: Model, asked: Continuation) -> str:
+    room = model.facts.context_length - asked.most_tokens
+    if room < 1:
+        raise WorkloadUnsupported(
+            f"{asked.most_tokens} new tokens are asked for, and the model's context is {model.facts.context_length}"
+        )
+    prompt, text = _encode(model, asked.prompt)[-room:], ""
+    made: TokenIds = ()
+    while len(made) < asked.most_tokens:
+        new = min(max(len(made), FIRST_TOKENS), asked.most_tokens - len(made))
+        ids = _generate(model, (*prompt, *made), new)
+        kept = _before_end(model, (*prompt, *made), ids)
+        made = (*made, *kept)
+        text = model.tokenizer.decode(made, skip_special_tokens=True)
+        if len(kept) < new or any(stop in text for stop in asked.stops):
+            break
+    for stop in asked.stops:
+        text = text.partition(stop)[0]
+    return text
+
+
+def _generate(model: Model, prompt: TokenIds, new_tokens: int) -> TokenIds:
+    kinds = model.facts.cache_kinds
+    cache = CacheKind.DYNAMIC if CacheKind.DYNAMIC in kinds else next(iter(kinds))
+    batch = pad_batch([prompt], len(prompt), Side.LEFT, model.tokenizer.pad_token_id, model.device.name)
+    output = model.generate(batch.input_ids, batch.attention_mask, new_tokens, cache)
+    return tuple(output[0, -new_tokens:].tolist())
+
+
+def _before_end(model: Model, prompt: TokenIds, new: TokenIds) -> TokenIds:
+    """The new tokens before the first in whose place the model would have ended the text: `generate` passes over it."""
+    with Progress().told():  # what is scored here is no share of the whole
+        (scored,) = _score(model, [Window((*prompt, *new), len(prompt))])
+    ends = (scored.likeliest == model.tokenizer.eos_token_id).nonzero()[0]
+    return new[: int(ends[0])] if len(ends) else new

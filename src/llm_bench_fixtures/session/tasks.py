@@ -1,0 +1,224 @@
+"""Tasks of lm-evaluation-harness: asks every variant the same items, as many as the run has time for, and compares the
+answers with the reference's, item by item.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise, product
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
+
+from llm_bench_fixtures.errors import TimeUp, WorkloadUnsupported, first_line, named
+from llm_bench_fixtures.measure.choices import count_flips
+from llm_bench_fixtures.measure.quality import LOSS_BLOCKS, CorpusScore
+from llm_bench_fixtures.models.loading import translate_out_of_memory
+from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.progress import Phase, about
+from llm_bench_fixtures.results.formatting import count
+from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, value_name
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Work
+from llm_bench_fixtures.session.scoring import gather
+from llm_bench_fixtures.statistics.jackknife import jackknife_error
+
+if TYPE_CHECKING:
+    from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers
+    from llm_bench_fixtures.measure.tasks import TaskFacts
+    from llm_bench_fixtures.models.handle import ModelHandle
+    from llm_bench_fixtures.results.builder import RunBuilder
+    from llm_bench_fixtures.session.loader import VariantLoader
+    from llm_bench_fixtures.session.setup import Setup
+
+FIRST_ITEMS = 8  # of each task, whose time tells how many there is time for
+EASILY = 2.0  # times as long as expected, for which there has to be room where none are timed
+TASKS_PART = 0.5  # of the time that is left when the first variant is asked; the rest is for the cases to come
+
+
+class TaskScores:
+    """Asks variants the tasks, keeps the answers, and tells the results."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        loader: VariantLoader,
+        results: RunBuilder,
+        is_scored: Callable[[str], bool],
+        deadline: Deadline = NO_LIMIT,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """is_scored: tells whether a variant's quality is known, which comes first."""
+        self._setup = setup
+        self._loader = loader
+        self._results = results
+        self._is_scored = is_scored
+        self._deadline = deadline
+        self._clock = clock
+        self._share: float | None = None  # of the items that are asked; None until the first are timed
+        self._item_s: dict[str, float] = {}  # by task, as the last variant took for each
+        self._answers: dict[tuple[str, str], TaskAnswers] = {}  # by task and variant
+        self._asked: set[str] = set()
+        self.failures: dict[str, Exception] = {}
+        """By variant, what asking it raised."""
+
+    def ask(self) -> None:
+        """Ask all that are loaded and scored, each once and the reference first. What one fails at is a note of it."""
+        for model in self._loader.loaded if self._setup.settings.tasks else ():
+            name = model.variant.id
+            if name in self._asked or not self._is_scored(name):
+                continue
+            score = self.score(model)
+            self._asked.add(name)
+            known, found = self._results.variant(name), gather([score])
+            notes = (*known.notes, *found.notes, *filter(None, [found.missing]))
+            quality, blocks = {**known.quality, **found.metrics}, self._blocks(name)
+            self._results.add_variant(replace(known, quality=quality, item_blocks=blocks, notes=notes))
+
+    @property
+    def facts(self) -> tuple[TaskFacts, ...]:
+        """The tasks that were asked."""
+        return tuple({task: answers.facts for (task, _), answers in self._answers.items()}.values())
+
+    def score(self, model: ModelHandle) -> CorpusScore:
+        """The metrics of all tasks, and notes on those that the variant wasn't asked, or not whole."""
+        metrics: dict[str, float] = {}
+        notes: list[str] = []
+        for task in self._setup.tasks:
+            try:
+                answers = self._answer(task, model)
+            except WorkloadUnsupported as error:
+                notes.append(f"not asked {task.name}: {error}")
+            except TimeUp as cut:
+                notes.append(f"not asked {task.name}: {self._deadline.not_reached(str(cut))}")
+            except Exception as error:  # of its process, or of the task's own code
+                self.failures[model.variant.id] = error
+                notes.append(f"not asked {task.name}: {first_line(named(error))}")
+            else:
+                metrics |= compared(answers, self._answers.get((task.name, self._results.reference)))
+                notes += self._of_a_sample(task, answers)
+        return CorpusScore(metrics, (), tuple(notes))
+
+    def _blocks(self, variant: str) -> dict[str, tuple[float, ...]]:
+        found = (answers for (_, name), answers in self._answers.items() if name == variant)
+        blocks = {metric: blocks for answers in found for metric, blocks in blocks_of(answers)}
+        return {metric: one for metric, one in blocks.items() if all(map(math.isfinite, one))}
+
+    def _answer(self, task: HarnessTask, model: ModelHandle) -> TaskAnswers:
+        """Raises TimeUp where the run has no time for it."""
+        name = model.variant.id
+        with (
+            self._setup.progress.activity(Phase.SCORING, f"asking {name} {task.name}"),
+            self._setup.forecast.doing(Work.TASKS, name, name=task.name),
+            translate_out_of_memory(f"asking {name} {task.name}"),
+            quiet_libraries(),
+        ):
+            self._deadline.check()
+            if self._share is None:
+                self._share = self._affordable(model)
+            chosen = task.some(self._share) if self._share is not None and self._share < 1 else None
+            items = sum(map(len, chosen.values())) if chosen else task.items
+            expected_s = self._item_s.get(task.name, 0.0) * items
+            if not self._deadline.fits(expected_s):
+                raise TimeUp(f"it takes about {about(expected_s)}")
+            self._answers[task.name, name] = answers = self._timed(task, model, chosen)
+        return answers
+
+    def _timed(self, task: HarnessTask, model: ModelHandle, chosen: Mapping[str, list[int]] | None) -> TaskAnswers:
+        from llm_bench_fixtures.measure.harness import ask
+
+        began_s = self._clock()
+        answers = ask(task, model, chosen)
+        self._item_s[task.name] = (self._clock() - began_s) / answers.facts.items
+        return answers
+
+    def _affordable(self, model: ModelHandle) -> float | None:
+        """The share of all items that every variant has time for, by how long the first take this one; None where it
+        can't be asked any."""
+        variants = self._expected() or [model.variant.id]
+        room_s = TASKS_PART * self._deadline.left_s
+        expected_s = sum(self._setup.forecast.expected_s(Work.TASKS, *one) for one in product(variants, self._items))
+        if not self._deadline.is_limited or 0 < EASILY * expected_s <= room_s:
+            return 1.0
+        for task in self._setup.tasks:
+            with suppress(WorkloadUnsupported):  # which it says when it is asked
+                self._timed(task, model, task.some(min(FIRST_ITEMS / task.items, 1.0)))
+        each_s = {name: item_s * self._items[name] for name, item_s in self._item_s.items()}
+        total_s = len(variants) * sum(each_s.values())
+        if not total_s:
+            return None
+        share = min(TASKS_PART * self._deadline.left_s / total_s, 1.0)
+        for variant in variants:
+            for name, seconds in each_s.items():
+                self._setup.forecast.expect(Work.TASKS, variant, seconds * share, name)
+        return share
+
+    def _expected(self) -> list[str]:
+        """The variants that are expected to be asked."""
+        known, forecast = [one.id for one in self._loader.known], self._setup.forecast
+        return [name for name in known if any(forecast.expected_s(Work.TASKS, name, task) for task in self._items)]
+
+    @property
+    def _items(self) -> Mapping[str, int]:
+        """How many each task has."""
+        return {task.name: task.items for task in self._setup.tasks}
+
+    def _of_a_sample(self, task: HarnessTask, answers: TaskAnswers) -> Iterator[str]:
+        if answers.facts.items < task.items:
+            asked, all_s = answers.facts.items, self._item_s[task.name] * task.items
+            yield f"{task.name} is of a sample: {asked:,} of {count(task.items, 'item')}; all take about {about(all_s)}"
+
+
+def compared(own: TaskAnswers, reference: TaskAnswers | None) -> dict[str, float]:
+    """The metrics by their names in the registry, and how far they differ from the reference's; nothing of that for the
+    reference itself, or without its answers."""
+    found: dict[str, float] = {}
+    for metric, value in own.values.items():
+        name = value_name(own.facts.name, metric)
+        found[name] = value
+        if reference is None or reference is own or metric not in reference.values:
+            continue
+        found[f"{name}_{CHANGE}"] = value - reference.values[metric]
+        pairs = list(zip(own.members[metric], reference.members[metric], strict=True))
+        if any(len(now.items) != len(was.items) for now, was in pairs):  # a task may leave items out of a metric
+            continue
+        errors = [_change_error(*pair) for pair in pairs]
+        known = [one.weight * error for (one, _), error in zip(pairs, errors, strict=True) if error is not None]
+        if len(known) == len(pairs):
+            found[f"{name}_{CHANGE_ERROR}"] = math.hypot(*known)
+        if all(_is_right_or_wrong(one) for pair in pairs for one in pair):
+            flips = [count_flips(was.items, now.items) for now, was in pairs]
+            found[f"{name}_{LOST}"], found[f"{name}_{GAINED}"] = map(sum, zip(*flips, strict=True))
+    return found
+
+
+def _change_error(own: Member, reference: Member) -> float | None:
+    """Standard error of the metric's change, over the items as pairs; None for fewer than two."""
+    items = len(own.items)
+    if own.is_mean and items > 1:
+        deviation = stdev(float(now - was) for now, was in zip(own.items, reference.items, strict=True))
+        return deviation / math.sqrt(items)
+
+    def change(kept: Sequence[int]) -> float:
+        now, was = ([member.items[item] for item in kept] for member in (own, reference))
+        return own.aggregate(now) - own.aggregate(was)
+
+    return jackknife_error(items, change)
+
+
+def _is_right_or_wrong(member: Member) -> bool:
+    return member.is_mean and all(item in (0, 1) for item in member.items)
+
+
+def blocks_of(answers: TaskAnswers) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """By name, of each metric that is a mean over all items alike."""
+    for metric, members in answers.members.items():
+        items = [item for member in members for item in member.items]
+        if all(member.is_mean and math.isclose(member.weight * len(items), len(member.items)) for member in members):
+            blocks = min(len(items), LOSS_BLOCKS)
+            ends = [len(items) * end // blocks for end in range(blocks + 1)]
+            stretches = (map(float, items[start:end]) for start, end in pairwise(ends))
+            yield value_name(answers.facts.name, metric), tuple(map(fmean, stretches))

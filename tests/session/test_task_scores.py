@@ -1,0 +1,258 @@
+"""Which items of tasks variants are asked, and how their answers are compared with the reference's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from run_factory import make_variant
+
+from llm_bench_fixtures.errors import WorkerDied, WorkloadUnsupported
+from llm_bench_fixtures.measure import harness
+from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers, TaskSize
+from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
+from llm_bench_fixtures.progress import Progress
+from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
+from llm_bench_fixtures.session.forecast import Forecast, Work
+from llm_bench_fixtures.session.tasks import TaskScores, blocks_of, compared
+
+ACC = TaskMetric("acc", higher_is_better=True, is_share=True)
+
+
+def answers(*groups: Sequence[float], weights: Sequence[float] = (1.0,), is_mean: bool = True) -> TaskAnswers:
+    """Of a task, or of a group of tasks with their weights; of what is no mean, the exponential of the items' mean."""
+    aggregate = fmean if is_mean else lambda items: math.exp(fmean(items))
+    members = tuple(
+        Member(weight, tuple(items), aggregate, is_mean) for weight, items in zip(weights, groups, strict=True)
+    )
+    items = sum(map(len, groups))
+    facts = TaskFacts("quiz", (ACC,), items, items, 0, "digest")
+    value = sum(member.weight * aggregate(member.items) for member in members)
+    return TaskAnswers(facts, {"acc": value}, {"acc": members})
+
+
+def test_a_variant_is_compared_item_by_item() -> None:
+    """Differences of 0, -1, 1 and 1: a mean of 0.25, a variance of 2.75 / 3, over four items."""
+    assert compared(answers((1, 0, 1, 1)), answers((1, 1, 0, 0))) == {
+        "task_quiz_acc": 0.75,
+        "task_quiz_acc_change": 0.25,
+        "task_quiz_acc_change_error": pytest.approx(math.sqrt(2.75 / 3 / 4)),
+        "task_quiz_acc_lost": 1,
+        "task_quiz_acc_gained": 2,
+    }
+
+
+def test_the_same_answers_differ_in_nothing() -> None:
+    found = compared(answers((1, 0, 1)), answers((1, 0, 1)))
+    assert {name: value for name, value in found.items() if name != "task_quiz_acc"} == {
+        "task_quiz_acc_change": 0.0,
+        "task_quiz_acc_change_error": 0.0,
+        "task_quiz_acc_lost": 0,
+        "task_quiz_acc_gained": 0,
+    }
+
+
+def test_the_reference_and_who_has_none_are_compared_with_nothing() -> None:
+    own = answers((1, 0))
+    assert compared(own, own) == compared(own, None) == {"task_quiz_acc": 0.5}
+
+
+def test_a_group_weighs_its_tasks() -> None:
+    """Differences of 1 and 0: an error of 0.5, of which a quarter counts; of the other 0."""
+    now, was = (answers(items, (1, 1, 1), weights=(0.25, 0.75)) for items in ((1, 1), (0, 1)))
+    found = compared(now, was)
+    assert found["task_quiz_acc_change"] == 0.125
+    assert found["task_quiz_acc_change_error"] == 0.125
+    assert (found["task_quiz_acc_lost"], found["task_quiz_acc_gained"]) == (0, 1)
+
+
+def test_what_is_no_mean_has_an_error_all_the_same_and_no_flips() -> None:
+    """All items are 1 higher: the exponential of their mean is e times as large, whichever items are left out."""
+    was = (1.0, 2.0, 4.0)
+    found = compared(answers([item + 1 for item in was], is_mean=False), answers(was, is_mean=False))
+    left_out = [(math.e - 1) * math.exp(fmean(pair)) for pair in ((2, 4), (1, 4), (1, 2))]
+    expected = math.sqrt(2 / 3 * sum((one - fmean(left_out)) ** 2 for one in left_out))
+    assert found["task_quiz_acc_change_error"] == pytest.approx(expected)
+    assert not {"task_quiz_acc_lost", "task_quiz_acc_gained"} & found.keys()
+
+
+def test_grades_between_right_and_wrong_do_not_flip() -> None:
+    assert "task_quiz_acc_lost" not in compared(answers((0.5, 1)), answers((1, 1)))
+
+
+def test_items_that_a_task_leaves_out_for_one_variant_make_no_pairs() -> None:
+    found = compared(answers((1, 0)), answers((1, 0, 0)))
+    assert found == {"task_quiz_acc": 0.5, "task_quiz_acc_change": pytest.approx(1 / 6)}
+
+
+def test_blocks_are_means_of_stretches_in_order() -> None:
+    """250 items in 100 stretches of two or three."""
+    found = dict(blocks_of(answers([float(item) for item in range(250)])))["task_quiz_acc"]
+    assert (len(found), found[0], found[1], found[-1]) == (100, 0.5, 3.0, 248.0)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [answers((1.0, 2.0), is_mean=False), answers((1, 1), (0,), weights=(0.5, 0.5))],
+    ids=["no mean", "not all items alike"],
+)
+def test_what_is_no_mean_of_all_items_has_no_blocks(one: TaskAnswers) -> None:
+    assert dict(blocks_of(one)) == {}
+
+
+class Case:
+    """Variants and a task of 1,000 items, each of which takes so many seconds; fp32 is the reference."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        limit_s: float = math.inf,
+        item_s: float = 1.0,
+        expected_s: float = 700.0,
+    ) -> None:
+        self.now_s = 0.0
+        self.item_s = item_s
+        self.asked: list[tuple[str, int]] = []
+        self.fails: dict[str, Exception] = {}
+        monkeypatch.setattr(harness, "ask", self.ask)
+        task = HarnessTask("quiz", {}, {}, TaskSize(1, 1, 0), "digest", {"quiz": 1000})
+        self.forecast = Forecast(lambda: self.now_s)
+        settings = SimpleNamespace(tasks=("quiz",))
+        setup: Any = SimpleNamespace(settings=settings, tasks=(task,), progress=Progress(), forecast=self.forecast)
+        variants = [SimpleNamespace(id=name) for name in ("fp32", "bf16", "missing")]
+        for variant in variants[:2]:
+            self.forecast.expect(Work.TASKS, variant.id, expected_s, "quiz")
+        deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
+        self.loader: Any = SimpleNamespace(known=variants, loaded=[])
+        self.results = RunBuilder("fp32")
+        self.scored: set[str] = set()
+        is_scored = self.scored.__contains__
+        self.tasks = TaskScores(setup, self.loader, self.results, is_scored, deadline, lambda: self.now_s)
+
+    def ask(self, task: HarnessTask, model: Any, chosen: Mapping[str, list[int]] | None) -> TaskAnswers:
+        name = model.variant.id
+        if name in self.fails:
+            raise self.fails[name]
+        items = len(chosen["quiz"]) if chosen else task.items
+        self.asked.append((name, items))
+        self.now_s += self.item_s * items
+        return answers([1.0] * items)
+
+    def load(self, name: str) -> None:
+        self.loader.loaded.append(SimpleNamespace(variant=SimpleNamespace(id=name)))
+        self.results.add_variant(make_variant(name, quality={"perplexity": 20.0}, notes=("loaded",)))
+
+    def score(self, name: str) -> Any:
+        return self.tasks.score(cast(Any, SimpleNamespace(variant=SimpleNamespace(id=name))))
+
+
+def test_without_a_time_limit_all_items_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    assert case.score("fp32").metrics == {"task_quiz_acc": 1.0}
+    assert case.score("bf16").metrics["task_quiz_acc_lost"] == 0
+    assert case.asked == [("fp32", 1000), ("bf16", 1000)]
+    assert [task.name for task in case.tasks.facts] == ["quiz"]
+
+
+def test_what_there_is_time_for_is_asked_of_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 items take 8 s. Of 100 s, less 6 for the report, half of the rest is for the two variants that are expected:
+    43 s, in which each has 21 items."""
+    case = Case(monkeypatch, limit_s=100.0)
+    first, second = case.score("fp32"), case.score("bf16")
+    assert case.asked == [("fp32", 8), ("fp32", 21), ("bf16", 21)]
+    assert first.notes == second.notes == ("quiz is of a sample: 21 of 1,000 items; all take about 17 min",)
+
+
+def test_what_is_to_come_is_expected_to_take_what_the_first_items_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch, limit_s=100.0)
+    case.score("fp32")
+    assert case.forecast.left_by_work[Work.TASKS] < 50  # in place of 700
+    assert case.forecast.expected_s(Work.TASKS, "missing", "quiz") == 0
+
+
+def test_a_limit_that_has_room_for_all_asks_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch, limit_s=1000.0, item_s=0.01)
+    assert case.score("fp32").notes == ()
+    assert case.asked == [("fp32", 8), ("fp32", 1000)]
+
+
+def test_where_all_is_expected_to_fit_easily_none_are_timed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice 20 s for two variants, of the 47 that are half of what is left."""
+    case = Case(monkeypatch, limit_s=100.0, item_s=0.01, expected_s=10.0)
+    case.score("fp32")
+    assert case.asked == [("fp32", 1000)]
+    case = Case(monkeypatch, limit_s=100.0, item_s=0.01, expected_s=12.0)
+    case.score("fp32")
+    assert case.asked == [("fp32", 8), ("fp32", 1000)]
+
+
+def test_a_variant_that_there_is_no_time_for_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch, limit_s=100.0)
+    case.score("fp32")
+    case.now_s = 80.0
+    assert case.score("bf16").notes == ("not asked quiz: not reached in 2 min: it takes about 21 s",)
+    case.now_s = 200.0
+    late = case.score("bf16")
+    assert (late.metrics, late.notes) == ({}, ("not asked quiz: not reached in 2 min",))
+
+
+def test_a_variant_that_can_not_be_asked_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch, limit_s=100.0)
+    case.fails["bf16"] = WorkloadUnsupported("it gives no logits")
+    assert case.score("bf16").notes == ("not asked quiz: it gives no logits",)
+    case.score("fp32")
+    assert case.asked == [("fp32", 8), ("fp32", 43)]  # timed in its place, and the only one that is left
+
+
+def test_those_that_are_loaded_and_scored_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    for name in ("fp32", "bf16"):
+        case.load(name)
+    case.scored.add("fp32")
+    case.tasks.ask()
+    case.scored.add("bf16")
+    case.tasks.ask()
+    assert case.asked == [("fp32", 1000), ("bf16", 1000)]
+    known = case.results.variant("bf16")
+    assert known.quality == {
+        "perplexity": 20.0,
+        **case.results.variant("fp32").quality,
+        **{f"task_quiz_acc_{end}": 0 for end in ("change", "change_error", "lost", "gained")},
+    }
+    assert known.notes == ("loaded",)
+    assert known.item_blocks == {"task_quiz_acc": (1.0,) * 100}
+
+
+def test_what_fails_is_a_note_and_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.load("fp32")
+    case.scored.add("fp32")
+    case.fails["fp32"] = WorkerDied("fp32: the process that it ran in", "was killed")
+    case.tasks.ask()
+    known = case.results.variant("fp32")
+    assert known.notes == ("loaded", "not asked quiz: WorkerDied: fp32: the process that it ran in was killed")
+    assert (known.quality, list(case.tasks.failures)) == ({"perplexity": 20.0}, ["fp32"])
+
+
+def test_what_is_not_finite_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.load("fp32")
+    case.scored.add("fp32")
+    monkeypatch.setattr(harness, "ask", lambda *_: answers([math.inf]))
+    case.tasks.ask()
+    known = case.results.variant("fp32")
+    assert (known.quality, known.notes[-1]) == ({"perplexity": 20.0}, "not finite: task_quiz_acc")
+    assert known.item_blocks == {}
+
+
+def test_a_larger_sample_holds_the_smaller_one() -> None:
+    task = HarnessTask("quiz", {}, {}, TaskSize(1, 1, 0), "", {"one": 100, "other": 3})
+    few, more = task.some(0.1), task.some(0.2)
+    assert [len(few[name]) for name in ("one", "other")] == [10, 1]
+    assert set(few["one"]) < set(more["one"])
+    assert few["one"] == sorted(few["one"])
