@@ -52,10 +52,12 @@ def test_the_best_of_those_within_the_limits_may_win_too() -> None:
 
 
 def test_a_contest_is_open_while_rivals_have_wide_intervals() -> None:
-    """Of 10 claims each has an interval of 99.5 %, 2.81 errors to either side: 8.4 % here, and 6.7 % is even."""
-    wide = {"fp32": REFERENCE, "v0": ratio(0.5, 0.03), "v1": ratio(0.46, 0.03), "v2": ratio(0.1, 0.03)}
+    """Of 10 claims each has an interval of 99.5 %, 2.81 errors to either side: 7.0 % here, and 6.7 % is even."""
+    wide = {"fp32": REFERENCE, "v0": ratio(0.5, 0.025), "v1": ratio(0.46, 0.025), "v2": ratio(0.1, 0.025)}
     assert Allocation(decides=True).open_in(wide) == {"v0", "v1"}
-    assert Allocation(decides=True, kept=frozenset({"v0", "v2"})).open_in(wide) == frozenset()  # v0 wins
+    assert Allocation(decides=True, kept=frozenset({"v0", "v2"})).open_in(wide) == frozenset()  # v0 wins alone
+    assert Allocation(decides=True, kept=frozenset({"v0", "v1"})).open_in(wide) == {"v0", "v1"}  # claimed of all four
+    assert Allocation(decides=True).open_in({**wide, "v0": ratio(0.5, 0.023)}) == {"v1"}  # 6.5 %
     assert Allocation(decides=True).open_in(FOUR) == frozenset()
     assert Allocation().open_in(wide) == frozenset()
     assert Allocation(decides=True).open_in({}) == frozenset()

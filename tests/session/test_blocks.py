@@ -697,14 +697,30 @@ def test_where_the_answer_is_decided_rivals_need_intervals_of_half_the_width(
     assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": rounds}
 
 
-@pytest.mark.parametrize(("decides", "rounds"), [(False, 3), (True, 5)])
-def test_an_open_contest_goes_on_for_half_as_long_again(table: Table, decides: bool, rounds: int) -> None:
-    """Three blocks take 2, 2.5 and 2 s; 9.75 s are 1.5 times as long, and after the fourth block 9 s are over."""
+@pytest.mark.parametrize("unit_s", [1.0, 4.0])  # 2 rounds of 4 s may be enough
+@pytest.mark.parametrize(("allowed", "rounds"), [({}, 4), ({"longer_s": 1.0}, 3), ({"allocation": Allocation()}, 3)])
+def test_an_open_contest_goes_on_for_half_as_long_again(
+    table: Table, allowed: dict[str, Any], rounds: int, unit_s: float
+) -> None:
+    """Three blocks take 2, 2.5 and 2 units. 9.75 are 1.5 times as long: the fourth block ends at 9, the fifth would end
+    after it."""
+    table.add("fp32", unit_s)
+    for name in ("bf16", "int8"):
+        table.add(name, 0.5 * unit_s, 0.75 * unit_s)
+    pace = replace(FAST, max_noise=0.03, share_s=0.0, fewest_rounds=2, allocation=Allocation(decides=True))
+    table.run(replace(pace, **{key: value * unit_s if key == "longer_s" else value for key, value in allowed.items()}))
+    assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": rounds}
+
+
+def test_how_long_an_open_contest_goes_on_is_told(table: Table) -> None:
+    """After three blocks 9.75 s are the most, of which 6.5 s are over."""
+    told: list[Left | None] = []
     table.add("fp32", 1.0)
     for name in ("bf16", "int8"):
         table.add(name, 0.5, 0.75)
-    table.run(replace(FAST, max_noise=0.03, share_s=0.0, allocation=Allocation(decides=decides)))
-    assert counts(table) == {"fp32": rounds, "bf16": rounds, "int8": rounds}
+    pace = replace(FAST, max_noise=0.03, share_s=0.0, allocation=Allocation(decides=True))
+    table.run(pace, step=lambda step, _, left: told.append(left) if step == "round 4" else None)
+    assert told[0] == Left(pytest.approx(3.25), is_most=True)
 
 
 def test_common_weather_widens_no_speed_up(table: Table) -> None:

@@ -40,13 +40,14 @@ class Allocation:
         return {name: finest if name in rivals else CAN_NOT_WIN * asked for name in ratios}
 
     def open_in(self, ratios: Mapping[str, LogRatio]) -> frozenset[str]:
-        """The variants that must be measured longer to tell which is the fastest of those that keep the limits: its
-        rivals whose intervals are so wide that the report calls the contest undecided. Empty where nothing is decided.
+        """The rivals for the fastest of those that keep the limits, as far as their own intervals are too wide to tell
+        them apart. It stands for the report's comparison, which pairs rivals and pools cases. Empty where nothing is
+        decided.
 
         ratios: as in `half_widths`.
         """
         kept = self._kept(ratios) if self.decides else {}
-        rivals, confidence = contenders(kept), 1 - (1 - CONFIDENCE) / claims(len(kept) - 1)
+        rivals, confidence = contenders(kept), 1 - (1 - CONFIDENCE) / claims(len(ratios) - 1)
         wide = {name for name in rivals if kept[name].margin(confidence) > EVEN}
         return frozenset(wide if len(rivals) > 1 else ())
 
@@ -57,7 +58,7 @@ class Allocation:
 def claims(variants: int) -> int:
     """How many comparisons a report makes of so many variants: on two workloads each with the reference, and the best
     with each other one."""
-    return max(2 * (2 * variants - 1), 1)
+    return max(2 * (2 * variants - 1), 1)  # none of no variant
 
 
 def contenders(ratios: Mapping[str, LogRatio]) -> frozenset[str]:

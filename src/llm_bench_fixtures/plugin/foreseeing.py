@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from statistics import fmean
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.expecting import ExpectedCase
     from llm_bench_fixtures.session.forecast import Shape
+    from llm_bench_fixtures.workloads import Padding, Workload
 
 LEAST_PROMPTS = 8  # of a case that sweeps batch sizes
 USUAL_TOKENS = 64  # of a prompt that can't be told before its test runs
@@ -82,22 +83,30 @@ def _context(session: pytest.Session) -> int:
     return int(getattr(config, "max_position_embeddings", 0) or USUAL_TOKENS)
 
 
+def _varied(count: int, new_tokens: int, batch_size: int, padding: Padding | None = None) -> Workload:
+    """As `llm_prompts.varied` has so many prompts, without their tokens."""
+    from llm_bench_fixtures.workloads import VARIED_LENGTHS, Padding, Workload
+
+    prompts = tuple((0,) * tokens for tokens in islice(cycle(VARIED_LENGTHS), count))
+    return Workload(prompts, new_tokens, min(batch_size, count), padding or Padding())
+
+
 def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
     """The size of the test's workload, by its parameters. context: tokens that the model can read."""
     from llm_bench_fixtures.session.forecast import Shape
-    from llm_bench_fixtures.workloads import LONGEST, VARIED_LENGTHS, CacheKind, Padding
+    from llm_bench_fixtures.workloads import LONGEST, CacheKind, Padding
 
     given, new_tokens = parameters_of(item), settings.new_tokens
     if "llm_prompt_length" in given:
         return Shape(given["llm_prompt_length"], new_tokens)
     if "llm_batch_size" in given:
         prompts = max(LEAST_PROMPTS, *settings.batch_sizes)
-        return Shape(fmean(VARIED_LENGTHS), new_tokens, prompts, given["llm_batch_size"])
+        return Shape.of(_varied(prompts, new_tokens, given["llm_batch_size"]))
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
     if LONGEST in texts:
         return Shape(max(context - new_tokens, 1), new_tokens)
-    for padding in (value for value in given.values() if isinstance(value, Padding)):
-        tokens = max(fmean(VARIED_LENGTHS), padding.at_least)
-        return Shape(tokens, new_tokens, PADDED_PROMPTS, given.get("batch_size", PADDED_PROMPTS))
+    padding = next((value for value in given.values() if isinstance(value, Padding)), None)
+    if padding is not None:
+        return Shape.of(_varied(PADDED_PROMPTS, new_tokens, given.get("batch_size", PADDED_PROMPTS), padding))
     tokens = max(len(texts[0]) / TOKEN_CHARACTERS, 1.0) if texts else USUAL_TOKENS
     return Shape(tokens, new_tokens, has_no_cache=CacheKind.OFF in given.values())

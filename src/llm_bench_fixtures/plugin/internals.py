@@ -325,7 +325,7 @@ def report_times(benchmark: Any, rounds_s: Sequence[float], again: Callable[[], 
 
 @contextmanager
 def counting_as_used(benchmark: Any) -> Iterator[None]:
-    """The fixture doesn't warn that it wasn't used where an error or Ctrl-C ends the block before it is."""
+    """Keep pytest-benchmark from warning of an unused fixture where the block raises."""
     try:
         yield
     except BaseException:

@@ -44,7 +44,7 @@ LONG_STEP_S = 0.15
 ENOUGH_BLOCKS = 3
 ENOUGH_ROUNDS = 6
 ENOUGH_S = 0.6
-OPEN_LONGER = 1.5  # times as long as its least rounds, that a case takes while it is open which variant is the fastest
+OPEN_LONGER = 1.5  # times as long as its least rounds, that a case may take while the answer is open
 LONG_ROUND_S = 2.0  # longer rounds are as many as the interval needs
 # A block is crowded, and says little, if other work is found before more than this share of its turns. With both cores
 # taken, single rounds of 35 ms took 7 s.
@@ -108,6 +108,10 @@ class _Blocks:
     """The first block; none before it."""
     least_s: float | None = None
     """How long the least blocks took, once they are done."""
+    block_s: float = 0.0
+    """How long the last block took."""
+    is_open: bool = False
+    """Whether the case goes on because the answer is open."""
     crowded: list[float] = field(default_factory=list)
     """Of each block, in which share of the looks other work ran."""
     turns_left: int = 0
@@ -160,8 +164,12 @@ class _Blocks:
         self.in_a_row = self._rounds_in_a_row()
         self.began_s, self.waited_before_s, self.rested_s = self.clock(), self.waited_s, 0.0
         while names := self._open():
+            before_s = self.elapsed_s
             self._run_block(names)
             self.blocks += 1
+            self.block_s = self.elapsed_s - before_s
+            if self.least_s is None and self.blocks * self.in_a_row >= self.pace.rounds:
+                self.least_s = self.elapsed_s
 
     def _run_block(self, names: list[str]) -> None:
         """The same number of rounds of each, in slices: whose turn is next is drawn anew each time round."""
@@ -206,7 +214,7 @@ class _Blocks:
         """Until the last round, if no other work takes any of it; None before the first block is done.
 
         turns: of a block. The least rounds are sure to come; those after them end once the intervals are narrow, or the
-        time is spent.
+        time is spent; for those between which the answer is open that is longer.
         """
         if not self.blocks:
             return None
@@ -214,7 +222,8 @@ class _Blocks:
         least_s = max((self.pace.rounds / self.in_a_row - done) * self.elapsed_s / done, 0.0)
         if not self.pace.max_noise:
             return Left(least_s)
-        return Left(max(least_s, self.pace.share_s - self.elapsed_s), is_most=True)
+        most_s = max(self.pace.share_s, self._longest_s if self.is_open else 0.0)
+        return Left(max(least_s, most_s - self.elapsed_s), is_most=True)
 
     @property
     def elapsed_s(self) -> float:
@@ -226,7 +235,9 @@ class _Blocks:
         alive = [name for name, entry in self.entries.items() if entry.failure is None]
         ratios = dict(self._ratios(alive))
         half_widths = self.pace.allocation.half_widths(ratios, self.pace.max_noise)
-        longer = self.pace.allocation.open_in(ratios) if self.elapsed_s < self._longest_s else ()
+        may_go_on = self.elapsed_s + self.block_s <= self._longest_s
+        longer = self.pace.allocation.open_in(ratios) if may_go_on else frozenset()
+        self.is_open = bool(longer)
         wanting = [
             name
             for name in alive
@@ -250,10 +261,10 @@ class _Blocks:
 
     @property
     def _longest_s(self) -> float:
-        """How long the case may go on while it is open which variant is the fastest."""
-        if self.least_s is None and self.blocks * self.in_a_row >= self._fewest:
-            self.least_s = self.elapsed_s
-        return OPEN_LONGER * (self.least_s or 0.0)
+        """Seconds that the case may take while it is open which variant is the fastest; 0 until it has its least
+        rounds."""
+        least_s = self.least_s or 0.0
+        return least_s + min((OPEN_LONGER - 1) * least_s, self.pace.longer_s)
 
     def _wants_more(self, name: str, half_width: float, *, goes_on: bool) -> bool:
         """half_width: how wide half its interval may be. goes_on: whether it has more time than the case's share."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ class Pace:
     """Of the log ratio of a pair of rounds, as the cases before this one lead to expect it."""
     allocation: Allocation = EVENLY
     """Which speed-ups have to be surer than others."""
+    longer_s: float = math.inf
+    """Seconds beyond its least rounds' that the case may take at most while the answer is open."""
 
 
 @dataclass

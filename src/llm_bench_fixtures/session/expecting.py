@@ -167,7 +167,7 @@ def _layers(setup: Setup) -> int:
 
 
 def _widths(setup: Setup) -> tuple[int, int]:
-    """Of a position between the layers, and within one where it is widest; at most as many weights as are probed."""
+    """Hidden and inner width of a layer, of no more weights than are probed."""
     hidden = min(_in_config(setup, "hidden_size", "n_embd", "d_model") or USUAL_WIDTH, PROBED_WEIGHTS // 4)
     inner = _in_config(setup, "intermediate_size", "ffn_dim", "n_inner") or 4 * hidden
     return hidden, max(min(inner, PROBED_WEIGHTS // hidden), 1)

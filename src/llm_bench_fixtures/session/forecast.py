@@ -100,7 +100,7 @@ class Runner:
         return batches * Phases(prefills_s, (shape.new_tokens - len(lengths)) * self.pass_s(rows))
 
     def round_s(self, shape: Shape) -> float:
-        """As `round_of`."""
+        """Seconds of a round."""
         return self.round_of(shape).total_s
 
     def load_s(self, first: Shape) -> float:
@@ -128,7 +128,7 @@ class Shape:
 
     @classmethod
     def of(cls, workload: Workload) -> Shape:
-        """Of one that is known: with its padding."""
+        """The shape of a known workload, padding included."""
         prompts, has_no_cache = len(workload.prompts), workload.cache is CacheKind.OFF
         tokens = (workload.prompt_tokens + workload.padded_tokens) / prompts
         new_tokens = round(workload.steps / len(workload.groups))  # on average, where batches have unlike numbers
@@ -136,7 +136,7 @@ class Shape:
 
 
 def _phases_of(workload: Workload, rounds: Sequence[Round]) -> Phases:
-    """Medians over the rounds."""
+    """Median seconds of prefill and of decode; without a cache all is prefill."""
     if workload.cache is CacheKind.OFF:
         return Phases(prefill_s=median(done.latency_s for done in rounds))
     decode_s = [sum(done.decode_steps_s) for done in rounds]
@@ -180,7 +180,7 @@ class Piece:
     phases: Phases = Phases()
     """What a variant's own speed corrects."""
     least_s: float = 0.0
-    """That it takes in any case."""
+    """Seconds that it takes at least."""
 
     def seconds(self, pace: Phases) -> float:
         """pace: how many times as long as expected the variant's passes of each kind take."""
@@ -266,7 +266,7 @@ class Forecast:
         return sum(seconds for other, seconds in self._spent.items() if other is not work)
 
     def _seconds(self, pieces: Iterable[tuple[str, Piece]]) -> float:
-        """Of pieces by variant, which each one's own pace corrects."""
+        """Sum of the pieces, each at its variant's pace."""
         return sum(piece.seconds(self._pace(variant)) for variant, piece in pieces)
 
     def correction(self, work: Work) -> float:
@@ -294,7 +294,7 @@ class Forecast:
         return {work: seconds for work, seconds in left.items() if self._left[work]}
 
     def _left_s(self, work: Work) -> float:
-        """Without what corrects the kind of work."""
+        """Seconds to come, corrected by the variants' pace and not by the kind of work."""
         return self._seconds((variant, piece) for (_, variant), piece in list(self._left[work].items()))
 
     @property

@@ -77,14 +77,14 @@ class TimeBudget:
         """Seconds for so many of one weight, measured together now; never less than half of what all get on average,
         but for what the run has time for."""
         each_s = weight * self._left_s / self._left if self._left else self._per_benchmark_s
-        return min(benchmarks * max(each_s, self._per_benchmark_s / 2), self._run_share_s(benchmarks, weight))
+        return min(benchmarks * max(each_s, self._per_benchmark_s / 2), self.run_share_s(benchmarks, weight))
 
     def patience_s(self, benchmarks: int, weight: float = 1.0) -> float:
         """Seconds that so many of one weight, measured together now, may lose to other work besides their share."""
         share = MOST_PATIENCE * benchmarks * weight / self._left if self._left else 1.0
-        return min(self._patience_s * min(share, 1.0), self._run_share_s(benchmarks, weight))
+        return min(self._patience_s * min(share, 1.0), self.run_share_s(benchmarks, weight))
 
-    def _run_share_s(self, benchmarks: int, weight: float) -> float:
+    def run_share_s(self, benchmarks: int, weight: float) -> float:
         """Their share of what is left of the run's time, as far as it goes to rounds beyond the least."""
         share = benchmarks * weight / self._left if self._left else 1.0
         return ROUNDS_PART * self._run_left_s() * min(share, 1.0)
@@ -234,10 +234,9 @@ class SideBySide:
         self.budget.spend(len({asking, *found}), spent.rounds_s, weight)
         self.budget.wait(spent.waited_s, found_calm=spent.found_calm)
         for variant, measured in found.items():
-            if isinstance(measured, Measured):
-                self._setup.forecast.saw(variant, entries[variant].workload, measured.rounds)
             self._waiting[case, variant, entries[variant].workload.digest].append(measured)
             if isinstance(measured, Measured):
+                self._setup.forecast.saw(variant, entries[variant].workload, measured.rounds)
                 self._variances.append(measured.variance)
 
     @property
@@ -258,6 +257,7 @@ class SideBySide:
             self._setup.busy_cores,
             estimate_prior(self._variances),
             Allocation(decides=weight > 1, kept=self._kept() if self._kept else None),
+            self.budget.run_share_s(benchmarks, weight),
         )
 
     def _entries(
