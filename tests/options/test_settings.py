@@ -248,7 +248,7 @@ def test_what_changes_figures_is_told_unless_it_is_the_default() -> None:
 def test_of_each_option_it_is_known_whether_it_changes_figures() -> None:
     """A run is put together with others by what its provenance tells. A new option belongs to one of these."""
     in_the_provenance = {"model", "device", "attention", "chat", "reference", "in_process", "corpus", "choices"}
-    in_the_provenance |= {"prompts", "shape"}
+    in_the_provenance |= {"prompts", "shape", "tasks"}
     which_tests = {"variants", "prompt_lengths", "batch_sizes", "request_rates", "overhead"}
     how_long = {"time", "rounds", "max_noise", "memory_share", "limits_time", "endpoint_timeout"}
     judges = {"need", "want", "fit", "gate", "gate_rules", "gate_missing", "gate_summary", "baseline"}
