@@ -130,7 +130,7 @@ def test_an_engine_that_makes_all_logits_has_one_for_each_position() -> None:
 def test_a_load_and_a_score_take_more_for_a_moment() -> None:
     """What the largest round keeps is not there while the model is loaded, and is given back for a score."""
     score, one = Round(1, 100), Round(1, 1, 1)
-    scored = 100 * 20 * 4 * LAYER_COPIES + 100 * 10 * 4 * LOGIT_COPIES
+    scored = 100 * 20 * 4 * LAYER_COPIES + (100 + LOGIT_COPIES) * 10 * 4
     found = predict(SHAPE, Storage(4, 4, loading=50), [score])
     assert (found.loading, found.scoring) == (50_000, scored)
     assert found.peak == PROCESS_BYTES + 4_000 + 7 + 50_000

@@ -356,12 +356,12 @@ def test_another_order_of_the_tests_changes_nothing_of_what_stands_side_by_side(
 
 def test_where_memory_is_for_two_each_group_holds_the_reference(toys: Bench) -> None:
     """Each holds 120 MB, six bytes for each of 4.3 million weights and 12 MB of a round; while one is scored, it takes
-    525 MB more. Two and a half fit."""
-    share = (2.5 * 158e6 + 525e6) / psutil.virtual_memory().available
+    256 MB more. Two and a half fit."""
+    share = (2.5 * 158e6 + 256e6) / psutil.virtual_memory().available
     result = run(toys, f"--llm-memory-share={share}")
     result.assert_outcomes(passed=6)
     assert (
-        "llm-bench: 3 variants in groups of 2 + 2, each with toy (the most at a time: about 0.9 GB of "
+        "llm-bench: 3 variants in groups of 2 + 2, each with toy (the most at a time: about 0.6 GB of "
         in result.stdout.str()
     )
     for record in toys.records():

@@ -276,7 +276,8 @@ class Parts:
         shown = one.rows * (one.prompt if self.has_all_logits or not one.new else 1)
         prefill = self.cache(one, new=1) + max(layer, self.logits * shown)
         step = self.cache(one) * self.cache_copies + max(self.taken.of(one.rows, 1), self.logits * one.rows)
-        return max(prefill, step) if one.new else layer + self.logits * shown
+        scored = self.logits * one.rows + self.logits // LOGIT_COPIES * shown  # a few positions at a time
+        return max(prefill, step) if one.new else layer + scored
 
     def total(self, one: Round) -> int:
         """What a process takes that runs the workload."""
