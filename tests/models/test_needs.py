@@ -119,12 +119,12 @@ def test_the_largest_round_is_kept() -> None:
     assert predict(SHAPE, storage, (late, small)).held == of_pass + 2 * 429 * 12 * 2 + max(logits, layer // 30)
 
 
-def test_an_engine_that_makes_all_logits_has_one_for_each_position() -> None:
+def test_an_engine_that_makes_all_logits_has_two_for_each_position() -> None:
     """They are made when the layers' numbers are gone, so that the larger of the two counts."""
     one = Round(2, 30, 4)
     wide = replace(SHAPE, vocabulary=1_000)
     found = predict(wide, Storage(4, 4, has_all_logits=True), [one]).held
-    assert found - PROCESS_BYTES - 4_007 == 2 * 30 * 12 * 4 + 2 * 30 * 1_000 * 4 * LOGIT_COPIES
+    assert found - PROCESS_BYTES - 4_007 == 2 * 30 * 12 * 4 + 2 * (2 * 30 * 1_000 * 4)
 
 
 def test_a_load_and_a_score_take_more_for_a_moment() -> None:

@@ -95,6 +95,18 @@ def test_a_prompt_longer_than_the_context_is_a_skipped_row_and_the_others_run(ow
     none.assert_outcomes(skipped=1)
 
 
+@pytest.mark.slow("each starts processes that hold models")
+def test_a_run_of_own_prompts_goes_on_and_one_of_others_does_not(own: Bench) -> None:
+    """Bug: which prompts were left out is known once the model is, so a run that went on took them for others."""
+    long, options = {"prompt": f"a {SECRET} " * 400}, (OWN_CORPUS, "test_own.py", "--llm-batch-sizes=2")
+    own.run_in_turns(written(own, *ROWS, long), *options).assert_outcomes(passed=2)
+    result = own.run_in_turns(written(own, *ROWS, long), *options, "--llm-resume")
+    result.stdout.fnmatch_lines(["llm-bench: 2 of 2 benchmarks kept of the run that began *"])
+    result = own.run_in_turns(written(own, *ROWS[:2], long), *options, "--llm-resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "other prompts: mine.jsonl (" in result.stderr.str() + result.stdout.str()
+
+
 def test_shapes_have_a_case_each(own: Bench) -> None:
     result = own.run("--llm-shape=16/3,8/2,600/8", "--llm-batch-sizes=2", "test_own.py")
     result.assert_outcomes(passed=3, skipped=1)

@@ -107,9 +107,9 @@ def _read(file: Path, own: Path, hold: ExitStack) -> Run:
 
 def _check_like(file: Path, before: Run, run: Run) -> None:
     """Raise UsageError, with what differs, where the two may not be put together."""
-    from llm_bench_fixtures.session.provenance import with_windows
+    from llm_bench_fixtures.session.provenance import completed_by
 
-    run = replace(run, provenance=with_windows(run.provenance, before.provenance))
+    run = replace(run, provenance=completed_by(run.provenance, before.provenance))
     if reasons := [f"  {reason}" for reason in why_runs_apart(before, run)]:
         told = "\n".join([f"--llm-resume: this run can't go on with the one in {file}:", *reasons])
         raise pytest.UsageError(f"{harmless_text(told)}\nNothing was run. Without --llm-resume, all is measured anew.")

@@ -81,11 +81,16 @@ def _corpus(corpus: Corpus, windows: WindowPlan | None) -> str:
     return ", ".join(filter(None, (f"{corpus.name} ({corpus.digest})", how)))
 
 
-def with_windows(provenance: Provenance, before: Provenance) -> Provenance:
-    """The provenance with the corpus as an earlier session of the run tells it, where that is the same but for the
-    windows, which are known once a variant is loaded."""
-    is_same = before.corpus.startswith(f"{provenance.corpus}, in ")
-    return replace(provenance, corpus=before.corpus) if is_same else provenance
+def completed_by(provenance: Provenance, before: Provenance) -> Provenance:
+    """The provenance with the corpus and the prompts as an earlier session of the run tells them, where they are the
+    same but for what is known later: the windows, and which of the prompts are sampled or left out."""
+    has_corpus = before.corpus.startswith(f"{provenance.corpus}, in ")
+    has_prompts = bool(provenance.prompts) and before.prompts.startswith(f"{provenance.prompts}; ")
+    return replace(
+        provenance,
+        corpus=before.corpus if has_corpus else provenance.corpus,
+        prompts=before.prompts if has_prompts else provenance.prompts,
+    )
 
 
 def _energy(device: Device) -> str:

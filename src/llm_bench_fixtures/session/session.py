@@ -24,7 +24,7 @@ from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
-from llm_bench_fixtures.session.provenance import Commit, provenance_of, with_windows
+from llm_bench_fixtures.session.provenance import Commit, completed_by, provenance_of
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.session.scoring import Scorer, Scoring
@@ -144,7 +144,7 @@ class BenchSession:
         provenance = provenance_of(self.setup, self._started, self._commit, self.loader.windows)
         provenance = replace(provenance, tasks=self.tasks.facts)
         if self._before is not None:
-            provenance = with_windows(provenance, self._before.provenance)
+            provenance = completed_by(provenance, self._before.provenance)
         run = self.results.build(provenance, self.progress.phase_s, interrupted=interrupted)
         return replace(run, time_limit_s=self.deadline.limit_s) if self.deadline.is_limited else run
 
