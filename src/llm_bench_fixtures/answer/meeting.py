@@ -52,7 +52,7 @@ def meeting_of(seen: Evidence, need: Need) -> Meeting:
     order = _best_first(seen, need.want, standings)
     ran.sort(key=lambda one: order.index(one.id) if one.id in order else len(order))
     by_standing = {standing: [one.id for one in ran if standings.of(one) is standing] for standing in Standing}
-    elsewhere = sorted(_elsewhere(ran, standings), key=_tokens_per_s, reverse=True)
+    elsewhere = sorted(_elsewhere(ran, standings), key=lambda record: record.tokens_per_s or 0.0, reverse=True)
     return Meeting(
         standings,
         meets=tuple(by_standing[Standing.WITHIN]),
@@ -101,8 +101,3 @@ def _is_met(record: Record, variant: VariantResult, standings: Standings) -> boo
         for limit, metric in standings.applied.items()
     )
     return all(one.standing is Standing.WITHIN for one in judged)
-
-
-def _tokens_per_s(record: Record) -> float:
-    facts = record.workload
-    return facts.new_tokens / record.median_s if facts else 0.0

@@ -168,6 +168,11 @@ class Record(RecordHead):
         return self.memory is not None and self.memory.after_scoring
 
     @property
+    def tokens_per_s(self) -> float | None:
+        """New tokens of all prompts together in a second of the median round; None without rounds or a workload."""
+        return self.workload.new_tokens / self.median_s if self.workload and self.rounds_s else None
+
+    @property
     def median_s(self) -> float:
         """Median latency of the rounds. Raises ValueError where there are none."""
         return self.quartiles_s[1]

@@ -436,9 +436,8 @@ def _cost(name: str, seen: Evidence) -> Iterator[str]:
         yield f"{format_seconds(record.median_s)} on {describe_prompts(record)}"
     if name != seen.run.reference:
         yield from _speed(name, seen)
-    if batched is not None and batched.workload is not None:
-        facts = batched.workload
-        yield f"{three_digits(facts.new_tokens / batched.median_s)} tokens/s at batch {facts.batch_size}"
+    if batched is not None and batched.workload is not None and batched.tokens_per_s:
+        yield f"{three_digits(batched.tokens_per_s)} tokens/s at batch {batched.workload.batch_size}"
     if name in peaks:
         yield f"{format_bytes(peaks[name].shown)} of {'memory' if memory_metric(seen) in PEAKS else 'weights'}"
     if name != seen.run.reference:

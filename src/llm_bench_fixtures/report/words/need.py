@@ -70,8 +70,8 @@ def _setting(record: Record) -> str:
         return record.variant
     other = " without a cache" if facts.cache == "off" else f" with a {facts.cache} cache"
     cache = "" if facts.cache == DEFAULT_CACHE else other
-    speed = three_digits(facts.new_tokens / record.median_s)
-    return f"{record.variant} at batch {facts.batch_size}{cache} ({speed} tokens/s)"
+    speed = f" ({three_digits(record.tokens_per_s)} tokens/s)" if record.tokens_per_s else ""
+    return f"{record.variant} at batch {facts.batch_size}{cache}{speed}"
 
 
 def _not_judged(meeting: Meeting) -> Iterator[str]:

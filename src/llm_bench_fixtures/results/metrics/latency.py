@@ -31,9 +31,7 @@ def _bound(which: Callable[[Interval], float]) -> Value:
 
 
 def _tokens_per_s(record: Record, _: VariantResult) -> float | None:
-    if not record.workload or not record.rounds_s:
-        return None
-    return record.workload.new_tokens / record.median_s
+    return record.tokens_per_s
 
 
 def _ms_per_token(record: Record, _: VariantResult) -> float | None:
