@@ -24,9 +24,10 @@ from llm_bench_fixtures.report.findings import Findings, SkippedOrFailed, findin
 from llm_bench_fixtures.report.page.build import all_sections, page_values
 from llm_bench_fixtures.report.renderers.figures import text
 from llm_bench_fixtures.report.tables.scenarios import LATENCY
-from llm_bench_fixtures.report.tables.table import Section, latency_cell
+from llm_bench_fixtures.report.tables.table import Cell, Column, Section, latency_cell
 from llm_bench_fixtures.report.tables.variants import summary_section
 from llm_bench_fixtures.report.words.workload import describe_workload
+from llm_bench_fixtures.results.formatting import Notation
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import MemoryFacts, Run, Scenario, Session, Status
 
@@ -131,6 +132,12 @@ def in_blocks() -> Run:
     """bf16 is twice as fast in each of ten blocks, but for 1 %; one of its rounds waited for a core."""
     waited_s = (0.5,) + (0.0,) * 9
     return make_run([make_block_record(spread=0.0), make_block_record("bf16", 2.0, waited_s=waited_s)])
+
+
+def test_an_interval_is_in_the_unit_of_its_column() -> None:
+    """Bug: it was told in seconds next to milliseconds."""
+    column = Column("time", Notation.SECONDS, unit="ms", size=1e-3)
+    assert text(Cell(value=0.00736, low=0.0052, high=0.0104), column) == "7.36 (5.20–10.4)"
 
 
 def test_a_speedup_of_blocks_has_its_interval() -> None:

@@ -39,11 +39,10 @@ class Judged:
     interval: Interval | None = None
 
     @property
-    def margin(self) -> float | None:
-        """How far the interval reaches on the wider side; None where that isn't known, or it is a point."""
-        if self.value is None or self.interval is None or math.isinf(self.interval.high):
-            return None
-        return max(self.interval.high - self.value, self.value - self.interval.low) or None
+    def spread(self) -> Interval | None:
+        """The interval; None where it isn't known, or is a point."""
+        found = self.interval
+        return found if found and found.low < found.high < math.inf else None
 
     @property
     def miss(self) -> float:

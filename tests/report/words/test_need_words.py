@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,17 @@ def test_the_first_line_names_who_meets_it() -> None:
     )
     assert lines[1].startswith("Use half for the lowest latency and the least memory: 2.00× ")
     assert lines[1].endswith(" as fast as fp32, but does not meet the need (perplexity +5.0 %).")
+
+
+def test_a_figure_stands_with_its_interval() -> None:
+    """Bug: ± was its wider half, so that one that misses the limit seemed to reach it. Of logarithms: as many times
+    below the figure as above it."""
+    (first, *_) = found("latency_s<=0.1, ppl_ratio<=1.1").answer.lines
+    told = re.search(r"latency (\d+) ms \((\d+) ms to (\d+) ms\), limit 100 ms", first)
+    assert told is not None
+    value, low, high = map(int, told.groups())
+    assert low < value < high
+    assert value / low == pytest.approx(high / value, rel=0.01)
 
 
 def test_a_need_of_quality_alone_is_told_as_before() -> None:

@@ -29,7 +29,7 @@ def figure(cell: Cell, column: Column = PLAIN) -> str:
 
 def spread(cell: Cell, column: Column = PLAIN) -> str:
     """The error or the interval, without brackets: "± 0.4", "1.26–1.34". Empty without any."""
-    return _error(cell, column) or _interval(cell)
+    return _error(cell, column) or _interval(cell, column)
 
 
 def text(cell: Cell, column: Column = PLAIN) -> str:
@@ -71,13 +71,14 @@ def _error(cell: Cell, column: Column) -> str:
     return f"± {error}" if error else ""
 
 
-def _interval(cell: Cell) -> str:
-    """Nothing of an interval without a width."""
+def _interval(cell: Cell, column: Column) -> str:
+    """In the column's unit, if it has one. Nothing of an interval without a width."""
     if cell.low is None or cell.high is None or cell.low == cell.high:
         return ""
     if cell.of is not None:
         return f"{100 * cell.low:.2g}–{100 * cell.high:.2g} %"
-    return f"{three_digits(cell.low)}–{three_digits(cell.high)}"
+    size = column.size if column.unit and cell.notation is None else 1.0
+    return f"{three_digits(cell.low / size)}–{three_digits(cell.high / size)}"
 
 
 def legend(table: Table, names: Sequence[str] = (), interval: str = "(a–b)") -> Iterator[str]:
@@ -92,6 +93,6 @@ def legend(table: Table, names: Sequence[str] = (), interval: str = "(a–b)") -
     yield from table.notes
     errors = dict.fromkeys(column.error_is for cell, column in cells if column.error_is and _error(cell, column))
     parts = [f"±: {', '.join(errors)}"] if errors else []
-    parts += [f"{interval}: the 95 % interval"] if any(_interval(cell) for cell, _ in cells) else []
+    parts += [f"{interval}: the 95 % interval"] if any(_interval(*one) for one in cells) else []
     if parts:
         yield "; ".join(parts)

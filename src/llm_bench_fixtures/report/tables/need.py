@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from llm_bench_fixtures.answer.meeting import Meeting
 from llm_bench_fixtures.answer.need import Standing
+from llm_bench_fixtures.answer.standings import Judged
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.by_variant import table_by_variant
 from llm_bench_fixtures.report.tables.table import (
@@ -29,7 +31,7 @@ def need_sections(findings: Findings) -> Iterator[Section]:
     """None where nothing but quality is limited, which the other tables show."""
     meeting, need = findings.answer.meeting, findings.answer.need
     if meeting.ran and not need.is_of_quality:
-        note = f"{need_sentence(meeting)} ±: the wider half of the 95 % interval."
+        note = need_sentence(meeting)
         variants = filter(None, map(findings.run.variant, meeting.ran))
         yield Section("Who meets the need", table_by_variant(variants, list(_figures(meeting, findings))), note)
 
@@ -42,7 +44,16 @@ def _figures(meeting: Meeting, findings: Findings) -> Iterator[Figures]:
     yield Figures(Column("speed-up", Notation.TIMES), speedups)
     for place, metric in enumerate(standings.applied.values()):
         found = {name: standings.judged[name][place] for name in meeting.ran}
-        cells = {
-            name: Cell(value=one.value, error=one.margin, tone=TONES.get(one.standing)) for name, one in found.items()
-        }
-        yield Figures(in_one_unit(metric_column(metric), cells.values()), cells)
+        cells = {name: _cell(one) for name, one in found.items()}
+        column = replace(metric_column(metric), error_is="half of the 95 % interval")
+        yield Figures(in_one_unit(column, cells.values()), cells)
+
+
+def _cell(one: Judged) -> Cell:
+    """Intervals of quality reach as far to either side; those of times and sizes are of logarithms."""
+    cell = Cell(value=one.value, tone=TONES.get(one.standing))
+    if one.spread is None or one.value is None:
+        return cell
+    if one.limit.is_of_quality:
+        return replace(cell, error=one.spread.high - one.value)
+    return replace(cell, low=one.spread.low, high=one.spread.high)

@@ -129,7 +129,8 @@ def _figure(one: Judged, variant: VariantResult) -> str:
         return f"perplexity {text(perplexity_change(variant))}"
     if one.metric.name == QualityMeasure.TOP1_AGREEMENT:
         return f"top-1 agreement {format_share(one.value or 0.0)}"
-    margin = f" ± {with_unit(one.margin, one.metric)}" if one.margin else ""
+    low, high = (one.spread.low, one.spread.high) if one.spread else (None, None)
+    spread = f" ({with_unit(low, one.metric)} to {with_unit(high, one.metric)})" if one.spread else ""
     return (
-        f"{one.metric.title_in_sentence} {with_unit(one.value, one.metric)}{margin}, limit {one.limit.bound_in_words}"
+        f"{one.metric.title_in_sentence} {with_unit(one.value, one.metric)}{spread}, limit {one.limit.bound_in_words}"
     )

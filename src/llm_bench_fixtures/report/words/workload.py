@@ -72,9 +72,9 @@ def describe_prompts(record: Record) -> str:
     if workload is None:
         return MISSING
     if workload.prompts == 1:
-        return f"one prompt of {workload.prompt_tokens} tokens"
+        return f"one prompt of {workload.prompt_tokens:,} tokens"
     alone = ", one at a time" if workload.batch_size == 1 else ""
-    return f"{workload.prompts} prompts of {workload.prompt_tokens} tokens together{alone}"
+    return f"{workload.prompts:,} prompts of {workload.prompt_tokens:,} tokens together{alone}"
 
 
 def times_words(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
