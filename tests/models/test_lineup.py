@@ -57,6 +57,13 @@ def test_where_no_two_fit_each_is_loaded_alone(budget: int) -> None:
     assert groups(plan(budget)) == ["fp32", "fp16", "bf16", "int8", "nf4"]
 
 
+def test_what_fits_beside_those_that_are_loaded() -> None:
+    lineup = plan(10 * GB)
+    assert lineup.fits({"fp32", "fp16"}, 6 * GB)
+    assert not lineup.fits({"fp32", "fp16"}, 6 * GB + 1)
+    assert apart(VARIANTS).fits({"fp32", "fp16"}, 1000 * GB)  # of which nothing is planned
+
+
 def test_each_counts_what_it_needs_itself() -> None:
     """The four smaller ones fit beside the reference, or two of them; a smaller one fills the room that is left."""
     assert groups(plan(12 * GB, needs=OWN)) == ["fp32 fp16 bf16 int8 nf4"]

@@ -15,7 +15,7 @@ from llm_bench_fixtures.models.backends.compiled import CompiledModel
 from llm_bench_fixtures.models.lineup import plan_lineup
 from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.model import ModelFacts
-from llm_bench_fixtures.models.needs import Need
+from llm_bench_fixtures.models.needs import Kept, Need, Parts, Round, Taken
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.options.settings import parse_settings
@@ -133,6 +133,44 @@ def test_those_that_take_more_than_was_planned_make_room(monkeypatch: pytest.Mon
     one.load(third)
     assert (machine.loaded, one.beside(reference)) == (2, first)
     assert one._tight["third"].startswith("half had to make room for it in memory")
+
+
+def test_rounds_larger_than_the_plan_have_others_closed_and_give_their_memory_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each holds 3 of 12 bytes, and the rounds take a fourth variant 4 more: beside it and the reference 2 are left."""
+    closed: list[str] = []
+
+    def load(_: object, variant: Variant) -> SimpleNamespace:
+        return SimpleNamespace(close=lambda: closed.append(variant.id))
+
+    monkeypatch.setattr(VariantLoader, "_load", load)
+    monkeypatch.setattr(VariantLoader, "_has_room", lambda *_: True)
+    monkeypatch.setattr(VariantLoader, "_rise", lambda _, variant, largest: largest.rows if variant is large else 0)
+    variants = tuple(Variant(name, "torch", "") for name in ("reference", "half", "third", "large"))
+    reference, half, third, large = variants
+    one = VariantLoader(Setup(parse_settings({}), Progress()), RunBuilder("reference"))
+    one.lineup = plan_lineup(variants, "reference", dict.fromkeys((each.id for each in variants), Need(3)), 12)
+    for variant in variants:
+        one.load(variant)
+    with one.making_room(reference, Round(4, 1)) as has_room:
+        assert [has_room(other) for other in (half, large, third)] == [True, False, True]
+    assert closed == []
+    with one.making_room(large, Round(4, 1)) as has_room:
+        assert closed == ["third", "half"]
+        assert not has_room(half)  # 9 bytes and 4
+    assert closed == ["third", "half", "large"]
+    assert one.load(large)
+
+
+def test_a_round_is_beyond_the_plan_by_what_it_takes_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position keeps 10 bytes, of 8 x (96 + 15) that were planned, and of 2,000."""
+    parts = Parts(0, 0, 0, 0, is_known=True, kept=(Kept(10),), taken=Taken(0, 0, 0, 0), logits=0)
+    one = VariantLoader(Setup(parse_settings({}), Progress()), RunBuilder("fp32"))
+    monkeypatch.setattr(VariantLoader, "_largest_rounds", lambda _: [Round(8, 96, 16), Round(1, 9999)])
+    monkeypatch.setattr(VariantLoader, "_parts", lambda _, variant: parts if variant is FP32 else None)
+    assert one._rise(FP32, Round(1, 1985, 16)) == 20_000 - 8_880
+    assert one._rise(FP32, Round(1, 96, 16)) == one._rise(BF16, Round(1, 1985, 16)) == 0
 
 
 class Opened:

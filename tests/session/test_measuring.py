@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ import pytest
 from llm_bench_fixtures.errors import BackendUnavailable, NotReached, WorkerDied
 from llm_bench_fixtures.measure.timing import Round
 from llm_bench_fixtures.measure.turns import take_turns
+from llm_bench_fixtures.models import needs
 from llm_bench_fixtures.models.handle import ModelHandle
 from llm_bench_fixtures.models.variants import Variant
 from llm_bench_fixtures.progress import Phase, Progress
@@ -91,6 +93,12 @@ class FakeLoader:
 
     def reference(self) -> Fake | None:
         return self.models.get("fp32")
+
+    @contextmanager
+    def making_room(self, variant: Variant, largest: needs.Round) -> Iterator[Callable[[Variant], bool]]:
+        """A variant that is large has room beside the reference alone."""
+        self.largest = largest
+        yield lambda other: "large" not in (variant.id, other.id)
 
 
 @dataclass
@@ -199,6 +207,16 @@ def test_a_variant_that_cannot_be_loaded_or_is_in_another_group_is_left_out(name
     bench = make(Fake("fp32"), Fake("bf16"))
     bench.ask("fp32", WORKLOAD, name, "bf16")
     assert bench.ran() == {"fp32": 2, "bf16": 2}
+
+
+def test_a_variant_whose_rounds_have_no_room_beside_others_is_measured_by_its_own_test() -> None:
+    bench = make(Fake("fp32"), Fake("large"), Fake("bf16"))
+    bench.ask("fp32", WORKLOAD, "large", "bf16")
+    assert bench.ran() == {"fp32": 2, "large": 0, "bf16": 2}
+    assert bench.loader.largest == needs.Round(rows=1, prompt=3, new=1)
+    assert len(bench.ask("large", WORKLOAD, "bf16").reference_rounds) == 2
+    assert len(bench.ask("bf16").reference_rounds) == 2
+    assert bench.ran() == {"fp32": 5, "large": 2, "bf16": 2}
 
 
 def test_a_variant_that_cannot_run_the_workload_is_left_out() -> None:

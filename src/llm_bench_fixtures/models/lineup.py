@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,11 @@ class Lineup:
         for loaded, need in enumerate(needs):
             if need.making:
                 yield _resident(needs[:loaded]) + need.making
+
+    def fits(self, names: Collection[str], more_bytes: int) -> bool:
+        """Whether the budget holds these variants between their turns, and so much more."""
+        needs = [self.needs.get(name, NOTHING) for name in names]
+        return not self.budget_bytes or _resident(needs) + more_bytes <= self.budget_bytes
 
     def describe(self) -> str:
         """The decision in a sentence, with the most memory that is planned to be taken."""

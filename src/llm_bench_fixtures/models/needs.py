@@ -13,6 +13,8 @@ from llm_bench_fixtures.workloads import CacheKind
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+    from llm_bench_fixtures.workloads import Workload
+
 FLOAT32_BYTES = 4
 PROCESS_BYTES = 120_000_000  # of its own, beside the libraries that forked processes share
 ACCELERATOR_PROCESS_BYTES = 600_000_000  # what a driver takes of its device for each process
@@ -198,6 +200,11 @@ class Round:
     """Tokens that are generated; 0 where every position's logits are asked for, as for a score."""
 
     cache: CacheKind = CacheKind.DYNAMIC
+
+    @classmethod
+    def of(cls, workload: Workload) -> Round:
+        """The workload's largest batch."""
+        return cls(workload.batch_size, max(workload.widths), workload.new_tokens, workload.cache)
 
 
 @dataclass(frozen=True)

@@ -257,10 +257,53 @@ class VariantLoader:
 
     def reference(self) -> ModelHandle | None:
         """The reference, if it is in the group that is loaded and can run."""
-        known = [variant for variant in self._group if variant.id == self._results.reference]
         with suppress(Exception):  # its own test says so
-            return self.load(known[0]) if known else None
+            return self.load(self._references[0]) if self._references else None
         return None
+
+    @property
+    def _references(self) -> list[Variant]:
+        """The reference, if it is in the group that is loaded; else none."""
+        return [variant for variant in self._group if variant.id == self._results.reference]
+
+    @contextmanager
+    def making_room(self, variant: Variant, largest: Round) -> Iterator[Callable[[Variant], bool]]:
+        """The block measures the variant next to the reference, on rounds that may be larger than those of the plan.
+        Others are closed until these two have room. The block gets what tells, of one other after another, whether it
+        has room beside all before it.
+
+        Whatever takes more than was planned is closed after the block, because its process would keep that memory.
+        """
+        both = {one.id: one for one in (*self._references, variant)}
+        rises = {name: self._rise(one, largest) for name, one in both.items()}  # bytes beyond the plan
+
+        def fits() -> bool:
+            more = sum(rises.values())
+            return self.lineup is None or not more or self.lineup.fits({*self._loaded, *rises}, more)
+
+        def has_room(other: Variant) -> bool:
+            if other not in self._group:
+                return False
+            rises[other.id] = self._rise(other, largest)
+            if not fits():
+                del rises[other.id]
+            return other.id in rises
+
+        others = [name for name in self._loaded if name not in both]
+        while others and not fits():
+            self._close(others.pop())
+        yield has_room
+        for name, rise in rises.items():
+            if rise and name in self._loaded:
+                self._close(name)
+
+    def _rise(self, variant: Variant, largest: Round) -> int:
+        """Bytes that such rounds take of the variant's memory beyond those that were planned; 0 where nothing tells."""
+        parts = self._parts(variant)
+        if parts is None:
+            return 0
+        planned = max(parts.round(one) for one in self._largest_rounds() if one.new)
+        return max(parts.round(largest) - planned, 0)
 
     @property
     def loaded(self) -> tuple[ModelHandle, ...]:
@@ -305,6 +348,10 @@ class VariantLoader:
             with suppress(Exception):  # its own test says so
                 self.load(member)
 
+    def _close(self, name: str) -> None:
+        self.before_closing([name])
+        self._loaded.pop(name).close()
+
     def _has_room(self, variant: Variant) -> bool:
         """Whether it is loaded, or the free memory holds it: those that are loaded may take more than was predicted."""
         if variant.id in self._loaded or self.lineup is None:
@@ -317,8 +364,7 @@ class VariantLoader:
         while self._loaded and not self._has_room(variant):
             name = next((one for one in reversed(self._loaded) if one != self._results.reference), None)
             closed.append(name or self._results.reference)
-            self.before_closing(closed[-1:])
-            self._loaded.pop(closed[-1]).close()
+            self._close(closed[-1])
         if closed:
             self._tight[variant.id] = (
                 f"{', '.join(closed)} had to make room for it in memory: they take more than was planned, or other "

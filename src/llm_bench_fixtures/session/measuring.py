@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.answer.allocation import Allocation, weight_of
 from llm_bench_fixtures.errors import LlmBenchError, NotReached, TimeUp
 from llm_bench_fixtures.measure.support import check_supported
+from llm_bench_fixtures.models.needs import Round
 from llm_bench_fixtures.progress import Left, Part, Phase, about
 from llm_bench_fixtures.session.blocks import OBSERVED_LONGER, measure_side_by_side
 from llm_bench_fixtures.session.case import Entry, Measured, Pace, Spent
@@ -177,7 +178,14 @@ class SideBySide:
         if case in self._not_reached:
             raise TimeUp(self._not_reached[case])
         self._deadline.check()
-        entries = self._entries(case, model, workload, others)
+        with self._loader.making_room(model.variant, Round.of(workload)) as has_room:
+            entries = self._entries(case, model, workload, [other for other in others if has_room(other)])
+            self._measure_entries(case, scenario, model.variant.id, entries, weight)
+
+    def _measure_entries(
+        self, case: str, scenario: str, asking: str, entries: Mapping[str, Entry], weight: float
+    ) -> None:
+        """asking: the variant whose test it is."""
         steps = sum(entry.workload.steps for entry in entries.values())
         expected_s = self._expected_s(scenario, steps)
         if not self._deadline.fits(expected_s):
@@ -193,7 +201,7 @@ class SideBySide:
                 self._deadline.check()
                 show(doing, detail, left)
 
-            keep = functools.partial(self._keep, case, weight, model.variant.id, entries)
+            keep = functools.partial(self._keep, case, weight, asking, entries)
             found, spent = measure_side_by_side(entries, self._reference, self._pace(asked, weight), step, on_cut=keep)
             keep(found, spent)
         self._note_least(scenario, entries, found)
