@@ -2,28 +2,35 @@
 
 python tools/measure_short_runs.py FOLDER [--runs N] [--time TIME] [-- pytest arguments]
 
-Runs `pytest benchmarks/` once whole, and N times with --llm-time TIME, and prints how many of these have a winner, or
-what is tied to it, that is one of the whole run's. What FOLDER holds from an earlier call isn't run again.
+Runs `pytest benchmarks/` once whole, and N times with --llm-time TIME, and prints how many of these put a variant first
+that is the whole run's winner, or tied to it. What FOLDER holds from an earlier call isn't run again, unless that was
+interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from measure_repeatability import run_suite
-from repeatability_answers import READERS, RunAnswer, answer_of
+from repeatability_answers import READERS
 
+from llm_bench_fixtures.answer.evidence import evidence_of
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Reader
+from llm_bench_fixtures.answer.picks import picks_of
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
 
 
-def answered(report: Path, cache: Path, arguments: Sequence[str]) -> RunAnswer:
-    """Of the run whose results are in the folder, which is run where there are none."""
-    if not (report / RESULTS_FILE).exists():
+def winners(report: Path, cache: Path, arguments: Sequence[str]) -> Mapping[Reader, Sequence[str]]:
+    """The best, and after it those that are tied to it, of the run whose results are in the folder; it is run where
+    there are none, or where they are of an interrupted run."""
+    results = report / RESULTS_FILE
+    if not results.exists() or read_run(results).interrupted:
         print(f"{report.name}: {run_suite(report, cache, arguments):.0f} s", flush=True)
-    return answer_of(read_run(report / RESULTS_FILE))
+    picks = picks_of(evidence_of(read_run(results)), DEFAULT_NEED)
+    return {pick.reader: [one.variant for one in pick.choices] for pick in picks}
 
 
 def main() -> None:
@@ -34,14 +41,15 @@ def main() -> None:
     parser.add_argument("--time", default="45s")
     given = parser.parse_args(sys.argv[1:separator])
     own, cache = sys.argv[separator + 1 :], given.folder / "cache"
-    whole = answered(given.folder / "whole", cache, [*own, "--llm-time=none"])
+    whole = winners(given.folder / "whole", cache, [*own, "--llm-time=none"])
     short = [
-        answered(given.folder / f"short-{number}", cache, [*own, f"--llm-time={given.time}"])
+        winners(given.folder / f"short-{number}", cache, [*own, f"--llm-time={given.time}"])
         for number in range(1, given.runs + 1)
     ]
     for reader in READERS:
-        named = sum(bool(one.winners[reader] & whole.winners[reader]) for one in short)
-        print(f"{reader}: {', '.join(sorted(whole.winners[reader]))}; named by {named} of {len(short)} short runs")
+        first = [found[reader][0] if found.get(reader) else "nothing" for found in short]
+        named = sum(name in whole[reader] for name in first)
+        print(f"{reader}: {', '.join(whole[reader])}; {named} of {len(first)} short runs agree: {', '.join(first)}")
 
 
 if __name__ == "__main__":
