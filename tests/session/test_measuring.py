@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -252,6 +252,18 @@ def test_a_time_limit_costs_the_test_and_not_what_others_have_measured(monkeypat
     assert len(bench.ask("int8", WORKLOAD, "bf16").reference_rounds) == 2
     assert len(bench.ask("bf16").reference_rounds) == 2
     assert bench.ran() == {"fp32": 5, "bf16": 2, "int8": 3}  # once more to warm up, as nobody asks for the reference
+
+
+def test_the_forecast_gets_the_rounds_of_each_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = make(Fake("fp32"), Fake("bf16"))
+    seen: list[tuple[str, Workload, int]] = []
+
+    def saw(_: Forecast, variant: str, workload: Workload, rounds: Sequence[Round]) -> None:
+        seen.append((variant, workload, len(rounds)))
+
+    monkeypatch.setattr(Forecast, "saw", saw)
+    bench.ask("fp32", WORKLOAD, "bf16")
+    assert seen == [("fp32", WORKLOAD, 2), ("bf16", WORKLOAD, 2)]
 
 
 def test_other_tokens_run_beside_the_references_own_workload() -> None:
