@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from llm_bench_fixtures.measure import memory
+from llm_bench_fixtures.measure.fake_model import Shape
 from llm_bench_fixtures.measure.flops import FlopCounter, RoundFlops
 from llm_bench_fixtures.measure.passes import CacheBytes, watch_forward_passes
 from llm_bench_fixtures.measure.quality import score_windows
@@ -176,6 +177,21 @@ def test_prefill_is_each_batchs_first_pass_and_decode_all_others(flops_of: Flops
     assert found.prefill == gpt2_flops(GPT2, 2, 3, 0) + gpt2_flops(GPT2, 1, 2, 0)
     steps = [(2, 1, 3), (2, 1, 4), (1, 1, 2), (1, 1, 3)]
     assert found.decode == sum(gpt2_flops(GPT2, *shape) for shape in steps)
+
+
+def test_prompts_of_many_lengths_are_counted_as_few_times_as_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: each prompt that was longer than those before it was counted anew, 40 of them for 6 s. Three counts give the
+    law, and it is tried at the longest prefill and the longest step."""
+    counts: list[Shape] = []
+    count = FlopCounter._count
+
+    def noting(flops: FlopCounter, shape: Shape) -> int:
+        counts.append(shape)
+        return count(flops, shape)
+
+    monkeypatch.setattr(FlopCounter, "_count", noting)
+    counted(FlopCounter(GPT2), Workload(tuple((1,) * length for length in range(1, 9)), 3, 1))
+    assert counts == [(1, 10, 0), (1, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, 9)]
 
 
 def test_a_batch_decodes_as_many_steps_as_its_longest_answer_needs(flops_of: FlopsOf) -> None:

@@ -66,8 +66,9 @@ class FlopCounter:
             return None
 
     def _round(self, workload: Workload) -> RoundFlops:
-        sizes = zip(workload.groups, workload.widths, workload.new_tokens_by_batch, strict=True)
-        batches = [self._batch(len(group), width, tokens - 1, workload.cache) for group, width, tokens in sizes]
+        sizes = zip(map(len, workload.groups), workload.widths, workload.new_tokens_by_batch, strict=True)
+        largest_first = sorted(sizes, key=lambda size: (size[0], size[1] + size[2]), reverse=True)
+        batches = [self._batch(rows, width, tokens - 1, workload.cache) for rows, width, tokens in largest_first]
         return RoundFlops(sum(one.prefill for one in batches), sum(one.decode for one in batches))
 
     def _batch(self, rows: int, width: int, steps: int, cache: CacheKind) -> RoundFlops:
