@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_READ = 1000  # prompts that are encoded, and whose answers can be scored
 MOST_TIMED = 64
-MOST_STEPS = 2048  # tokens that a round generates one after the other, at most
+MOST_STEPS = 448  # tokens that a round generates one after the other, at most: 2 s of a small model, of each variant
 MOST_STEPS_OF_LARGE = 256  # the same of a model whose steps take tens of milliseconds
 PROMPT_STEPS = 1 / 16  # of a step, what a token of a prompt takes: prompts are read many tokens at a time
 SHOWN = 5  # prompts that are named of those that are left out
