@@ -7,7 +7,9 @@ the median over the pairs of (time per output token of the round / of the engine
 
     python tools/measure_bare_loops.py [PAIRS] [any option of pytest]
 
-The variants are those of --llm-variants, by default all that run here. A server has no loop of its own.
+With --llm-prompts it is done on each of these prompts, by the latency of the whole answer, and the median over the
+prompts of each one's median ratio is printed. The variants are those of --llm-variants, by default all that run here. A
+server has no loop of its own.
 """
 
 from __future__ import annotations
@@ -39,32 +41,42 @@ import random
 import sys
 
 import pytest
-from measure_bare_loops import DEEPEST, LOOPS, NEW_TOKENS, PROMPT_TOKENS, measure_pair_at
+from measure_bare_loops import DEEPEST, LOOPS, NEW_TOKENS, PROMPT_TOKENS, latency_s, measure_pair_at, tpot_s
 
 FOUND = {{}}
 
-def test_pairs(llm_model, llm_prompts):
+def test_pairs(llm_model, {fixture}):
     name, backend = llm_model.variant.id, llm_model.variant.backend
     if backend not in LOOPS:
         pytest.skip(f"{{backend}} has no loop of its own here")
-    prompt = llm_prompts.exact(PROMPT_TOKENS)
     coin = random.Random(0)
-    pairs = []
+    rows = {rows}
+    found = [[] for _ in rows]
     for number in range({pairs} + 1):
-        depth, is_round_first = coin.randrange(DEEPEST), coin.random() < 0.5
-        pairs.append(llm_model.call(measure_pair_at, depth, prompt, NEW_TOKENS, is_round_first))
+        for (prompt, new_tokens), pairs in zip(rows, found):
+            depth, is_round_first = coin.randrange(DEEPEST), coin.random() < 0.5
+            pairs.append(llm_model.call(measure_pair_at, depth, prompt, new_tokens, is_round_first, {seconds}))
         print(f"\\r{{name}}: {{number}} of {pairs} pairs", end="", file=sys.stderr, flush=True)
-    FOUND[name] = pairs[1:]  # the first pair warms up
+    FOUND[name] = [pairs[1:] for pairs in found]  # the first pair warms up
     print(file=sys.stderr)
 """
+ONE_PROMPT = {
+    "fixture": "llm_prompts",
+    "rows": "[(llm_prompts.exact(PROMPT_TOKENS), NEW_TOKENS)]",
+    "seconds": "tpot_s",
+}
+OWN_PROMPTS = {"fixture": "llm_own", "rows": "[*zip(llm_own.prompts, llm_own.new_tokens)]", "seconds": "latency_s"}
 
 
 class Pair(NamedTuple):
-    """Seconds for each output token after the first."""
+    """Seconds for each output token after the first, or for all."""
 
     round_s: float
     own_s: float
 
+
+Seconds = Callable[[Sequence[float]], float]
+"""Takes seconds until each token."""
 
 Loop = Callable[[Any, TokenIds, int, Callable[[], None]], list[int]]
 """Takes the model, a prompt, how many new tokens it gets, and what to call at each of them; gives the new tokens."""
@@ -171,41 +183,45 @@ LOOPS: Mapping[str, Loop] = {
 """By backend."""
 
 
-def measure_pair_at(model: Model, depth: int, prompt: TokenIds, new_tokens: int, is_round_first: bool) -> Pair:
+def measure_pair_at(
+    model: Model, depth: int, prompt: TokenIds, new_tokens: int, is_round_first: bool, seconds_of: Seconds
+) -> Pair:
     """`measure_pair` with so many further calls on Python's stack."""
     if depth:
-        return measure_pair_at(model, depth - 1, prompt, new_tokens, is_round_first)
-    return measure_pair(model, prompt, new_tokens, is_round_first)
+        return measure_pair_at(model, depth - 1, prompt, new_tokens, is_round_first, seconds_of)
+    return measure_pair(model, prompt, new_tokens, is_round_first, seconds_of)
 
 
-def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first: bool) -> Pair:
-    """Raises GenerationMismatch where the two texts differ: they were not the same work."""
+def measure_pair(model: Model, prompt: TokenIds, new_tokens: int, is_round_first: bool, seconds_of: Seconds) -> Pair:
+    """seconds_of: gives what is compared. Raises GenerationMismatch where the two texts differ: they were not the same
+    work."""
     texts: dict[str, list[int]] = {}
     seconds: dict[str, float] = {}
     for way in ("round", "own")[:: 1 if is_round_first else -1]:
         fall_asleep()
         time_way = time_round if way == "round" else time_own_loop
-        texts[way], seconds[way] = time_way(model, prompt, new_tokens)
+        texts[way], tokens_s = time_way(model, prompt, new_tokens)
+        seconds[way] = seconds_of(tokens_s)
     fall_asleep()
     if texts["round"] != texts["own"]:
         raise GenerationMismatch(f"the round generated {texts['round']}, the engine's own loop {texts['own']}")
     return Pair(seconds["round"], seconds["own"])
 
 
-def time_round(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], float]:
-    """The text and its seconds for each output token."""
+def time_round(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], Sequence[float]]:
+    """The text, and seconds until each of its tokens."""
     done = run_round(model, Workload((prompt,), new_tokens, batch_size=1))
-    return [*done.continuations[0]], tpot_s(done.batches[0].tokens_s)
+    return [*done.continuations[0]], done.batches[0].tokens_s
 
 
-def time_own_loop(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], float]:
-    """The text and its seconds for each output token."""
+def time_own_loop(model: Model, prompt: TokenIds, new_tokens: int) -> tuple[list[int], Sequence[float]]:
+    """The text, and seconds until each of its tokens."""
     ticks = TokenClock(model.device, time.perf_counter)
     model.device.synchronize()
     ticks.start()
     text = LOOPS[model.variant.backend](model, prompt, new_tokens, ticks.tick)
     model.device.synchronize()
-    return text, tpot_s(ticks.tokens_s())
+    return text, ticks.tokens_s()
 
 
 def tpot_s(tokens_s: Sequence[float]) -> float:
@@ -215,11 +231,16 @@ def tpot_s(tokens_s: Sequence[float]) -> float:
     return (tokens_s[-1] - tokens_s[0]) / (len(tokens_s) - 1)
 
 
+def latency_s(tokens_s: Sequence[float]) -> float:
+    """From the start to the last token."""
+    return tokens_s[-1]
+
+
 class Found:
     """Takes what was found out of the test module when the run is over, and the reasons of skips."""
 
     def __init__(self) -> None:
-        self.by_variant: dict[str, list[Pair]] = {}
+        self.by_variant: dict[str, list[list[Pair]]] = {}  # of each prompt
         self.skips: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -234,14 +255,15 @@ class Found:
 def main(arguments: list[str]) -> None:
     pairs = int(arguments.pop(0)) if arguments and arguments[0].isdecimal() else PAIRS
     found = Found()
+    is_own = any(argument.startswith("--llm-prompts") for argument in arguments)
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder) / "test_bare_loops.py"
-        suite.write_text(SUITE.format(pairs=pairs))
-        options = ["--llm-limits-time=0", "--rootdir", folder, f"--llm-report={folder}/report"]
+        suite.write_text(SUITE.format(pairs=pairs, **(OWN_PROMPTS if is_own else ONE_PROMPT)))
+        options = ["--llm-batch-sizes=1", "--llm-limits-time=0", "--rootdir", folder, f"--llm-report={folder}/report"]
         status = pytest.main([str(suite), *options, "-s", "-p", "no:terminal", *arguments], plugins=[found])
     print(*found.skips, sep="\n", file=sys.stderr)
-    for variant, of_variant in found.by_variant.items():
-        print(f"{variant:17s} {describe(of_variant)}")
+    for variant, prompts in found.by_variant.items():
+        print(f"{variant:17s} {describe_prompts(prompts) if is_own else describe(prompts[0])}")
     if status:
         sys.exit(f"pytest ended with {status}")
 
@@ -254,6 +276,16 @@ def describe(pairs: Sequence[Pair]) -> str:
     return (
         f"round / own loop: {median:.3f} (95 % interval {low:.3f} to {high:.3f}), {len(pairs)} pairs; "
         f"own loop {own_ms[0]:.2f} / {statistics.median(own_ms):.2f} / {own_ms[-1]:.2f} ms a token"
+    )
+
+
+def describe_prompts(prompts: Sequence[Sequence[Pair]]) -> str:
+    """prompts: the pairs of each."""
+    ratios = [statistics.median(pair.round_s / pair.own_s for pair in pairs) for pairs in prompts]
+    low, median, high = statistics.quantiles(ratios, n=4)
+    return (
+        f"latency of the round / of the own loop: {median:.3f}, median over {len(ratios)} prompts (quartiles {low:.3f} "
+        f"to {high:.3f}) of {len(prompts[0])} pairs each"
     )
 
 

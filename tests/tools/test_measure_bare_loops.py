@@ -7,7 +7,7 @@ from collections.abc import Callable
 import measure_bare_loops
 import pytest
 import torch
-from measure_bare_loops import LOOPS, Noting, Pair, describe, measure_pair, tpot_s
+from measure_bare_loops import LOOPS, Noting, Pair, describe, describe_prompts, latency_s, measure_pair, tpot_s
 
 from llm_bench_fixtures.errors import GenerationMismatch
 from llm_bench_fixtures.models.backends import ROWS
@@ -20,6 +20,7 @@ PROMPT = (5, 6, 7)
 def test_time_per_token_is_counted_from_the_first_one() -> None:
     """Two distances, of 0.5 and 1 s, after a prefill of 10 s."""
     assert tpot_s([10.0, 10.5, 11.5]) == 0.75
+    assert latency_s([10.0, 10.5, 11.5]) == 11.5
 
 
 def test_a_text_that_ended_has_no_time_per_token() -> None:
@@ -34,6 +35,12 @@ def test_the_median_of_the_pairs_ratios_is_printed_with_the_own_loops_range() ->
     assert describe(pairs) == told
 
 
+def test_of_several_prompts_the_median_of_their_medians_is_printed() -> None:
+    """Medians 1, 2 and 4; an odd pair of one prompt moves nothing."""
+    prompts = [[Pair(ratio, 1.0), Pair(ratio, 1.0), Pair(9.0, 1.0)] for ratio in (1.0, 2.0, 4.0)]
+    assert describe_prompts(prompts).startswith("latency of the round / of the own loop: 2.000, median over 3 prompts")
+
+
 def test_the_prompt_that_transformers_hands_over_first_is_no_token() -> None:
     noted: list[int] = []
     streamer = Noting(lambda: noted.append(len(noted)))
@@ -45,7 +52,7 @@ def test_the_prompt_that_transformers_hands_over_first_is_no_token() -> None:
 
 @pytest.mark.parametrize("is_round_first", [True, False])
 def test_a_round_and_the_own_loop_give_the_same_text(is_round_first: bool, tiny_fp32: TransformersModel) -> None:
-    pair = measure_pair(tiny_fp32, PROMPT, 3, is_round_first)
+    pair = measure_pair(tiny_fp32, PROMPT, 3, is_round_first, latency_s)
     assert pair.round_s > 0
     assert pair.own_s > 0
 
@@ -58,7 +65,7 @@ def test_another_text_is_another_work(tiny_fp32: TransformersModel, monkeypatch:
 
     monkeypatch.setattr(measure_bare_loops, "LOOPS", {"torch": other})
     with pytest.raises(GenerationMismatch, match=r"own loop \[-1, -1, -1\]"):
-        measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True)
+        measure_pair(tiny_fp32, PROMPT, 3, is_round_first=True, seconds_of=tpot_s)
 
 
 def test_every_backend_but_servers_has_a_loop() -> None:
