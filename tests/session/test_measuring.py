@@ -121,12 +121,14 @@ class Bench:
         return {name: len(model.ran) for name, model in self.loader.models.items()}
 
 
-def make(*models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT, weights: float = 1e6) -> Bench:
+def make(
+    *models: Fake, busy_cores: int = 1, deadline: Deadline = NO_LIMIT, weights: float = 1e6, own: object = None
+) -> Bench:
     settings = SimpleNamespace(max_noise=0.0, rounds=2, warmup_rounds=1, probe=False)
     progress = Progress()
     source, forecast = SimpleNamespace(weights=weights), Forecast()
     setup = SimpleNamespace(
-        settings=settings, progress=progress, busy_cores=busy_cores, forecast=forecast, source=source, own=None
+        settings=settings, progress=progress, busy_cores=busy_cores, forecast=forecast, source=source, own=own
     )
     loader = FakeLoader(*models)
     made = SideBySide(cast(Setup, setup), cast(VariantLoader, loader), "fp32", deadline=deadline)
@@ -351,6 +353,16 @@ def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.Monkey
     bench.ask("bf16", OTHER)
     assert paces[0] == pytest.approx(3.0)
     assert paces[1] == pytest.approx(4.0, abs=0.5)  # what the three left is the fourth's
+
+
+@pytest.mark.parametrize("own", [None, "prompts of the user's own"])
+def test_what_is_forgone_leaves_the_time_as_it_was(own: str | None) -> None:
+    """What is left is one benchmark of 1 s. Bug: it had half of that where the user's own prompts decide."""
+    bench = make(Fake("fp32"), own=own)
+    others = ["prompt_length", "batch"]
+    bench.side_by_side.expect([*others, "precision"])
+    bench.side_by_side.forgo(others)
+    assert bench.side_by_side.budget.share_s(1) == pytest.approx(1.0)
 
 
 @dataclass

@@ -136,7 +136,7 @@ class SideBySide:
 
     def forgo(self, scenarios: Sequence[str]) -> None:
         """Share the time among so many benchmarks less."""
-        self.budget.forgo([weight_of(scenario) for scenario in scenarios])
+        self.budget.forgo([self._weight_of(scenario) for scenario in scenarios])
 
     def measure(
         self,
