@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import os
 import re
@@ -9,6 +10,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = (".github/workflows/ci.yml", ".github/workflows/nightly.yml")
@@ -153,6 +156,14 @@ def test_a_release_has_the_address_and_the_tag_of_its_workflow(
     assert set(build["env"]) == {"LLM_BENCH_REPOSITORY", "LLM_BENCH_TAG"}
 
 
+def test_the_source_distribution_has_what_building_it_reads() -> None:
+    """Bug: without README.md no wheel could be built from it."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    read = re.findall(r"root / \"([^\"]+)\"", (ROOT / "hatch_build.py").read_text(encoding="utf-8"))
+    assert {*read, *build["wheel"]["force-include"]} <= {*build["sdist"]["include"]}
+    assert "README.md" in read
+
+
 def test_outside_of_any_repository_there_are_no_urls(building: dict[str, Any]) -> None:
     assert building["urls_of"]("", "HEAD") == {}
 
@@ -162,6 +173,32 @@ def test_no_pytest_benchmark_is_admitted_that_opens_its_json_file_itself() -> No
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     (benchmark,) = (one for one in map(Requirement, needed) if one.name == "pytest-benchmark")
     assert [version for version in ("5.1.0", "5.2.3", "5.3.0") if version in benchmark.specifier] == ["5.3.0"]
+
+
+def imported_modules() -> set[str]:
+    """Top-level modules that the package imports, wherever it does."""
+    nodes = [
+        node
+        for file in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    names = (
+        [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""] for node in nodes
+    )
+    return {name.partition(".")[0] for found in names for name in found}
+
+
+def test_what_the_package_imports_it_declares() -> None:
+    """Bug: cpuinfo came with pytest-benchmark, by chance."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    declared = {canonicalize_name(Requirement(one).name) for one in needed}
+    providers = packages_distributions()
+    others = imported_modules() - {*sys.stdlib_module_names, "llm_bench_fixtures"}
+    assert [
+        name for name in sorted(others) if not {*map(canonicalize_name, providers.get(name, [name]))} & declared
+    ] == []
 
 
 def test_the_hooks_run_tools_of_the_dev_extra() -> None:

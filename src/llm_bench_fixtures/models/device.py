@@ -130,7 +130,7 @@ def _processor_name() -> str:
 
 @functools.cache
 def _processor() -> dict[str, Any]:
-    from cpuinfo import get_cpu_info  # comes with pytest-benchmark
+    from cpuinfo import get_cpu_info
 
     with off_the_working_folder():
         return dict(get_cpu_info())
