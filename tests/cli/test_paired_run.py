@@ -13,6 +13,8 @@ import pytest
 
 from llm_bench_fixtures.cli import paired_run as command
 from llm_bench_fixtures.cli.console import write_json
+from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.gate.exit_status import ExitStatus
 from llm_bench_fixtures.options.table import OPTIONS, paths_that_stand_alone
 from llm_bench_fixtures.paired.control import PairedRun
 from llm_bench_fixtures.paired.sides import PairSide
@@ -45,6 +47,16 @@ def test_an_interruption_before_anything_ran_is_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(command, "open_side", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_sides([])
+
+
+@pytest.mark.parametrize("arguments", [["pair", "HEAD"], ["aa"]])
+def test_where_no_process_inherits_a_socket_a_pair_is_refused_in_a_sentence(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: on Windows it ended with a ValueError of subprocess."""
+    monkeypatch.setattr(command, "os", SimpleNamespace(name="nt"))
+    assert main(arguments) == ExitStatus.USAGE
+    assert "inherit a socket, which they can on Linux and macOS only" in capsys.readouterr().err
 
 
 def test_what_is_written_as_json_can_be_read_whatever_a_name_holds(tmp_path: Path) -> None:

@@ -70,3 +70,14 @@ def test_what_is_not_ours_stays(temporary: Path) -> None:
     ScratchFolder("test").close()
     assert not abandoned.exists()
     assert all((folder / OWNER).exists() for folder in (other, shared))
+
+
+def test_where_folders_have_no_modes_what_was_left_is_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: on Windows, where each folder's mode is 0o777, nothing was ever removed."""
+    abandoned, other = make(temporary, "llm-bench-x"), make(temporary, "other")
+    abandoned.chmod(0o777)
+    (temporary / "llm-bench-link").symlink_to(other)
+    monkeypatch.delattr(os, "getuid")
+    remove_abandoned()
+    assert not abandoned.exists()
+    assert other.exists()

@@ -85,9 +85,10 @@ def remove(path: Path) -> None:
 
 def _is_mine(folder: Path) -> bool:
     """Whether nobody else may have put something there: a link in place of the lock, say."""
-    found = folder.lstat()
-    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return is_own and not folder.is_symlink() and found.st_mode & 0o077 == 0
+    if folder.is_symlink():
+        return False
+    found = folder.lstat()  # Windows knows no owner or mode here: each user's temporary folder is in their own profile
+    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and found.st_mode & 0o077 == 0)
 
 
 def _release_and_remove(lock: BaseFileLock, folder: Path) -> None:
