@@ -6,8 +6,9 @@ python tools/measure_fit.py families [--variants ID,ID] [FAMILY ...]
 
 python tools/measure_fit.py limit MODEL SIZE [--variants ID,ID] [--prompt TOKENS] [--new TOKENS]
     The largest batch that is predicted to fit in SIZE, and the largest that runs in a control group of that limit, in
-    a process of its own: found by halving between batches that run and those that the kernel ends. Needs root, and
-    Linux with either version of control groups.
+    a process of its own that gives freed memory back: found by halving between batches that run and those that the
+    kernel ends. Needs root, and Linux with either version of control groups. Weights that are mapped from a file in the
+    variant's dtype are no group's: its limit is less by them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -109,13 +110,14 @@ def print_families(names: Sequence[str], variants: str) -> int:
 
 
 def run_once(variant: Variant, source: ModelSource, store: Path, one: Round) -> None:
-    """Load it, run a batch twice, and print what it has taken before the load, and its weights."""
+    """Load it, run a batch, and print what it has taken for itself before the load, and its weights."""
     with closing(load(variant, source, store)) as loaded:
         prompts = tuple(tuple((number + place) % 1000 for place in range(one.prompt)) for number in range(one.rows))
-        for _ in range(2):
+        with giving_freed_memory_back():
             loaded.call(run_round, Workload(prompts, one.new, batch_size=one.rows, cache=one.cache))
         facts = loaded.facts
-        print(json.dumps([facts.resident_before_load_bytes, facts.weight_bytes]))
+        own = facts.resident_before_load_bytes - (facts.libraries_before_load_bytes or 0)
+        print(json.dumps([own, facts.weight_bytes]))
 
 
 @contextmanager
@@ -142,15 +144,17 @@ def largest_that_runs(folder: Path, command: Sequence[str], guess: int) -> int:
     """Rows of the largest batch, to 2 % of it; 0 where not even one runs."""
 
     def runs(rows: int) -> bool:
+        began_s = time.monotonic()
         found = runs_in(folder, [*command, str(rows)]) is not None
-        print(f"  {rows} {'run' if found else 'are too many'}", flush=True)
+        print(f"  {rows} {'run' if found else 'are too many'}: {time.monotonic() - began_s:.0f} s", flush=True)
         return found
 
-    low, high = 0, max(guess, 1)
-    for times in count(1):
-        if not runs(high):
-            break
-        low, high = high, high + max(guess * times // 8, 1)
+    low = high = max(guess, 1)
+    step = max(guess // 10, 1)
+    while runs(high):
+        low, high = high, high + step
+    while low == high or (low and not runs(low)):
+        high, low = low, max(low - step, 0)
     while high - low > max(low // 50, 1):
         middle = (low + high) // 2
         low, high = (middle, high) if runs(middle) else (low, middle)
@@ -166,8 +170,14 @@ def print_limits(arguments: argparse.Namespace) -> None:
         process, weights = json.loads(told)
         known = replace(parts(variant, source), process=process, weights=weights)
         guess = known.most_rows(size, one)
+        maps = BACKENDS[variant.backend].storage_of(variant, resolve_device("cpu")).maps
+        mapped = weights if maps and maps == source.stored_dtype else 0
         print(f"{variant.id}: {guess} predicted in {size / 1e9:.2f} GB of prompts of {one.prompt} and {one.new} new")
-        with limited_group(size) as folder:
+        print(
+            f"  process {process / 1e6:.0f} MB, weights {weights / 1e6:.0f} MB{', mapped' if mapped else ''}",
+            flush=True,
+        )
+        with limited_group(size - mapped) as folder:
             most = largest_that_runs(folder, command, guess)
         print(f"{variant.id}: {most} run: predicted {guess / max(most, 1) - 1:+.1%}", flush=True)
 

@@ -45,6 +45,7 @@ from llm_bench_fixtures.workloads import VARIED_LENGTHS, Workload
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.models.backend import Backend
+    from llm_bench_fixtures.models.model import ModelFacts
     from llm_bench_fixtures.models.variants import Variant
     from llm_bench_fixtures.session.setup import Setup
 
@@ -72,6 +73,12 @@ def _unloaded(variant: Variant, parts: Parts | None = None) -> VariantResult:
         quantized=variant.quantization is not None,
         parts=parts,
     )
+
+
+def _as_loaded(parts: Parts | None, facts: ModelFacts) -> Parts | None:
+    """With what the process had taken before the load for itself, in place of a guess."""
+    before, libraries = facts.resident_before_load_bytes, facts.libraries_before_load_bytes
+    return replace(parts, process=before - libraries) if parts and libraries is not None else parts
 
 
 def _backend_of(variant: Variant) -> Backend | None:
@@ -464,7 +471,7 @@ class VariantLoader:
             label=facts.label,
             configuration=facts.configuration,
             weight_bytes=facts.weight_bytes,
-            parts=result.parts if facts.runs_source else None,
+            parts=_as_loaded(result.parts, facts) if facts.runs_source else None,
             quantized_share=facts.quantized_share,
             quality_note="random weights" if setup.source.random_weights else NOT_YET,
             notes=tuple(filter(None, (tight, setup.threads_warning, *setup.source.notes, *facts.notes))),

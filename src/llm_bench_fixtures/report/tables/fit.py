@@ -127,8 +127,7 @@ def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
 
 
 def _fit(variant: VariantResult, parts: Parts, memory: int, asked: Round) -> Fit:
-    alone = replace(parts, process=variant.resident_before_load_bytes or parts.process)
-    return Fit(variant.id, alone.most_rows(memory, asked), alone.longest(memory, asked), parts.is_known)
+    return Fit(variant.id, parts.most_rows(memory, asked), parts.longest(memory, asked), parts.is_known)
 
 
 def _lengths(one: Round) -> str:
