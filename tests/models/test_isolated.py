@@ -27,7 +27,7 @@ from llm_bench_fixtures.models.loading import LoadRequest
 from llm_bench_fixtures.models.source import ModelSource
 from llm_bench_fixtures.models.tokenizing import TokenizerApart
 from llm_bench_fixtures.models.transformers import TransformersModel
-from llm_bench_fixtures.models.variants import Variant
+from llm_bench_fixtures.models.variants import Variant, with_threads
 from llm_bench_fixtures.processes.worker import can_suspend
 from llm_bench_fixtures.progress import Phase, Progress, ProgressDisplay
 from llm_bench_fixtures.workloads import CacheKind, Prompts, Workload
@@ -74,6 +74,18 @@ def test_the_model_is_in_another_process(isolated: IsolatedModel) -> None:
 
 def test_it_runs_on_as_many_threads(isolated: IsolatedModel) -> None:
     assert isolated.call(threads_of) == torch.get_num_threads()
+
+
+def test_a_variant_in_a_number_of_threads_has_them_and_says_so(make_request: MakeRequest) -> None:
+    """It is another configuration than the same variant by default, so that the two can be compared."""
+    request = make_request("fp32")
+    model = IsolatedModel(replace(request, variant=with_threads(request.variant, 1)))
+    try:
+        assert model.call(threads_of) == 1
+        assert model.facts.label == "float32, in 1 thread"
+        assert model.facts.configuration == "plain float32, in 1 thread"
+    finally:
+        model.close()
 
 
 def test_it_gives_the_same_texts_and_facts(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.models import variants
 from llm_bench_fixtures.models.backends import BACKENDS, CATALOGUE
 from llm_bench_fixtures.models.variants import (
     Precision,
@@ -42,6 +45,39 @@ def test_an_engine_may_be_spelled_as_its_extra(name: str) -> None:
 def test_an_id_stands_before_an_engine_of_the_same_name() -> None:
     named = Variant("torch", "onnxruntime", "")
     assert select_variants("torch", [named, *CATALOGUE], "torch") == (named,)
+
+
+def test_an_id_with_a_number_of_threads_is_the_variant_in_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "usable_cores", lambda: 4)
+    first, second = select_variants("fp32,ort-int8-dynamic-2t", CATALOGUE, "fp32")
+    dynamic = next(one for one in CATALOGUE if one.id == "ort-int8-dynamic")
+    assert first.threads is None
+    assert second == replace(
+        dynamic,
+        id="ort-int8-dynamic-2t",
+        description=f"{dynamic.description}, in 2 threads",
+        threads=2,
+        threads_of="ort-int8-dynamic",
+    )
+    assert chosen("bf16", reference="fp32-1t") == ["bf16"]
+    assert chosen("fp32-1t,bf16", reference="fp32-1t") == ["fp32-1t", "bf16"]
+
+
+@pytest.mark.parametrize("name", ["fp32-0t", "fp32-5t"])
+def test_no_threads_and_more_than_cores_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "usable_cores", lambda: 4)
+    with pytest.raises(InvalidSetting, match=f"{name}: expected at least 1 thread and at most 4, one for each core"):
+        chosen(name)
+
+
+def test_a_variant_of_a_projects_own_wins_over_a_number_of_threads() -> None:
+    own = Variant("fp32-2t", "torch", "something else")
+    assert select_variants("fp32-2t", [*CATALOGUE, own], "fp32") == (own,)
+
+
+def test_threads_of_an_unknown_variant_are_unknown() -> None:
+    with pytest.raises(UnknownName, match="unknown variant or engine 'fp33-1t'"):
+        chosen("fp33-1t")
 
 
 def test_an_engine_is_no_reference() -> None:

@@ -18,6 +18,13 @@ from llm_bench_fixtures.models.variants import SPELLINGS, Precision
 from llm_bench_fixtures.options.parsers import LoadFormat, Setting, TokenShape, WindowScheme, parse_bool
 from llm_bench_fixtures.options.settings import FIELDS, TOLD_BY_THEMSELVES, Settings, parse_settings
 from llm_bench_fixtures.options.table import OPTIONS
+from llm_bench_fixtures.processes import affinity
+
+
+@pytest.fixture(autouse=True)
+def three_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """May be used."""
+    monkeypatch.setattr(affinity, "usable_cores", lambda: 3)
 
 
 def test_nothing_given_means_every_default() -> None:
@@ -54,6 +61,7 @@ def test_nothing_given_means_every_default() -> None:
         tasks=(),
         overhead=False,
         fit=None,
+        threads=(),
         seed=0,
         report=Path("llm-bench-report"),
         resume=False,
@@ -96,6 +104,9 @@ def test_none_is_as_good_as_absent() -> None:
         ("memory_share", "25%", 0.25),
         ("memory_share", "0", 0.0),
         ("limits_time", "0", 0.0),
+        ("threads", "", ()),
+        ("threads", "2,1,2", (1, 2)),
+        ("threads", "auto", (1, 2, 3)),
         ("fit", "", None),
         ("fit", "24GB", 24 * 10**9),
         ("fit", "1.5 TB", 15 * 10**11),
@@ -130,6 +141,9 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
             ("fit", text, f"--llm-fit: expected a size with its unit, such as 24GB, 900MB or 16GiB, got {text!r}")
             for text in ("24", "GB", "-1GB", "24G", "24 gigabytes", "1e3GB", "24GBs")
         ),
+        ("threads", "0", "--llm-threads: expected at least 1, got 0"),
+        ("threads", "all", "--llm-threads: expected a whole number, got 'all'"),
+        ("threads", "2,4", "--llm-threads: expected at most 3, one for each core to be used, or auto, got 4"),
         ("fit", "0GB", "--llm-fit: expected more than 0 and at most 1000TB, got '0GB'"),
         ("fit", "1001TB", "--llm-fit: expected more than 0 and at most 1000TB, got '1001TB'"),
         ("limits_time", "inf", "--llm-limits-time: expected seconds, got 'inf'"),
@@ -249,7 +263,7 @@ def test_of_each_option_it_is_known_whether_it_changes_figures() -> None:
     """A run is put together with others by what its provenance tells. A new option belongs to one of these."""
     in_the_provenance = {"model", "device", "attention", "chat", "reference", "in_process", "corpus", "choices"}
     in_the_provenance |= {"prompts", "shape", "tasks"}
-    which_tests = {"variants", "prompt_lengths", "batch_sizes", "request_rates", "overhead"}
+    which_tests = {"variants", "prompt_lengths", "batch_sizes", "request_rates", "threads", "overhead"}
     how_long = {"time", "rounds", "max_noise", "memory_share", "limits_time", "endpoint_timeout"}
     judges = {"need", "want", "fit", "gate", "gate_rules", "gate_missing", "gate_summary", "baseline"}
     others = {"trust_remote_code", "show_texts", "report", "resume", "cache_dir"}

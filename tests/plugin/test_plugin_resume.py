@@ -48,6 +48,11 @@ def test_equivalence(llm_equivalence, llm_prompts, llm_model):
 
 def test_loaded(llm_model):
     note(f"{llm_model.variant.id} is loaded")
+
+@pytest.mark.llm_scenario("threads")
+def test_threads(llm_benchmark, llm_prompts, llm_model, llm_threads):
+    note(f"{llm_model.variant.id} has {llm_threads}")
+    llm_benchmark(llm_prompts.exact(4))
 """
 NOTES = """
 def pytest_llm_bench_score(model):
@@ -209,6 +214,30 @@ def test_where_not_all_fit_in_memory_a_group_that_is_whole_is_kept(toys: Toys, m
     assert [name for name in toys.happened if "scored" not in name] == ["toy-8", "half-8"]
     assert toys.rounds["third-8"] == before["third-8"]
     assert toys.rounds["half-8"][1] == toys.rounds["toy-8"][0]
+
+
+@pytest.mark.slow("each starts processes that hold models")
+def test_a_sweep_over_threads_is_added_to_a_whole_run_and_then_kept(
+    toys: Toys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is scored: each has the quality of the variant in the default number of threads."""
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    for module in ("models.variants", "processes.affinity"):
+        monkeypatch.setattr(f"llm_bench_fixtures.{module}.usable_cores", lambda: 2)
+    toys.run("-k", "size").assert_outcomes(passed=8, skipped=1)
+    before = toys.rounds
+    options = ("--llm-resume", "--llm-threads=1", "-k", "size or threads")
+    toys.run(*options, cut="half-1t has 1")
+    assert toys.happened == ["toy has 2", "half has 2", "third has 2", "toy-1t has 1", "half-1t has 1"]
+    toys.run(*options).assert_outcomes(passed=14, skipped=1)
+    swept = [f"{name} has 2" for name in ("toy", "half", "third")]
+    swept += [f"{name}-1t has 1" for name in ("toy", "half", "third")]
+    assert toys.happened == swept
+    assert toys.rounds == before
+    variants = toys.bench.variants()
+    assert all(variants[f"{name}-1t"]["quality"] == variants[name]["quality"] != {} for name in ("toy", "half"))
+    toys.run(*options).assert_outcomes(passed=14, skipped=1)
+    assert (toys.happened, toys.loaded) == ([], [])
 
 
 @pytest.mark.slow("each starts processes that hold models")

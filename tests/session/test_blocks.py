@@ -768,6 +768,18 @@ def test_only_a_wait_that_lasts_is_shown(table: Table, monkeypatch: pytest.Monke
         assert ("waiting for other programs" in shown) == (looks > 1000)
 
 
+@pytest.mark.parametrize(("threads", "looked"), [(1, 0), (None, 2)])
+def test_a_variant_waits_for_as_many_cores_as_it_has_threads(
+    threads: int | None, looked: int, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One core is free, which is enough for one thread, and not for the usual two."""
+    waits = busy(table, monkeypatch, [1] * 1000)
+    table.add("fp32", 1.0)
+    table.entries["fp32"].cores = threads
+    table.run(replace(FAST, patience_s=2 * blocks.LOOK_EVERY_S, cores=2))
+    assert len(waits) == looked
+
+
 def test_patience_is_one_for_the_whole_case(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cores are never free again: it waits before the first rounds, and not before those after them."""
     busy(table, monkeypatch, [0] * 1000)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from llm_bench_fixtures.answer.headline import Headline, headline_of
 from llm_bench_fixtures.answer.noise import MachineNoise, machine_noise, ran_the_same
+from llm_bench_fixtures.answer.threads import without_sweep
 from llm_bench_fixtures.results.noise import Gain, NoiseFloor, gain, noise_floor
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.results.speedup import mean_speedup, mean_speedup_between
@@ -103,6 +104,8 @@ class Evidence(Headline):
 
 
 def evidence_of(run: Run) -> Evidence:
+    """The evidence of a run without its sweep over threads."""
+    run = without_sweep(run)
     floor = noise_floor(run)
     return Evidence(**vars(headline_of(run)), run=run, noise=floor, machine=machine_noise(run, floor))
 

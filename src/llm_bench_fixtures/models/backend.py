@@ -124,6 +124,9 @@ class Backend:
     """Whether `--llm-attention` and a variant's `attention` choose among transformers' implementations for it. Else the
     option is passed over with a note, and such a variant refused."""
 
+    takes_threads: bool = True
+    """Whether torch's number of threads is its own, too. Otherwise a variant's number can't be set."""
+
     takes_quantized: bool = False
     """Whether it runs a `--llm-model` whose weights are quantized already. Else its variants are skipped there."""
 
@@ -152,7 +155,7 @@ class Backend:
 
     def check_variant(self, variant: Variant, device: Device) -> None:
         """Raise InvalidSetting for a quantization that it doesn't know, BackendUnavailable for a device that it doesn't
-        run on, and what `check` raises."""
+        run on or threads that it can't set, and what `check` raises."""
         known = tuple(dict.fromkeys(one.quantization for one in self.variants))
         if known and variant.quantization not in known:
             names = ", ".join(filter(None, known)) or "none"
@@ -164,4 +167,7 @@ class Backend:
             raise BackendUnavailable(
                 f"{variant.backend} runs on {names} only; choose it with --llm-device {self.devices[0]}"
             )
+        if variant.threads is not None and not (self.takes_threads and device.kind == "cpu"):
+            whose = "the accelerator, not threads, does the work" if self.takes_threads else "the server sets them"
+            raise BackendUnavailable(f"{variant.backend} has no number of threads to set: {whose}")
         self.check(variant, device)

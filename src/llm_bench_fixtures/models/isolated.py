@@ -74,7 +74,7 @@ class IsolatedModel(ModelHandle):
 
         request = self._request
         of = request.variant, request.source, request.device, request.settings, request.store.root
-        assignment = Assignment(*of, torch.get_num_threads())
+        assignment = Assignment(*of, self.variant.threads or torch.get_num_threads())
         name = f"{self.variant.id}: the process that it ran in"
         process = start_function(name, _serve, (assignment,), on_cpu=request.device.kind is DeviceKind.CPU)
         self._caller = Caller(process, request.progress, self._keep_traceback)
@@ -147,7 +147,8 @@ def _load(assignment: Assignment, progress: Progress) -> tuple[Model, ModelFacts
 
     torch.set_num_threads(assignment.threads)
     source = assignment.source
-    maker: Key = {"variant": assignment.variant.id, "model": source.identity, "weights": source.weights}
+    made_for = assignment.variant.threads_of or assignment.variant.id
+    maker: Key = {"variant": made_for, "model": source.identity, "weights": source.weights}
     store = ArtifactStore(assignment.cache_dir, progress, maker)
     request = LoadRequest(
         assignment.variant, assignment.source, assignment.device, assignment.settings, store, progress

@@ -17,6 +17,7 @@ from llm_bench_fixtures.models.backends import find_backend, known_backends
 from llm_bench_fixtures.models.device import resident_at_rest
 from llm_bench_fixtures.models.handle import LocalModel
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.variants import in_threads
 from llm_bench_fixtures.processes.memory import library_bytes
 from llm_bench_fixtures.progress import Phase
 
@@ -69,6 +70,8 @@ def load_variant(request: LoadRequest) -> LocalModel:
         _check_not_quantized(request.source)
     notes = () if backend.takes_attention else _own_attention(request)
     backend.check_variant(request.variant, request.device)
+    if request.variant.threads is not None and request.settings.in_process:
+        raise BackendUnavailable("threads are fixed for a process, and --llm-in-process has one for all variants")
     progress = request.progress
     with progress.activity(Phase.IMPORTING, f"importing what {request.variant.id} needs"), quiet_libraries():
         backend.prepare(request)
@@ -84,10 +87,11 @@ def load_variant(request: LoadRequest) -> LocalModel:
         model = backend.load(request)
         _check_referable(model)
         request.device.synchronize()
+    threads = f", {in_threads(request.variant.threads)}" if request.variant.threads is not None else ""
     facts = replace(
         model.facts,
-        label=first_line(model.facts.label),
-        configuration=first_line(model.facts.configuration) or request.variant.id,
+        label=first_line(model.facts.label) + threads,
+        configuration=(first_line(model.facts.configuration) or request.variant.id) + threads,
         resident_before_load_bytes=model.facts.resident_before_load_bytes or before_bytes,
         libraries_before_load_bytes=libraries_before_bytes,
         load_s=progress.phase_s[Phase.LOADING] - loading_before_s,

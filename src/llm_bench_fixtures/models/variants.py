@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from llm_bench_fixtures.errors import InvalidSetting, UnknownName
+from llm_bench_fixtures.processes.affinity import usable_cores
 
 
 class Precision(StrEnum):
@@ -26,6 +27,7 @@ SPELLINGS: Mapping[str, Precision] = {
 
 
 BITS = re.compile(r"(?<!\d)(?:4|8|16|32)(?!\d)")
+IN_THREADS = re.compile(r"(.+)-([0-9]{1,4})t")  # the id of a variant with a number of threads
 DEFAULT = "default"
 """In a list of variants: those that run where none is named."""
 
@@ -66,9 +68,29 @@ class Variant:
     attention: str | None = None
     """The attention implementation, by transformers' name for it. None: that of `--llm-attention`."""
 
+    threads: int | None = None
+    """Number of threads. None: torch's default."""
+
+    threads_of: str | None = None
+    """Id of the variant that differs from it in threads only."""
+
     def __post_init__(self) -> None:
         if not self.id or any(character in self.id for character in ", []"):
             raise InvalidSetting(f"variant id {self.id!r} must not be empty or hold a comma, space or bracket")
+
+
+def with_threads(variant: Variant, threads: int) -> Variant:
+    """The variant in this number of threads, such as `fp32-2t`. Raises InvalidSetting for 0, or more than the cores."""
+    name, cores = f"{variant.id}-{threads}t", usable_cores()
+    if not 0 < threads <= cores:
+        raise InvalidSetting(f"{name}: expected at least 1 thread and at most {cores}, one for each core to be used")
+    told = f"{variant.description}, {in_threads(threads)}"
+    return replace(variant, id=name, description=told, threads=threads, threads_of=variant.id)
+
+
+def in_threads(number: int) -> str:
+    """For instance "in 2 threads"."""
+    return f"in {number} thread{'' if number == 1 else 's'}"
 
 
 def select_variants(
@@ -78,8 +100,8 @@ def select_variants(
 
     An empty text means those of `default`, or the whole catalogue, and the reference. A backend's name, with "-" for
     "_" too as its extra has it, stands for all its variants, a dtype's spelling ("half") for its variant ("fp16"),
-    "default" for those of `default`.
-    Raises UnknownName with the known ids and engines.
+    "default" for those of `default`, "fp32-2t" for fp32 in two threads.
+    Raises UnknownName with the known ids and engines, and InvalidSetting for more threads than cores.
     """
     by_id = {variant.id: variant for variant in catalogue}
     groups = {DEFAULT: catalogue if default is None else default}
@@ -95,6 +117,9 @@ def _find(name: str, by_id: Mapping[str, Variant], groups: Mapping[str, Sequence
     """Those that the name stands for: a variant's id before an engine of the same name."""
     if name in by_id:
         return (by_id[name],)
+    form = IN_THREADS.fullmatch(name)
+    if form and form[1] in by_id:
+        return (with_threads(by_id[form[1]], int(form[2])),)
     engine = name if name in groups else name.replace("-", "_")
     if engine in groups:
         return groups[engine]
@@ -139,7 +164,7 @@ def narrow(names: Sequence[str], variants: Sequence[Variant], catalogue: Sequenc
         "quantization": quantized,
         "reference": {variant.id for variant in variants[:1]},
     }
-    known = {variant.id for variant in catalogue}
+    known = {variant.id for variant in (*catalogue, *variants)}
     for name in names:
         if name not in known and name not in groups:
             near = _of_as_many_bits(name, sorted(known))

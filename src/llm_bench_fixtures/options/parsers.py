@@ -17,6 +17,7 @@ T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 MOST_WINDOW = 2**24  # tokens
+MOST_THREADS = 65_536
 WEEK_S = 7 * 24 * 3600
 TIME = re.compile(r"(?=.)" + "".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in "hms"))
 UNIT_BYTES = {
@@ -219,6 +220,24 @@ def positive_integers(most: int) -> Callable[[str], tuple[int, ...]]:
     """A parser of whole numbers, separated by commas: ascending, each once."""
     parse_one = integer_of_at_least(1, most)
     return lambda text: tuple(sorted({parse_one(part) for part in parse_names(text)}))
+
+
+def parse_threads(text: str) -> tuple[int, ...]:
+    """Numbers of threads, ascending, each once; `auto`: 1, 2, 4, … and the number of usable cores.
+
+    Raises InvalidSetting for more than the cores.
+    """
+    from llm_bench_fixtures.processes.affinity import usable_cores
+
+    if not text:
+        return ()
+    cores = usable_cores()
+    if text == "auto":
+        return tuple(sorted({cores, *(2**power for power in range(cores.bit_length()))}))
+    numbers = positive_integers(MOST_THREADS)(text)
+    if numbers[-1] > cores:
+        raise InvalidSetting(f"expected at most {cores}, one for each core to be used, or auto, got {numbers[-1]}")
+    return numbers
 
 
 def positive_numbers(most: float) -> Callable[[str], tuple[float, ...]]:

@@ -27,6 +27,7 @@ from llm_bench_fixtures.options.parsers import (
     parse_resume,
     parse_seconds,
     parse_share,
+    parse_threads,
     parse_time_limit,
     parse_window,
     positive_integers,
@@ -95,6 +96,7 @@ class Settings:
     tasks: tuple[str, ...] = parsed_by(parse_any_names)
     overhead: bool = parsed_by(parse_bool)
     fit: int | None = parsed_by(parse_optional_size)
+    threads: tuple[int, ...] = parsed_by(parse_threads)
     seed: int = parsed_by(integer_of_at_least(0, MOST_SEED))
     report: Path = parsed_by(parse_path)
     resume: Path | bool = parsed_by(parse_resume)

@@ -249,6 +249,13 @@ OPTIONS = (
         "context of each variant. Default: what is free on this machine",
     ),
     Option(
+        "threads",
+        "",
+        "N[,N...]",
+        "also run the tests that take llm_threads: each variant in these numbers of threads, next to its default. "
+        "auto: 1, 2, 4, … and all cores",
+    ),
+    Option(
         "seed",
         "0",
         "N",

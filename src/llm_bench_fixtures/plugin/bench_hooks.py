@@ -34,6 +34,7 @@ from llm_bench_fixtures.plugin.items import (
     plan_and_arrange,
     scenarios_of,
     variant_of,
+    variants_of,
 )
 from llm_bench_fixtures.plugin.outcomes import as_skips, is_unreached
 from llm_bench_fixtures.plugin.resuming import (
@@ -105,7 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         keep_with_project(config)
         config.stash[SCENARIOS] = or_usage_error(lambda: scenarios_of(items, metrics_of(config)))
-        everyone = [variant.id for variant in selected_variants(config)]
+        everyone = [variant.id for variant in variants_of(config, items)]
         arrange(config, items, [everyone] if runs_in_turns(config) else None)
 
 

@@ -85,6 +85,13 @@ def llm_model(request: pytest.FixtureRequest, llm_session: BenchSession) -> Mode
 
 
 @pytest.fixture(scope="session")
+def llm_threads(llm_model: ModelHandle, llm_session: BenchSession) -> int:
+    """The number of threads that `llm_model` computes in. A test that takes it runs with --llm-threads only, on each
+    variant by default and in each of these numbers."""
+    return llm_model.variant.threads or llm_session.setup.threads
+
+
+@pytest.fixture(scope="session")
 def llm_equivalence(llm_model: ModelHandle, llm_session: BenchSession) -> LlmEquivalence:
     """Call it with prompts and an execution mode, to check that `llm_model` answers as in the plain one."""
     from llm_bench_fixtures.plugin.checks import LlmEquivalence

@@ -30,6 +30,7 @@ from llm_bench_fixtures.plugin.fixtures import (  # noqa: F401  # pytest finds f
     llm_own,
     llm_prompts,
     llm_session,
+    llm_threads,
 )
 from llm_bench_fixtures.suite import suite_id
 

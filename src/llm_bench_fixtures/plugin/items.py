@@ -14,7 +14,14 @@ from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
 from llm_bench_fixtures.plugin.internals import is_skipped
-from llm_bench_fixtures.plugin.stash import bench_session, is_kept, selected_variants, settings_of, takes_requests
+from llm_bench_fixtures.plugin.stash import (
+    bench_session,
+    is_kept,
+    selected_variants,
+    settings_of,
+    swept_variants,
+    takes_requests,
+)
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
 from llm_bench_fixtures.session.plan import Case, Plan
@@ -38,6 +45,7 @@ PLAN: pytest.StashKey[Plan] = pytest.StashKey()
 ORDERED_LINE = "another plugin, or --failed-first, orders the tests, so the answer may come late"
 A_LOAD_NEEDS = "a load needs a server: --llm-endpoint URL"
 OWN_NEEDS = "prompts of your own: --llm-prompts FILE, or --llm-shape 512/128 for their lengths alone"
+THREADS_NEED = "a sweep over threads needs their numbers: --llm-threads 1,2 or auto"
 OF_VARIANT = ("llm_model", "llm_prompts")  # fixtures that are made anew for each variant
 
 
@@ -83,6 +91,8 @@ def _variants_for(metafunc: pytest.Metafunc) -> tuple[Variant, ...]:
     except pytest.UsageError as error:  # which pytest would show with a traceback here
         what = "llm_variants: " if names else ""
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {what}{error}") from error
+    if "llm_threads" in metafunc.fixturenames:
+        return swept_variants(metafunc.config, variants)
     return tuple(filter(takes_requests, variants)) if "llm_load" in metafunc.fixturenames else variants
 
 
@@ -96,8 +106,8 @@ def leave_out_overhead(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def without_lacking(config: pytest.Config, found: Any) -> Any:
-    """What pytest made of a name in a file, without tests of servers under load that have no server to run on, and of
-    the user's own prompts that have none."""
+    """What pytest made of a name in a file, without tests of servers under load that have no server to run on, of the
+    user's own prompts that have none, and of threads whose numbers aren't given."""
     if not isinstance(found, list):
         return found
     kept: list[Any] = []
@@ -113,6 +123,8 @@ def _lacks(item: pytest.Item) -> str:
     names = getattr(item, "fixturenames", ())
     if "llm_load" in names and not variant_of(item):
         return A_LOAD_NEEDS
+    if "llm_threads" in names and not variant_of(item):
+        return THREADS_NEED
     return OWN_NEEDS if "llm_own" in names and own_case_of(item) is None else ""
 
 
@@ -184,6 +196,11 @@ def are_ordered(config: pytest.Config, items: Sequence[pytest.Item]) -> bool:
     return any(found != sorted(found) for found in places.values())
 
 
+def variants_of(config: pytest.Config, items: Iterable[pytest.Item]) -> tuple[Variant, ...]:
+    """The variants of the run, then those of single tests, such as other numbers of threads."""
+    return tuple(dict.fromkeys([*selected_variants(config), *filter(None, map(variant_of, items))]))
+
+
 def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Collection[str]] | None) -> None:
     """Sort the tests; those without a variant come first, then the stages of the plan.
 
@@ -191,7 +208,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item], groups: Sequence[Co
     the benchmarks that differ in the variant alone, which are measured side by side. None: one variant is loaded at a
     time, so all tests of a variant are together. Where a plugin has ordered the tests, the stages give way to it.
     """
-    order = [variant.id for variant in selected_variants(config)]
+    order = [variant.id for variant in variants_of(config, items)]
     plan = Plan(() if config.stash.setdefault(ORDERED, are_ordered(config, items)) else cases_of(items), groups or ())
     first: dict[str, int] = {}
 
@@ -240,12 +257,12 @@ def plan_and_arrange(
     places = [arranged.get(item.nodeid, -1) for item in session.items]
     if places != sorted(places):  # by a plugin that came after this one, or --failed-first
         config.stash[ORDERED] = True
-    selected = selected_variants(config)
     bench = bench_session(config)
     tested = {variant.id for item in session.items if (variant := variant_of(item))}
+    known = variants_of(config, session.items)
 
     def plan(needed: Collection[str]) -> Lineup:
-        return bench.loader.plan([one for one in selected if one.id in needed or one.id == bench.results.reference])
+        return bench.loader.plan([one for one in known if one.id in needed or one.id == bench.results.reference])
 
     try:
         lineup = plan(tested)

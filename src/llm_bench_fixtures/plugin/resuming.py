@@ -85,8 +85,9 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
     except LlmBenchError as error:
         raise pytest.UsageError(f"--llm-resume: {error}") from error
     _check_like(file, before, bench.run())
-    items = [(item, variant.id) for item in session.items if (variant := variant_of(item))]
-    bench.go_on_with(before, {variant for _, variant in items})
+    items = [(item, variant) for item in session.items if (variant := variant_of(item))]
+    tested = {variant.id: variant.threads_of for _, variant in items}
+    bench.go_on_with(before, {name for name, threads_of in tested.items() if threads_of not in tested})  # to be scored
     config.stash[RESUMED], config.stash[RECORDS] = before, {one.test: one for one in before.records}
     if not (runs_in_turns(config) and any(is_benchmark(item) for item, _ in items)):
         # Nobody loads a variant for its quality alone here, so what has yet to be scored is measured again.

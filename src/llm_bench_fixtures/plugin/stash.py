@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -263,6 +263,20 @@ def selected_variants(config: pytest.Config, names: list[str] | None = None) -> 
     return or_usage_error(
         lambda: narrow(names or [], select_variants(settings.variants, known, settings.reference, default), known)
     )
+
+
+def swept_variants(config: pytest.Config, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """Each of the variants by default and in the other numbers of --llm-threads; none where none are given."""
+    numbers = settings_of(config).threads
+    if not numbers:
+        return ()
+    import torch
+
+    from llm_bench_fixtures.models.variants import with_threads
+
+    others = [number for number in numbers if number != torch.get_num_threads()]
+    free = [variant for variant in variants if variant.threads is None]
+    return tuple(one for variant in free for one in (variant, *(with_threads(variant, number) for number in others)))
 
 
 def takes_requests(variant: Variant) -> bool:

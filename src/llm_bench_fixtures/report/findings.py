@@ -11,11 +11,13 @@ from typing import TypeAlias
 from llm_bench_fixtures.answer.agreement import Agreement, agreement_of
 from llm_bench_fixtures.answer.evidence import Evidence, evidence_of
 from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
+from llm_bench_fixtures.answer.threads import InThreads, in_threads
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.history.saved import has_raw_data
 from llm_bench_fixtures.progress import about
 from llm_bench_fixtures.report.agreement import agreement_sentence, agreement_warnings
 from llm_bench_fixtures.report.judged.changes import Changes
+from llm_bench_fixtures.report.tables.threads import thread_sentences
 from llm_bench_fixtures.report.words.answer import Answer, answer_of
 from llm_bench_fixtures.report.words.measured import flags, noise_warning, variant_flags
 from llm_bench_fixtures.report.words.takeaways import decode_sentence, takeaways
@@ -84,6 +86,8 @@ class Findings(Evidence):
     skipped_or_failed: tuple[SkippedOrFailed, ...]
     instrumentation: tuple[str, ...]
     """What taking the tokens' times costs, a sentence a variant."""
+    threads: tuple[InThreads, ...] = ()
+    """The sweep over threads; `run` is without it."""
     changes: Changes | None = None
     """What the run changed against another; None where it stands alone."""
     agreement: Agreement | None = None
@@ -102,7 +106,9 @@ def findings_of(
     """metrics: the registry, with what a project added to it. need: what a recommended variant must keep.
     changes: what the run changed against another. so_far: as in `Findings`."""
     evidence = evidence_of(run)
+    whole, run = run, evidence.run
     agreement = agreement_of(evidence)
+    threads = in_threads(whole, evidence.machine)
     return Findings(
         **vars(evidence),
         metrics=with_tasks(metrics, run.provenance.tasks),
@@ -110,13 +116,18 @@ def findings_of(
         header=_header(run),
         decode=decode_sentence(evidence),
         noisy=noise_warning(evidence),
-        warnings=(*_unfinished(so_far), *_warnings(run), *(agreement_warnings(agreement) if agreement else ())),
+        warnings=(*_unfinished(so_far), *_warnings(whole), *(agreement_warnings(agreement) if agreement else ())),
         answer=answer_of(evidence, need),
-        takeaways=(*([agreement_sentence(agreement)] if agreement else []), *takeaways(evidence)),
+        takeaways=(
+            *([agreement_sentence(agreement)] if agreement else []),
+            *thread_sentences(threads, run.provenance.threads),
+            *takeaways(evidence),
+        ),
         flags={record.test: tuple(flags(run, record)) for record in run.records},
         variant_flags={variant.id: tuple(variant_flags(variant)) for variant in run.variants},
-        skipped_or_failed=tuple(_skipped_or_failed(run)),
+        skipped_or_failed=tuple(_skipped_or_failed(whole)),
         instrumentation=tuple(instrumentation_sentences(run)),
+        threads=threads,
         changes=changes,
         agreement=agreement,
         so_far=so_far,

@@ -14,6 +14,7 @@ from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.progress import Phase
 from llm_bench_fixtures.results.load import LoadPoint
 from llm_bench_fixtures.results.plausible import bounded
+from llm_bench_fixtures.results.pooled import OF_QUALITY
 from llm_bench_fixtures.results.provenance import Provenance
 from llm_bench_fixtures.results.record import Record, Run, Scenario, Session, Status, VariantResult
 from llm_bench_fixtures.results.speedup import with_expected_variance
@@ -62,6 +63,11 @@ class RunBuilder:
         """What is known of the variant. Raises KeyError for one that never began to load."""
         return self._variants[identifier]
 
+    def same_but_for_threads(self, identifier: str) -> VariantResult | None:
+        """Result of the variant that differs from this one in threads only, whose quality is the same; None without."""
+        base = self._variants.get(self._variants[identifier].threads_of or "")
+        return base if base is not None and base.status is Status.MEASURED else None
+
     def add_variant(self, variant: VariantResult) -> None:
         """Keep the variant in place of one of the same id."""
         variant = bounded(variant)
@@ -109,7 +115,7 @@ class RunBuilder:
         return Run(
             provenance=bounded(provenance),
             reference=self.reference,
-            variants=tuple(map(self._with_equivalence, self._variants.values())),
+            variants=tuple(self._with_quality(self._with_equivalence(one)) for one in self._variants.values()),
             records=with_expected_variance(self._records.values()),
             session_s=time.perf_counter() - self._started + (before.session_s if before else 0.0),
             phase_s=phases,
@@ -120,6 +126,14 @@ class RunBuilder:
             checked=dict(self._checked),
             earlier=tuple(self._earlier(before)) if before else (),
         )
+
+    def _with_quality(self, variant: VariantResult) -> VariantResult:
+        """The variant with the quality of the one that differs in threads only."""
+        base = self.same_but_for_threads(variant.id)
+        if base is None or variant.status is not Status.MEASURED:
+            return variant
+        note = base.quality_note or f"that of {base.id}, which has the same weights"
+        return replace(variant, **{name: getattr(base, name) for name in OF_QUALITY} | {"quality_note": note})
 
     def _with_equivalence(self, variant: VariantResult) -> VariantResult:
         """With what an earlier session found of the execution modes that this one has not compared."""

@@ -200,6 +200,10 @@ class VariantResult:
     base: Name | None = None
     """The id of the variant that this one is a cheaper form of."""
     quantized: bool = False
+    threads: Count | None = None
+    """Number of threads; None: the provenance's."""
+    threads_of: Name | None = None
+    """Id of the variant that differs from it in threads only."""
     load_s: Figure | None = None
     compile_s: Figure | None = None
     """In this run, or in the one whose code it reuses; None where nothing is compiled."""

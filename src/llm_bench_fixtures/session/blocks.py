@@ -127,7 +127,7 @@ class _Blocks:
         observed."""
         for name, entry in self.entries.items():
             self.doing = "warming up"
-            self._await_calm()
+            self._await_calm(entry)
             self.step(self.doing, name, None)
             with self._resting(entry), self._failing(entry):
                 is_brief = self._warms_up_briefly(entry)
@@ -183,7 +183,7 @@ class _Blocks:
                 entry = self.entries[name]
                 if first in entry.rounds or entry.failure:
                     continue
-                looks.append(self._await_calm() or is_next_to_server)
+                looks.append(self._await_calm(entry) or is_next_to_server)
                 self.step(self.doing, name, self._left(len(names)))
                 if name not in going:
                     going[name] = self._turns(entry, self._slice_tokens(entry), is_bound=self._binds(entry))
@@ -321,16 +321,18 @@ class _Blocks:
         found = interval(measured.rounds_s)
         return found is not None and found.relative_half_width <= half_width
 
-    def _await_calm(self) -> bool:
-        """Wait while other work leaves too few cores free, as long as there is patience for it; whether it ended."""
+    def _await_calm(self, entry: Entry) -> bool:
+        """Wait while other work leaves too few cores free for the variant, as long as there is patience for it; whether
+        it ended."""
+        cores = self.pace.cores if entry.cores is None else entry.cores
         for _ in range(LOOKS):
-            if _are_free(self.pace.cores):
+            if _are_free(cores):
                 return True
             time.sleep(LOOK_EVERY_S / 4)
         left_s = self.pace.patience_s - self.waited_s
         began_s = self.clock()
         try:
-            return self._await_cores(self.pace.cores, left_s, "waiting for other programs")
+            return self._await_cores(cores, left_s, "waiting for other programs")
         finally:
             self.waited_s += self.clock() - began_s
 

@@ -53,6 +53,8 @@ class Entry:
     workload: Workload
     is_asked_for: bool = True
     """Whether a test wants its figures; the reference runs in any case."""
+    cores: int | None = None
+    """Cores that a round occupies; None: the pace's."""
     observation: Observation | None = None
     rounds: dict[int, Round] = field(default_factory=dict)
     """By their numbers; those of a block have the same ones for all variants."""

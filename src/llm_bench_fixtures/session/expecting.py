@@ -134,14 +134,16 @@ def expect_run(
             setup.forecast.expect(Work.LOADING, variant.id, load_s, AGAIN)
         if runner.is_made:
             unknown_s = UNKNOWN_MAKING_S * load_s
-            seconds = making_s(variant.id, setup.source.identity, setup.source.weights, made, unknown_s)
+            made_for = variant.threads_of or variant.id
+            seconds = making_s(made_for, setup.source.identity, setup.source.weights, made, unknown_s)
             setup.forecast.expect(Work.MAKING, variant.id, seconds)
-        if passes and not is_scored(variant.id):
+        has_quality = variant.threads_of in loads  # that of the variant in the default number of threads
+        if passes and not has_quality and not is_scored(variant.id):
             quality_s = runner.quality_s(positions, passes)
             setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
             for sample in range(1, USUAL_SAMPLES) if grows and variant.quantization else ():
                 setup.forecast.expect(Work.QUALITY, variant.id, quality_s * 2 ** (sample - 1), str(sample))
-        for task in setup.tasks:
+        for task in () if has_quality else setup.tasks:
             asked = task.items * _item_of(runner, task.size, per_character)
             setup.forecast.expect_passes(Work.TASKS, variant.id, asked, task.name)
         for case in cases:

@@ -71,6 +71,8 @@ def _unloaded(variant: Variant, parts: Parts | None = None) -> VariantResult:
         "the load was interrupted",
         base=variant.base,
         quantized=variant.quantization is not None,
+        threads=variant.threads,
+        threads_of=variant.threads_of,
         parts=parts,
     )
 
@@ -463,6 +465,7 @@ class VariantLoader:
         with quiet_libraries():
             model.call(check_causal)
         tight = self._tight.get(model.variant.id, "")
+        crowded = setup.threads_warning if model.variant.threads is None else ""
         self.windows = plan_windows(setup.settings).resolved(facts.context_length)
         described = replace(
             result,
@@ -474,7 +477,7 @@ class VariantLoader:
             parts=_as_loaded(result.parts, facts) if facts.runs_source else None,
             quantized_share=facts.quantized_share,
             quality_note="random weights" if setup.source.random_weights else NOT_YET,
-            notes=tuple(filter(None, (tight, setup.threads_warning, *setup.source.notes, *facts.notes))),
+            notes=tuple(filter(None, (tight, crowded, *setup.source.notes, *facts.notes))),
         )
         if facts.is_remote:
             return described

@@ -274,19 +274,20 @@ class SideBySide:
         """Who takes turns: the asking variant, the others that run the same workload, and the reference."""
         if model.variant.id == self._reference:
             self._of_reference[case] = workload
-        entries = {model.variant.id: Entry(model, workload)}
+        entries = {model.variant.id: Entry(model, workload, cores=model.variant.threads)}
         waiting = {place[1] for place, figures in self._waiting.items() if figures and place[0] == case}
         for variant in others:
             if variant.id in waiting:  # since a time limit cut the case short
                 continue
             partner = self._partner(variant)
             if partner is not None and _same_tokens(partner, model) and _is_supported(partner, workload):
-                entries[variant.id] = Entry(partner, workload)
+                entries[variant.id] = Entry(partner, workload, cores=variant.threads)
         if self._reference not in entries:
             reference = self._loader.reference()
             own = workload if reference and _same_tokens(reference, model) else self._of_reference.get(case)
             if reference is not None and own is not None and _is_supported(reference, own):
-                entries = {self._reference: Entry(reference, own, is_asked_for=False), **entries}
+                beside = Entry(reference, own, is_asked_for=False, cores=reference.variant.threads)
+                entries = {self._reference: beside, **entries}
         return entries
 
     def _partner(self, variant: Variant) -> ModelHandle | None:

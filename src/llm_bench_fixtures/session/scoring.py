@@ -103,7 +103,7 @@ class Scoring:
 
     def is_due(self, variant: str) -> bool:
         """Whether the variant is measured and has yet to be scored."""
-        if self._setup.source.random_weights:
+        if self._setup.source.random_weights or self._results.same_but_for_threads(variant) is not None:
             return False
         return variant not in self._scored and self._results.variant(variant).status is Status.MEASURED
 

@@ -82,7 +82,8 @@ class Setup:
 
     @property
     def busy_cores(self) -> int:
-        """Cores that a round keeps busy: of an accelerator's the one that feeds it. 0 where there are too few."""
+        """Cores that a round keeps busy, unless its variant has threads of its own: of an accelerator's the one that
+        feeds it. 0 where there are too few."""
         if self.device.kind is not DeviceKind.CPU:
             return 1
         return 0 if self.threads_warning else self.threads

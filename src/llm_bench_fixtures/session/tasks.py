@@ -69,7 +69,7 @@ class TaskScores:
         """Ask all that are loaded and scored, each once and the reference first. What one fails at is a note of it."""
         for model in self._loader.loaded if self._setup.settings.tasks else ():
             name = model.variant.id
-            if name in self._asked or not self._is_scored(name):
+            if name in self._asked or not self._is_scored(name) or self._results.same_but_for_threads(name):
                 continue
             score = self.score(model)
             self._asked.add(name)

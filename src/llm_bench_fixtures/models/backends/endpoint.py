@@ -110,6 +110,7 @@ BACKEND = Backend(
     takes_requests=True,
     is_served=True,
     takes_attention=False,
+    takes_threads=False,
     takes_quantized=True,  # it is the server that has the weights
     loggers=("httpx2", "httpcore2"),
     options=(ENDPOINT, MODEL, TIMEOUT),

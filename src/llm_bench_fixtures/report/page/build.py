@@ -58,6 +58,7 @@ from llm_bench_fixtures.report.tables.table import (
     Tone,
     metric_column,
 )
+from llm_bench_fixtures.report.tables.threads import thread_sections
 from llm_bench_fixtures.report.tables.variants import equivalence_sections, summary_section, variant_sections
 from llm_bench_fixtures.results.record import Record, Run
 from llm_bench_fixtures.text import printable
@@ -133,6 +134,7 @@ def all_sections(findings: Findings) -> Iterator[Section]:
     yield from means_sections(findings)
     yield from variant_sections(findings)
     yield from scenario_sections(findings)
+    yield from thread_sections(findings.threads, findings.run.provenance.threads)
     yield from load_sections(findings.run)
     yield from fit_sections(findings.run)
     yield from equivalence_sections(findings.run)

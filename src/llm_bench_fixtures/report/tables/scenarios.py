@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from llm_bench_fixtures.answer.headline import OWN
 from llm_bench_fixtures.answer.scenario_means import scenario_means
+from llm_bench_fixtures.answer.threads import THREADS
 from llm_bench_fixtures.errors import first_line
 from llm_bench_fixtures.report.findings import Findings
 from llm_bench_fixtures.report.tables.table import (
@@ -90,6 +91,8 @@ def scenario_sections(findings: Findings) -> Iterator[Section]:
     """A table for each scenario that measured something, in the run's order of them; then any that it doesn't name."""
     run = findings.run
     for scenario in scenarios_of(run).values():
+        if scenario.name == THREADS and findings.threads:
+            continue  # it has a table of its own
         records = [record for record in run.records if record.scenario == scenario.name and record.workload is not None]
         if records:
             yield Section(

@@ -1,0 +1,75 @@
+"""The sweep over numbers of threads: a table, and its conclusions in sentences."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from llm_bench_fixtures.answer.noise import disturbance
+from llm_bench_fixtures.answer.threads import InThreads
+from llm_bench_fixtures.report.tables.table import (
+    QUARTILES,
+    VARIANT,
+    Cell,
+    Column,
+    Section,
+    Table,
+    Tone,
+    latency_cell,
+    times_cell,
+)
+from llm_bench_fixtures.report.words.workload import describe_workload, times_words
+from llm_bench_fixtures.results.formatting import Notation, count
+
+COLUMNS = (
+    Column(VARIANT),
+    Column("threads", Notation.COUNT),
+    Column("latency", Notation.SECONDS, error_is=QUARTILES),
+    Column("over the default", Notation.TIMES),
+)
+
+
+def thread_sections(found: Sequence[InThreads], default: int) -> Iterator[Section]:
+    """A row for each variant and number of threads; nothing without a sweep. default: the default number."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, swept in _by_variant(found).items():
+        rows.append((Cell(name), Cell(value=default), latency_cell(swept[0].over), Cell("default")))
+        rows += ((Cell(name), Cell(value=one.threads), latency_cell(one.of), _speedup(one)) for one in swept)
+    if rows:
+        note = f"{describe_workload(found[0].over)}. By default each variant computes in {count(default, 'thread')}."
+        yield Section("Threads", Table(COLUMNS, tuple(rows)), f"On {note}")
+
+
+def thread_sentences(found: Sequence[InThreads], default: int) -> Iterator[str]:
+    """The best number for each variant that gains from another than the default, and the variants that don't."""
+    same = []
+    for name, swept in _by_variant(found).items():
+        better = [(one.found, one) for one in swept if one.found is not None and one.is_better]
+        if not better:
+            same.append(name)
+            continue
+        gain, best = max(better, key=lambda one: one[0].ratio)
+        gained = f"{name} is {times_words(gain.ratio, gain.low, gain.high)} as fast"
+        compared = f"{gained} in {count(best.threads, 'thread')} as in {default}, the default"
+        if disturbed := disturbance(best.of, best.over):
+            doubt = f"in {disturbed[0]} of {disturbed[1]} pairs of rounds, threads waited for a core"
+            yield f"{compared}, which is doubtful: {doubt}."
+        else:
+            yield f"{compared}: set OMP_NUM_THREADS={best.threads}."
+    if same:
+        yield f"No number of threads is shown to be faster than the default, {default}, for {', '.join(same)}."
+
+
+def _by_variant(found: Iterable[InThreads]) -> Mapping[str, list[InThreads]]:
+    """Comparisons by the id of the variant in the default number."""
+    swept: dict[str, list[InThreads]] = defaultdict(list)
+    for one in found:
+        swept[one.over.variant].append(one)
+    return swept
+
+
+def _speedup(one: InThreads) -> Cell:
+    """The speed-up, marked where it is shown to be better or worse."""
+    tone = Tone.BETTER if one.is_better else Tone.WORSE if one.is_worse else None
+    return replace(times_cell(one.found), tone=tone)
