@@ -22,8 +22,10 @@ def test_the_installed_package_holds_the_suite() -> None:
 def test_the_installed_suite_comes_before_the_repositorys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "PACKAGED", tmp_path)
     assert suite.pytest_arguments() == ["--pyargs", "llm_bench_fixtures.benchmarks"]
+    assert suite.pytest_arguments("own") == ["--pyargs", "llm_bench_fixtures.benchmarks.test_own"]
     monkeypatch.setattr(suite, "PACKAGED", tmp_path / "absent")
     assert suite.pytest_arguments() == [str(suite.IN_REPOSITORY)]
+    assert suite.pytest_arguments("own") == [str(suite.IN_REPOSITORY / "test_own.py")]
 
 
 def test_the_installed_suites_tests_are_called_as_the_repositorys(

@@ -11,9 +11,12 @@ IN_REPOSITORY = Path(__file__).parents[2] / NAME
 """Where the package is installed to be edited."""
 
 
-def pytest_arguments() -> list[str]:
-    """What tells pytest to run the suite."""
-    return ["--pyargs", MODULE] if PACKAGED.is_dir() else [str(IN_REPOSITORY)]
+def pytest_arguments(*scenarios: str) -> list[str]:
+    """What tells pytest to run the suite, or the files of these scenarios alone."""
+    files = [f"test_{scenario}" for scenario in scenarios]
+    if PACKAGED.is_dir():
+        return ["--pyargs", *([f"{MODULE}.{name}" for name in files] or [MODULE])]
+    return [str(IN_REPOSITORY / f"{name}.py") for name in files] or [str(IN_REPOSITORY)]
 
 
 def suite_id(file: Path) -> str:

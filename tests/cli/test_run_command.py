@@ -10,6 +10,8 @@ import pytest
 
 from llm_bench_fixtures import suite
 from llm_bench_fixtures.cli.main import main
+from llm_bench_fixtures.cli.run import QUICK_LENGTH
+from llm_bench_fixtures.options.table import OPTIONS
 
 
 @pytest.fixture
@@ -32,7 +34,6 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
             ["--llm-model=org/name", "-k", "batch", "-x"],
         ),
         (["--", "-x"], ["-x"]),
-        (["./mine", "--quick", "--", "-x"], ["--llm-model=./mine", "-k", "prompt_length or test_own", "-x"]),
     ],
 )
 def test_the_model_and_what_follows_two_dashes_go_to_pytest(
@@ -40,6 +41,34 @@ def test_the_model_and_what_follows_two_dashes_go_to_pytest(
 ) -> None:
     main(["run", *arguments])
     assert started == [[sys.executable, "-m", "pytest", "--pyargs", "llm_bench_fixtures.benchmarks", *passed_on]]
+
+
+OWN, ONE_PROMPT = (f"llm_bench_fixtures.benchmarks.test_{name}" for name in ("own", "prompt_length"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere no process becomes another")
+@pytest.mark.parametrize(
+    ("passed_on", "files"),
+    [
+        ([], [OWN, ONE_PROMPT, "--llm-prompt-lengths=64"]),
+        (["-k", "fp32"], [OWN, ONE_PROMPT, "--llm-prompt-lengths=64"]),
+        (["--llm-prompts=mine.jsonl"], [OWN]),
+        (["--llm-shape", "512/128"], [OWN]),
+        (["--llm-prompt-lengths=8"], [OWN, ONE_PROMPT, "--llm-prompt-lengths=64"]),
+    ],
+)
+def test_quick_takes_the_workloads_of_the_answer_and_leaves_k_to_the_user(
+    passed_on: list[str], files: list[str], started: list[list[str]]
+) -> None:
+    """Bug: a -k of the user's replaced quick's own, and all scenarios ran."""
+    main(["run", "./mine", "--quick", *(["--", *passed_on] if passed_on else [])])
+    assert started == [[sys.executable, "-m", "pytest", "--pyargs", *files, "--llm-model=./mine", *passed_on]]
+
+
+def test_the_quick_prompt_is_as_long_as_the_one_whose_latency_a_whole_run_shows() -> None:
+    (lengths,) = (option.default for option in OPTIONS if option.name == "prompt_lengths")
+    values = sorted(map(int, lengths.split(",")))
+    assert values[(len(values) - 1) // 2] == QUICK_LENGTH
 
 
 def test_an_option_of_pytests_before_the_dashes_is_refused(

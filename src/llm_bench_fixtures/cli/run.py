@@ -17,11 +17,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 
+from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.suite import pytest_arguments
 
 HELP = "run the ready suite on a model"
-QUICK = ("-k", "prompt_length or test_own")  # the workloads that the answer for latency goes by
+QUICK_LENGTH = 64
+"""Tokens of the one prompt: that whose latency the whole suite's table shows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,18 +33,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="only which variant has the lowest latency: one prompt, in several lengths, and your --llm-prompts",
+        help=f"only which variant has the lowest latency: one prompt of {QUICK_LENGTH} tokens, or your --llm-prompts",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Becomes pytest, where the system lets one process become another: signals and the exit status are pytest's."""
     model = [f"--llm-model={arguments.model}"] if arguments.model else []
-    quick = QUICK if arguments.quick else ()
-    command = [sys.executable, "-m", "pytest", *pytest_arguments(), *model, *quick, *arguments.passed_on]
+    suite = _quick_suite(arguments.passed_on) if arguments.quick else pytest_arguments()
+    command = [sys.executable, "-m", "pytest", *suite, *model, *arguments.passed_on]
     if os.name == "posix":
         sys.stdout.flush()
         os.execv(command[0], command)  # noqa: S606  # this Python, with arguments of our own and the user's
     import subprocess
 
     return subprocess.call(command)  # noqa: S603
+
+
+def _quick_suite(passed_on: Sequence[str]) -> list[str]:
+    """What the answer for latency goes by. Files and no -k, of which pytest takes the last: that is the user's."""
+    if any(one.startswith(("--llm-prompts", "--llm-shape")) for one in passed_on):
+        return pytest_arguments(OWN)
+    return [*pytest_arguments(OWN, PROMPT_LENGTHS), f"--llm-prompt-lengths={QUICK_LENGTH}"]
