@@ -86,14 +86,18 @@ def test_a_small_model_is_scored_once_on_everything(tmp_path: Path, monkeypatch:
     assert found.expected_s(Work.QUALITY, "bnb-int8", "1") == 0
 
 
-def test_of_a_large_one_what_is_quantized_takes_four_samples_in_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_one_is_scored_on_samples_that_double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = expected(monkeypatch, tmp_path, (FP32, INT8), weights=10**9)
-    first, *more = (found.expected_s(Work.QUALITY, "bnb-int8", sample) for sample in ("", "1", "2"))
-    assert first > 0
-    assert more == [first, 2 * first]
-    assert found.expected_s(Work.QUALITY, "fp32", "1") == 0
+    for name in ("fp32", "bnb-int8"):
+        first, *more = (found.expected_s(Work.QUALITY, name, sample) for sample in ("", "1", "2"))
+        assert first > 0
+        assert more == [first, 2 * first]
+
+
+def test_the_last_sample_is_what_is_left() -> None:
+    """Of 6 times the first: 1 + 1 + 2 + 2."""
+    assert list(expecting._doubling(6.0)) == [1.0, 2.0, 2.0]
+    assert list(expecting._doubling(1.0)) == []
 
 
 def test_modes_are_compared_of_variants_with_such_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from llm_bench_fixtures.progress import Phase, Progress
 from llm_bench_fixtures.results.builder import RunBuilder
 from llm_bench_fixtures.session import loader
 from llm_bench_fixtures.session.deadline import Deadline
-from llm_bench_fixtures.session.forecast import Forecast, Work
+from llm_bench_fixtures.session.forecast import Forecast, Phases, Work
 from llm_bench_fixtures.session.loader import VariantLoader, is_served
 from llm_bench_fixtures.session.setup import Setup
 
@@ -190,7 +190,7 @@ def limited(seconds: list[float], limit_s: float, monkeypatch: pytest.MonkeyPatc
     return made
 
 
-FP32, BF16 = (next(one for one in CATALOGUE if one.id == name) for name in ("fp32", "bf16"))
+FP32, BF16, FP16 = (next(one for one in CATALOGUE if one.id == name) for name in ("fp32", "bf16", "fp16"))
 
 
 def test_a_load_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +207,25 @@ def test_a_load_does_not_begin_that_is_not_expected_to_fit(monkeypatch: pytest.M
             loader.load(BF16)
     assert sum(seconds) == 10
     assert loader.load(FP32)
+
+
+def test_a_load_does_not_begin_that_leaves_its_first_case_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: four variants were loaded until the time was gone, and none was measured. Here each load takes 10 s, and 4 s
+    each variant's rounds, of 34: two have 28 together, three would take 42."""
+    seconds: list[float] = []
+    loader = limited(seconds, 34.0, monkeypatch)
+    variants = (FP32, BF16, FP16)
+    loader.lineup = plan_lineup(variants, "fp32", dict.fromkeys(("fp32", "bf16", "fp16"), Need(1)), 10**12)
+    for variant in variants:
+        loader._setup.forecast.expect(Work.LOADING, variant.id, 10.0)
+        loader._setup.forecast.expect_passes(Work.ROUNDS, variant.id, Phases(4.0), "mine", least_s=100.0)
+    for variant in variants[:2]:
+        loader.load(variant)
+    why = r"^not reached in 39 s: loading fp16 with its first case takes about 22 s; --llm-time 50s has room for it"
+    with pytest.raises(NotReached, match=why):
+        loader.load(FP16)
+    assert sum(seconds) == 20
+    assert loader._setup.forecast.expected_s(Work.ROUNDS, "fp16", "mine") == 0
 
 
 def test_a_load_begins_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,15 +137,18 @@ def test_samples_grow_in_turns() -> None:
     assert case.scored == [("fp32", 0), ("int8", 0), ("nf4", 0), *turns]
 
 
-def test_what_needs_no_further_sample_is_expected_to_take_no_time() -> None:
-    case = Case()
+def test_what_had_no_time_in_the_end_is_expected_no_more() -> None:
+    case = Case(deadline=Deadline(10.0, 0.0, lambda: 0.0))
     forecast = case.samples._setup.forecast
     for sample in ("1", "2"):
         forecast.expect(Work.QUALITY, "int4", 30.0, sample)
+    forecast.expect(Work.ROUNDS, "int4", 5.0)
     case.score("fp32")
     case.score("int4", 0.18, 0.1)
     case.grow()
-    assert forecast.left_s is None
+    assert forecast.left_s == 65
+    case.samples.go_on()
+    assert forecast.left_s == 5
 
 
 def test_what_scatters_too_much_is_scored_whole_and_says_nothing() -> None:
@@ -212,13 +215,15 @@ def failing(*_: object, **__: object) -> None:
     raise RuntimeError("it died")
 
 
-def test_time_that_is_left_goes_to_what_is_not_decided() -> None:
+def test_time_that_is_left_goes_to_what_is_not_decided_and_then_to_all() -> None:
     case = Case(deadline=Deadline(1e6, 0.0, lambda: 0.0))
     for name, gap, scatter in (("fp32", 0.0, 0.0), ("int4", 0.18, 0.1), ("int8", 0.01, 0.3)):
         case.score(name, gap, scatter)
     case.samples.grow()
     case.samples.go_on()
-    assert case.scored[-2:] == [("fp32", 3), ("int8", 3)]
+    assert case.scored[-5:] == [("fp32", 3), ("int8", 3), ("int4", 1), ("int4", 2), ("int4", 3)]
+    notes = [case.samples._result(name, found).notes for name, found in case.samples._found.items()]
+    assert notes == [(), (), ()]
 
 
 def test_a_time_that_ends_between_samples_keeps_what_is_scored() -> None:

@@ -41,6 +41,7 @@ def foresee(session: pytest.Session) -> None:
         cases, is_scored = tuple(_expected_cases(session)), bench.scoring.is_scored
         expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), is_scored)
     except Exception:  # as of a project's own backend
+        bench.setup.forecast.forget_all()
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0 and bench.setup.forecast.left_s is not None:
@@ -94,7 +95,7 @@ def _varied(count: int, new_tokens: int, batch_size: int, padding: Padding | Non
 def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
     """The size of the test's workload, by its parameters. context: tokens that the model can read."""
     from llm_bench_fixtures.session.forecast import Shape
-    from llm_bench_fixtures.workloads import LONGEST, CacheKind, Padding
+    from llm_bench_fixtures.workloads import LONGEST, LONGEST_TOKENS, CacheKind, Padding
 
     given, new_tokens = parameters_of(item), settings.new_tokens
     if "llm_prompt_length" in given:
@@ -104,7 +105,7 @@ def shape_of(item: pytest.Item, settings: Settings, context: int) -> Shape:
         return Shape.of(_varied(prompts, new_tokens, given["llm_batch_size"]))
     texts: Sequence[str] = [value for value in given.values() if type(value) is str]
     if LONGEST in texts:
-        return Shape(max(context - new_tokens, 1), new_tokens)
+        return Shape(max(min(context - new_tokens, LONGEST_TOKENS), 1), new_tokens)
     padding = next((value for value in given.values() if isinstance(value, Padding)), None)
     if padding is not None:
         return Shape.of(_varied(PADDED_PROMPTS, new_tokens, given.get("batch_size", PADDED_PROMPTS), padding))

@@ -34,7 +34,7 @@ from llm_bench_fixtures.session.forecast import (
     making_s,
 )
 from llm_bench_fixtures.session.measuring import LARGE_WEIGHTS, ROUNDS
-from llm_bench_fixtures.session.samples import FIRST_ITEMS, USUAL_SAMPLES, is_small
+from llm_bench_fixtures.session.samples import FIRST_ITEMS, is_small
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.choices import ChoiceItem
@@ -119,8 +119,7 @@ def expect_run(
     execution modes are compared. is_scored: tells whose quality is there already."""
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
-    positions, passes = (0.0, 0) if setup.source.random_weights else _scored(setup)
-    grows = not is_small(setup)
+    positions, passes, further = (0.0, 0, ()) if setup.source.random_weights else _scored(setup)
     per_character = _tokens_per_character(setup) if setup.tasks else 0.0
     loads = _loads(lineup)
     for variant in dict.fromkeys(variant for group in lineup.groups for variant in group):
@@ -141,8 +140,8 @@ def expect_run(
         if passes and not has_quality and not is_scored(variant.id):
             quality_s = runner.quality_s(positions, passes)
             setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
-            for sample in range(1, USUAL_SAMPLES) if grows and variant.quantization else ():
-                setup.forecast.expect(Work.QUALITY, variant.id, quality_s * 2 ** (sample - 1), str(sample))
+            for sample, times in enumerate(further, 1):
+                setup.forecast.expect(Work.QUALITY, variant.id, times * quality_s, str(sample))
         for task in () if has_quality else setup.tasks:
             asked = task.items * _item_of(runner, task.size, per_character)
             setup.forecast.expect_passes(Work.TASKS, variant.id, asked, task.name)
@@ -193,18 +192,30 @@ def _made(setup: Setup) -> Iterator[Made]:
         yield Made(variant, model, max(one.weights for one in kinds.values()), seconds, is_current)
 
 
-def _scored(setup: Setup) -> tuple[float, int]:
-    """How many positions each variant is scored on at first, and in how many passes."""
+def _scored(setup: Setup) -> tuple[float, int, Sequence[float]]:
+    """How many positions each variant is scored on at first, in how many passes, and how many times as much as that the
+    samples after it are."""
     texts, settings = setup.corpus.read, setup.settings
     per_character = _tokens_per_character(setup)
     window = settings.window or USUAL_WINDOW
     overlap = window / settings.stride if settings.stride else 1.0 if setup.corpus.answers else 2.0
     corpus = sum(map(len, texts)) * per_character * overlap
     asked: Sequence[ChoiceItem] = setup.choices.items if setup.choices else ()
+    further: Sequence[float] = ()
     if not is_small(setup):
-        corpus, asked = min(corpus, overlap * FIRST_TOKENS), asked[:FIRST_ITEMS]
+        first = min(corpus, overlap * FIRST_TOKENS)
+        further = tuple(_doubling(corpus / first))
+        corpus, asked = first, asked[:FIRST_ITEMS]
     windows = [len(item.prompt) + len(choice) for item in asked for choice in item.choices]
-    return corpus + sum(windows) * per_character, max(round(corpus / window), len(texts)) + len(windows)
+    return corpus + sum(windows) * per_character, max(round(corpus / window), len(texts)) + len(windows), further
+
+
+def _doubling(whole: float) -> Iterator[float]:
+    """Each sample after the first is as much as all before it together, or what is left of the whole."""
+    done = 1.0
+    while done < whole:
+        yield min(done, whole - done)
+        done *= 2
 
 
 def _item_of(runner: Runner, size: TaskSize, per_character: float) -> Phases:

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
@@ -234,11 +234,17 @@ class Forecast:
             taken.decode_s / expected.decode_s if expected.decode_s else 1.0,
         )
 
-    def forget(self, variant: str, name: str | None = None) -> None:
-        """Nothing more comes of the variant. name: or of those pieces of its work that are called so."""
-        for pieces in self._left.values():
+    def forget(self, variant: str, name: str | None = None, works: Collection[Work] = tuple(Work)) -> None:
+        """Nothing more comes of the variant. name, works: or of those pieces of its work that are called so, and of
+        these kinds."""
+        for pieces in (self._left[work] for work in works):
             for piece in [piece for piece in pieces if piece[1] == variant and name in (None, piece[0])]:
                 del pieces[piece]
+
+    def forget_all(self) -> None:
+        """Nothing is known of what is to come."""
+        for pieces in self._left.values():
+            pieces.clear()
 
     def done(self, work: Work, variants: Collection[str], seconds: float, name: str = "") -> None:
         """Note how long a piece of work took, on these variants together. What wasn't expected corrects nothing."""
@@ -283,6 +289,16 @@ class Forecast:
         """Seconds that a piece of work will take; 0 where nobody expected it."""
         piece = self._left[work].get((name, variant))
         return self.correction(work) * self._seconds([(variant, piece)]) if piece else 0.0
+
+    def least_rounds_s(self, variants: Collection[str], case: str) -> float:
+        """Seconds that the least rounds of a case take, as expected."""
+        pieces = [(variant, self._left[Work.ROUNDS].get((case, variant))) for variant in variants]
+        least = [(variant, replace(piece, least_s=0.0)) for variant, piece in pieces if piece is not None]
+        return self.correction(Work.ROUNDS) * self._seconds(least)
+
+    def first_case(self, variant: str) -> str:
+        """The name of the first case that is expected of the variant; empty where none is."""
+        return next((name for name, other in self._left[Work.ROUNDS] if other == variant), "")
 
     @property
     def left_by_work(self) -> Mapping[Work, float]:

@@ -232,15 +232,21 @@ class VariantLoader:
             raise
 
     def _check_time(self, variant: Variant) -> None:
-        """Raise NotReached, and note it, where loading the variant isn't expected to fit in the time that is left."""
+        """Raise NotReached, and note it, where loading the variant, and then its first case next to those of its group
+        that are loaded, isn't expected to fit in the time that is left."""
         if not self._deadline.is_limited:
             return
-        expected_s = self._setup.forecast.expected_s(Work.LOADING, variant.id, self._again(variant))
+        forecast, case = self._setup.forecast, self._setup.forecast.first_case(variant.id)
+        loading_s = forecast.expected_s(Work.LOADING, variant.id, self._again(variant))
+        making_s = forecast.expected_s(Work.MAKING, variant.id)
+        beside = {member.id for member in self._group_of(variant)} & self._loaded.keys()
+        expected_s = loading_s + making_s + forecast.least_rounds_s({*beside, variant.id}, case)
         if self._deadline.fits(expected_s):
             return
         is_plain = self._deadline.is_over and self._results.has_variants  # else the first says what would fit
-        step = f"loading {variant.id}"
+        step = f"loading {variant.id}" + (" with its first case" if case else "")
         error = self._deadline.not_reached() if is_plain else self._deadline.too_long(step, expected_s)
+        forecast.forget(variant.id)
         if not self._has_results(variant):
             unloaded = _unloaded(variant, self._parts(variant))
             self._results.add_variant(replace(unloaded, status=Status.NOT_REACHED, reason=error.why))
@@ -345,10 +351,8 @@ class VariantLoader:
         """Make the variant's group the one that is loaded, beginning with what has to be made before others are."""
         if variant in self._group:
             return
-        groups = self.lineup.groups if self.lineup else ()
-        self._group = next((group for group in groups if variant in group), (variant,))
-        staying = {member.id for member in self._group}
-        leaving = [name for name in self._loaded if name not in staying]
+        self._group = self._group_of(variant)
+        leaving = self._loaded.keys() - {member.id for member in self._group}
         if leaving:
             self.before_closing(leaving)
         for name in leaving:
@@ -356,6 +360,10 @@ class VariantLoader:
         for member in self.lineup.made_first(self._group) if self.lineup else ():
             with suppress(Exception):  # its own test says so
                 self.load(member)
+
+    def _group_of(self, variant: Variant) -> tuple[Variant, ...]:
+        groups = self.lineup.groups if self.lineup else ()
+        return next((group for group in groups if variant in group), (variant,))
 
     def _close(self, name: str) -> None:
         self.before_closing([name])

@@ -187,7 +187,7 @@ class SideBySide:
     ) -> None:
         """asking: the variant whose test it is."""
         steps = sum(entry.workload.steps for entry in entries.values())
-        expected_s = self._expected_s(scenario, steps)
+        expected_s = self._expected_s(scenario, steps) or self._setup.forecast.least_rounds_s(entries, case)
         if not self._deadline.fits(expected_s):
             self._not_reached[case] = f"its least rounds take about {about(expected_s)}, which is more than was left"
             raise TimeUp(self._not_reached[case])  # with fewer variants later on, too

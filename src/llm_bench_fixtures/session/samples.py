@@ -40,7 +40,6 @@ SMALL = 1e12  # weights times bytes of a corpus that is always scored whole, on 
 ENOUGH = 0.005  # standard error of a perplexity's ratio that is known well enough
 FIXED_S = 60.0  # for a variant that is compared with none, and a reference that is closed before the others load
 FIRST_ITEMS = 24  # questions next to the first sample
-USUAL_SAMPLES = 3  # of a variant whose limit the first doesn't decide
 OF_A_SAMPLE = "quality is of a sample"  # what a note on that begins with
 NOT_ASKED = "not asked"  # the same of questions that can't be put
 
@@ -142,8 +141,11 @@ class Samples:
         self._grow_all(self._is_enough)
 
     def go_on(self) -> None:
-        """The same until each one's limits on quality are decided."""
+        """The same until each one's limits on quality are decided, and then until all is scored."""
         self._grow_all(self._is_decided)
+        self._grow_all(lambda *_: False)
+        for name in self._found:
+            self._setup.forecast.forget(name, works=[Work.QUALITY])
 
     def _grow_all(self, is_enough: Callable[[str, Found], bool]) -> None:
         known = [(model, self._found.get(model.variant.id)) for model in self._loader.loaded]
@@ -151,9 +153,6 @@ class Samples:
         with suppress(TimeUp):
             while growing := [each for each in growing if self._wants_more(*each, is_enough)]:
                 growing = [each for each in growing if self._try_next(*each)]
-        for name, found in self._found.items():
-            for sample in range(len(found.parts), USUAL_SAMPLES):
-                self._setup.forecast.forget(name, str(sample))
 
     def _try_next(self, model: ModelHandle, found: Found) -> bool:
         """As `_score_next`. Where that fails, what is known of the variant stays."""

@@ -127,7 +127,8 @@ class BenchSession:
 
     def _score_leaving(self, variants: Collection[str]) -> None:
         self.scoring.score_leaving(variants)
-        self._grow(self.samples.grow)
+        is_last = not self.deadline.is_limited and not self.scoring.to_come.issuperset(variants)
+        self._grow(self.samples.go_on if is_last else self.samples.grow)
 
     def _grow(self, grow: Callable[[], None]) -> None:
         grow()
