@@ -311,6 +311,24 @@ def pytest_collection_modifyitems(items):
 """
 
 
+ORDERS = """
+def pytest_collection_modifyitems(items):
+    print("ordered by:", [internals.ordering_of(item) for item in items])
+"""
+
+
+def test_what_pytest_orders_tests_by_are_the_parameters_that_outlive_a_test(pytester: pytest.Pytester) -> None:
+    """Seen in pytest 9.2.0: `callspec.indices` and `callspec._arg2scope` have each parameter, direct ones too."""
+    body = (
+        "import pytest\n"
+        "@pytest.fixture(scope='module', params=['a', 'b'])\ndef state(request): pass\n"
+        "@pytest.mark.parametrize('size', [4])\ndef test_sized(state, size): pass\n"
+        "def test_plain(): pass\n"
+    )
+    result = run_inside(pytester, body, "-s", conftest=ORDERS)
+    assert "ordered by: [(('state', 0),), (('state', 1),), ()]" in result.stdout.str()
+
+
 def test_what_a_mark_skips_is_known_before_it_runs(pytester: pytest.Pytester) -> None:
     """Seen in pytest 9.2.0: `evaluate_skip_marks` gives None for a test that no mark skips, and fails for a condition
     that can't be evaluated."""

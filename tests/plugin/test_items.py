@@ -9,6 +9,8 @@ from llm_bench_fixtures.plugin.hooks import pytest_collection
 from llm_bench_fixtures.plugin.items import A_LOAD_NEEDS, reference_line, shortest, without_lacking
 
 if TYPE_CHECKING:
+    from pytester_bench import Bench
+
     from llm_bench_fixtures.session.setup import Setup
 
 NOT_FOUND = "not found: /a/test_load.py::{}\n(no match in any of [<Module test_load.py>])"
@@ -81,3 +83,31 @@ def test_a_reference_that_was_chosen_for_lack_of_memory_is_told(
     source, device = SimpleNamespace(weights=7 * 10**9), SimpleNamespace(free_bytes=23 * 10**9)
     setup = SimpleNamespace(settings=settings, source=source, device=device)
     assert reference_line(cast("Setup", setup)) == line
+
+
+STATES = """
+import pytest
+
+@pytest.fixture(scope="module", params=["warm", "cold"])
+def state(request):
+    return request.param
+
+@pytest.mark.llm_variants("bf16")
+def test_one(llm_benchmark):
+    llm_benchmark("a")
+
+def test_two(llm_benchmark, state):
+    llm_benchmark("a")
+
+def test_three(llm_benchmark, state):
+    llm_benchmark("a")
+"""
+
+
+def test_a_fixture_of_the_users_leaves_the_plan_in_force(bench: Bench) -> None:
+    """Bug: pytest moves tests by the values of such a fixture, and by a variant's number among those of a marker, which
+    was taken for a plugin's order."""
+    bench.write(test_a="def test_mine(llm_benchmark):\n    llm_benchmark('a')\n", test_prompt_length=STATES)
+    result = bench.run("--collect-only", "-q", "--llm-variants=fp32,bf16")
+    assert result.outlines[0] == "test_prompt_length.py::test_two[warm-fp32]"
+    assert result.outlines[4] == "test_a.py::test_mine[fp32]"

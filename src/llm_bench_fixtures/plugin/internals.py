@@ -341,3 +341,11 @@ def is_skipped(item: pytest.Item) -> bool:
         return evaluate_skip_marks(item) is not None
     except (pytest.fail.Exception, Exception):
         return False  # its own test will say so
+
+
+def ordering_of(item: pytest.Item) -> tuple[tuple[str, int], ...]:
+    """What pytest itself orders tests by, which it keeps in order where it is the same: parameters, by their number,
+    that more than one test shares."""
+    callspec: Any = getattr(item, "callspec", None)
+    indices = callspec.indices.items() if callspec else ()
+    return tuple(sorted((name, n) for name, n in indices if callspec._arg2scope[name].value != "function"))

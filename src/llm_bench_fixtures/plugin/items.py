@@ -13,7 +13,7 @@ import pytest
 from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError, UnknownName, is_process_limit
 from llm_bench_fixtures.plugin.fixtures import SWEEPS
-from llm_bench_fixtures.plugin.internals import is_skipped
+from llm_bench_fixtures.plugin.internals import is_skipped, ordering_of
 from llm_bench_fixtures.plugin.stash import (
     bench_session,
     is_kept,
@@ -186,13 +186,13 @@ def note_collected(item: pytest.Item) -> None:
 
 
 def are_ordered(config: pytest.Config, items: Sequence[pytest.Item]) -> bool:
-    """Whether a plugin has ordered the tests. pytest itself moves only tests of one variant past those of another."""
+    """Whether a plugin has ordered the tests. pytest itself moves those of one variant past those of another, as it
+    does with the values of any parametrized fixture that several tests share."""
     collected = config.stash.get(COLLECTED, {})
-    places: dict[str, list[int]] = {}
+    places: dict[object, list[int]] = {}
     for item in items:
-        variant = variant_of(item)
-        if variant is not None and item.nodeid in collected:
-            places.setdefault(variant.id, []).append(collected[item.nodeid])
+        if variant_of(item) is not None and item.nodeid in collected:
+            places.setdefault(ordering_of(item), []).append(collected[item.nodeid])
     return any(found != sorted(found) for found in places.values())
 
 
