@@ -1,15 +1,19 @@
-"""How large a test's workload is expected to be."""
+"""How large a test's workload is expected to be, and what makes a long run short."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from llm_bench_fixtures.options.settings import parse_settings
 from llm_bench_fixtures.plugin import foreseeing
-from llm_bench_fixtures.plugin.foreseeing import shape_of
+from llm_bench_fixtures.plugin.foreseeing import shape_of, shorter_ways
+from llm_bench_fixtures.plugin.items import PLAN
+from llm_bench_fixtures.plugin.stash import SESSION
 from llm_bench_fixtures.session.forecast import Shape
+from llm_bench_fixtures.session.plan import Case, Plan
 from llm_bench_fixtures.workloads import CacheKind, Padding
 
 
@@ -36,3 +40,33 @@ def test_the_size_follows_from_the_parameters(
     settings = parse_settings({"new_tokens": "16", "batch_sizes": sizes})
     monkeypatch.setattr(foreseeing, "parameters_of", lambda _: given)
     assert shape_of(cast(pytest.Item, None), settings, 512) == shape
+
+
+@pytest.mark.parametrize(
+    ("files", "has_own", "ways"),
+    [
+        (["prompt_length", "batch", "cache"], False, ['-k "prompt_length or batch"']),
+        (["own", "prompt_length", "cache"], True, ["-k own"]),
+        (["prompt_length"], False, []),
+        (["mine", "other"], False, []),
+        (["mine", "batch"], False, []),
+    ],
+    ids=["the suite", "own prompts", "one test", "a suite of one's own", "one with a batch"],
+)
+def test_what_makes_a_run_short_leaves_what_the_answer_goes_by(
+    files: list[str], has_own: bool, ways: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: with own prompts it left out the only tests that were asked for; elsewhere all tests, or none."""
+    for name, value in {"is_benchmark": True, "is_kept": False}.items():
+        monkeypatch.setattr(foreseeing, name, lambda _, value=value: value)
+    monkeypatch.setattr(foreseeing, "case_of", lambda item: item.nodeid)
+    items = [SimpleNamespace(nodeid=f"test_{name}.py::test_it[fp32]") for name in files]
+    variants = ("fp32", "bf16")
+    cases = [Case(item.nodeid, name, frozenset(variants), 1.0) for item, name in zip(items, files, strict=True)]
+    own = object() if has_own else None
+    bench = SimpleNamespace(setup=SimpleNamespace(own=own), loader=SimpleNamespace(known=variants))
+    config = SimpleNamespace(stash={SESSION: bench, PLAN: Plan(cases, [variants])})
+    session = cast(pytest.Session, SimpleNamespace(config=config, items=items))
+    assert [*shorter_ways(session)] == [*ways, "fewer --llm-variants"]
+    bench.loader.known = variants[:1]
+    assert [*shorter_ways(session)] == ways

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate
 from typing import Protocol
 
@@ -178,5 +179,17 @@ def test_what_is_said_at_the_start(forecast: Forecast) -> None:
     forecast.expect(Work.ROUNDS, "fp32", 2000.0, "b")
     assert forecast.describe(1800.0) == (
         "about 37 min, of which 30 min are given: exports 0 s (cached), loading 30 s, rounds 37 min. "
-        'Shorter: -k "prompt_length or batch", fewer --llm-variants, or --llm-time'
+        "--llm-time 50m has room for all"
     )
+    assert forecast.describe(1800.0, ["-k own", "fewer --llm-variants"]).endswith(
+        "rounds 37 min. Shorter: -k own, fewer --llm-variants. --llm-time 50m has room for all"
+    )
+    assert forecast.describe(math.inf, ["-k own"]).endswith("37 min. Shorter: -k own, --llm-time")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit"), [(100, "10m"), (5000, "100m"), (5900, "2h"), (14_000, "5h"), (600_000, "none")]
+)
+def test_a_limit_with_room_for_all_has_a_fifth_more(forecast: Forecast, seconds: float, limit: str) -> None:
+    forecast.expect(Work.ROUNDS, "fp32", seconds, "a")
+    assert forecast.describe(60.0).endswith(f"--llm-time {limit} has room for all")

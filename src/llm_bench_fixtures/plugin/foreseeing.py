@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from llm_bench_fixtures.answer.headline import BATCHES, OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.errors import WorkloadUnsupported
-from llm_bench_fixtures.plugin.items import case_of, identify, is_benchmark, own_case_of, parameters_of, variant_of
+from llm_bench_fixtures.plugin.items import (
+    PLAN,
+    case_of,
+    identify,
+    is_benchmark,
+    own_case_of,
+    parameters_of,
+    variant_of,
+)
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, settings_of
 from llm_bench_fixtures.plugin.terminal_progress import tell
+from llm_bench_fixtures.session.plan import Stage
 from llm_bench_fixtures.text import harmless
 
 if TYPE_CHECKING:
@@ -45,7 +55,22 @@ def foresee(session: pytest.Session) -> None:
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.get_verbosity() >= 0 and bench.setup.forecast.left_s is not None:
-        tell(reporter, harmless([f"llm-bench: {bench.setup.forecast.describe(bench.deadline.limit_s)}"]))
+        said = bench.setup.forecast.describe(bench.deadline.limit_s, [*shorter_ways(session)])
+        tell(reporter, harmless([f"llm-bench: {said}"]))
+
+
+def shorter_ways(session: pytest.Session) -> Iterator[str]:
+    """Options that leave tests out, but those that the answer goes by, and variants; where there are such."""
+    bench, plan = session.config.stash[SESSION], session.config.stash[PLAN]
+    items = [item for item in session.items if is_benchmark(item) and not is_kept(item)]
+    names = {item.nodeid.lower(): plan.stage(case_of(item)) for item in items}
+    deciding = (OWN,) if bench.setup.own else (PROMPT_LENGTHS, BATCHES)
+    words = [word for word in deciding if any(word in name for name in names)]
+    left_out = [stage for name, stage in names.items() if not any(word in name for word in words)]
+    if words and left_out and Stage.LATENCY not in left_out:
+        yield f"-k {words[0]}" if len(words) == 1 else f'-k "{" or ".join(words)}"'
+    if len(bench.loader.known) > 1:
+        yield "fewer --llm-variants"
 
 
 def _expected_cases(session: pytest.Session) -> Iterator[ExpectedCase]:

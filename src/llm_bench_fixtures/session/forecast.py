@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ CALLS_PER_LAYER = 60  # of small operations, that a layer's pass makes in Python
 PROCESS_CALLS = 200_000  # of small operations, that starting a process is worth
 AGAIN = "again"  # the name of a variant's second load, where not all fit in memory together
 LONG_S = 600.0  # a run that takes longer is told what makes it short
-SHORTER = '-k "prompt_length or batch", fewer --llm-variants, or --llm-time'
+MARGIN = 1.2  # of a limit that has room for all, over the seconds that are expected
 
 
 class Work(StrEnum):
@@ -319,14 +320,28 @@ class Forecast:
         left = self.left_by_work
         return sum(left.values()) if left else None
 
-    def describe(self, limit_s: float) -> str:
-        """How long the run takes and with what, and what would make a long one short. limit_s: the run's time."""
+    def describe(self, limit_s: float, shorter: Sequence[str] = ()) -> str:
+        """How long the run takes and with what, and what would make a long one short. limit_s: the run's time. shorter:
+        what would, besides a limit."""
         left = self.left_by_work
         parts = ", ".join(f"{work} {_told(work, seconds)}" for work, seconds in left.items())
-        total_s = sum(left.values())
-        within = f", of which {about(limit_s)} are given" if total_s > limit_s else ""
-        shorter = f". Shorter: {SHORTER}" if total_s > min(limit_s, LONG_S) else ""
-        return f"about {about(total_s)}{within}: {parts}{shorter}"
+        told = f"about {about(total_s := sum(left.values()))}"
+        if total_s <= min(limit_s, LONG_S):
+            return f"{told}: {parts}"
+        if total_s <= limit_s:
+            return f"{told}: {parts}. Shorter: {', '.join((*shorter, '--llm-time'))}"
+        ways = f" Shorter: {', '.join(shorter)}." if shorter else ""
+        room = f"--llm-time {_with_room_for(total_s)} has room for all"
+        return f"{told}, of which {about(limit_s)} are given: {parts}.{ways} {room}"
+
+
+def _with_room_for(seconds: float) -> str:
+    """A limit that has room for so many, as --llm-time reads it, which takes a week at most."""
+    minutes = math.ceil(MARGIN * seconds / 600) * 10
+    if minutes < 120:
+        return f"{minutes}m"
+    hours = math.ceil(minutes / 60)
+    return f"{hours}h" if hours <= 7 * 24 else "none"
 
 
 def _told(work: Work, seconds: float) -> str:
