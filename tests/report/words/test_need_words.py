@@ -141,6 +141,14 @@ def test_what_is_wanted_is_told_first() -> None:
         assert f"the {want}" in found("ppl_ratio<=1.01", want, run).answer.lines[0]
 
 
+def test_a_gain_is_told_once_whatever_is_wanted_first() -> None:
+    """Bug: where one variant was best for memory, which was wanted, and for latency, its speed-up was told twice."""
+    records = [make_block_record(spread=0.0), make_block_record("v0", 2.0)]
+    run = make_run(records, [make_variant(), make_variant("v0", weight_bytes=8_000_000)])
+    for want in (Reader.LATENCY, Reader.MEMORY):
+        assert " ".join(found("ppl_ratio<=1.01", want, run).answer.lines).count("as fast as fp32") == 1
+
+
 def test_every_format_has_the_figures_next_to_the_limits() -> None:
     findings = found("latency_s<=0.7, memory<=60MB")
     sentence = findings.answer.lines[0]

@@ -267,9 +267,10 @@ def _in_short(name: str, served: Sequence[Pick], seen: Evidence) -> Iterator[str
     """What the readers gain, and what it costs: quality; for whom speed matters memory, else speed."""
     yield from (gain_words(pick.choice(name), pick, seen.run.reference) for pick in served)
     yield quality_in_short(seen.run, name)
-    if served[0].reader is Reader.MEMORY:
+    readers = {pick.reader for pick in served}
+    if served[0].reader is Reader.MEMORY and Reader.LATENCY not in readers:
         yield from _speed(name, seen)
-    elif all(pick.reader is not Reader.MEMORY for pick in served):
+    elif Reader.MEMORY not in readers:
         yield from (f"{times_words(own / other)} the {title}" for title, own, other in _sizes(name, served[0], seen))
 
 
