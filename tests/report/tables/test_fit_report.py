@@ -23,13 +23,13 @@ def variant(name: str = "fp32", **changes: Any) -> VariantResult:
     return make_variant(name, **{"parts": PARTS, "weight_bytes": 10_000_000, **changes})
 
 
-def run_of(*variants: VariantResult, memory: int = 21_000_000, given: int | None = None) -> Run:
+def run_of(*variants: VariantResult, memory: int = 21_000_000, given: int | None = None, passes: int = 11) -> Run:
     """Ran a batch of eight prompts, of 100 tokens with their padding, and 11 new ones each."""
     record = make_record(
         scenario="batch",
         case="8",
         workload=LARGEST,
-        work=replace(make_work(0, new_tokens=88), cache_bytes=90_000),
+        work=replace(make_work(0, new_tokens=88, forward_passes=passes), cache_bytes=90_000),
         memory=MemoryFacts(12_000_000, library_bytes=500_000),
     )
     provenance = make_provenance(memory_bytes=memory, fit_bytes=given)
@@ -49,6 +49,12 @@ def test_what_is_predicted_stands_next_to_what_was_measured() -> None:
     assert (row["KV cache"], row["KV cache, measured"]) == ("88.0 kB", "90.0 kB")
     assert (row["peak"], row["peak, measured"]) == ("10.9 MB", "11.5 MB")
     assert row["cache per token"] == "100 B"
+
+
+def test_a_batch_of_unlike_answers_runs_to_its_longest_one() -> None:
+    """Bug: the cache was predicted for answers of 11 tokens on average, of which the longest has 21: 8 rows of 120."""
+    (section,) = fit_sections(run_of(variant(), passes=21))
+    assert by_column(section)["KV cache"] == "96.0 kB"
 
 
 def test_the_largest_batch_and_the_longest_context() -> None:

@@ -117,8 +117,10 @@ def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
     if record is None or record.workload is None:
         yield from (Cell(),) * 4
         return
-    one = replace(round_of(record), rows=record.workload.prompts)
     work, memory = record.work, record.memory
+    longest = work.forward_passes if work else None  # the batch runs to its longest answer
+    one = round_of(record)
+    one = replace(one, rows=record.workload.prompts, new=longest or one.new)
     kept = [work.cache_bytes, work.state_bytes] if work else []
     counted = [size for size in kept if size is not None]
     peak = (memory.cuda_allocated_bytes or memory.own_bytes) if memory else None
