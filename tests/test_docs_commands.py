@@ -13,10 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from docs_code import ROOT, TEXTS, named_commands, shown_commands
+from docs_code import FENCED, ROOT, TEXTS, named_commands, shown_commands
 
 from llm_bench_fixtures.cli.main import COMMANDS, main
 from llm_bench_fixtures.gate.exit_status import ExitStatus
+from llm_bench_fixtures.models.artifacts import ArtifactStore
 
 FLAG = re.compile(r"--[a-z][\w-]*")
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|…|\.\.\.")
@@ -28,6 +29,8 @@ SAVED = sorted({
     if words[0] == "llm-bench" and words[1] in ON_SAVED_RUNS and not PLACEHOLDER.search(" ".join(words[:4]))
 })  # fmt: skip
 REPORTS = ("llm-bench-report", "laptop", "server", "gpt2")
+WORKED = ROOT / "docs" / "tutorial" / "which-quantization.md"
+SHORTLY = "--llm-rounds=1 --llm-max-noise=0 --llm-limits-time=0 --llm-choices=none -p no:cacheprovider"
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +132,22 @@ def test_a_command_on_saved_runs_does_what_the_docs_show(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert main(words[1:]) in {*ExitStatus} - {ExitStatus.USAGE, ExitStatus.INTERRUPTED}
+
+
+@pytest.mark.slow("runs the suite twice")
+def test_the_worked_page_does_what_it_shows(
+    tmp_path: Path, session_store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its commands in their order, on its prompts, with fewer rounds than a reader's. The last one is a gate."""
+    text = WORKED.read_text(encoding="utf-8")
+    (prompts,) = [code for language, code in FENCED.findall(text) if language == "json"]
+    (tmp_path / "mine.jsonl").write_text(prompts, encoding="utf-8")
+    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{SHORTLY} --llm-cache-dir={session_store.root}")
+    for program, *words in shown_commands(text):
+        if program == "pytest":
+            assert subprocess.run([sys.executable, "-m", program, *words], check=False).returncode == 0
+        else:
+            assert main(words) == 0
+    assert "= llm-gate: passed =" in capfd.readouterr().out

@@ -1,9 +1,7 @@
 """Compare a version with itself, to measure this machine's resolution: the smallest change that shows on it.
 
-VERSION is a git ref, a folder or a Python interpreter, as for `llm-bench pair`. It is measured in the same way: in K
-pairs of fresh processes that take turns within each round. The table gives, for each metric over all tests, the
-standard deviation between pairs, the half-width of the interval over K pairs, and the smallest change that K pairs
-detect in 95 % of cases. With a smaller --threshold `llm-bench pair` leaves verdicts inconclusive.
+VERSION is a git ref, a folder or a Python interpreter, as for `llm-bench pair`, and is measured in the same way. With a
+smaller --threshold than the changes that the table names, `llm-bench pair` leaves verdicts inconclusive.
 
 Examples:
   llm-bench aa

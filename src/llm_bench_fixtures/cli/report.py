@@ -8,9 +8,6 @@ llm-bench report 3 4 5                          runs of the same commit, model a
                                                 narrower intervals, and how far the runs agree
 llm-bench report laptop/results.json server/results.json -o machines
                                                 one page that compares machines, models or commits
-
-A run that pytest-benchmark saved without --benchmark-save-data has no generated texts and no times of single tokens.
-Its report says so and leaves out what needs them. The results.json of a report has everything.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ OPTIONS = (
         "SHARE",
         "add timed rounds until the 95% interval of the speed-up over the reference is within ±SHARE, such as 1%; "
         "without a reference, the latency's interval. A benchmark gets 0.5 seconds for it on average; at 1% nine times "
-        "as much, because intervals narrow with the root of the time. 0: only --llm-rounds",
+        "as much. 0: only --llm-rounds",
     ),
     Option(
         "probe",
@@ -268,9 +268,8 @@ OPTIONS = (
         "",
         "PATH",
         "go on with a run that was interrupted: PATH is its report's folder or results.json, by default --llm-report. "
-        "Cases that are whole are kept and not measured again. The commit, the model, the libraries and all options "
-        "that change figures have to be the same, or nothing runs; --llm-time, for one, may be another. Give the tests "
-        "before it, or the value with an equals sign",
+        "Cases that are whole are kept. The commit, the model, the libraries and all options that change figures have "
+        "to be the same, or nothing runs. Give the tests before it, or the value with an equals sign",
         alone="true",
     ),
     Option("cache_dir", "", "DIR", "folder for exported and quantized models. Default: this user's cache folder"),
@@ -280,10 +279,9 @@ OPTIONS = (
         "ppl_ratio<=1.01",
         "LIMIT[,LIMIT...]",
         "what a variant must keep to be recommended, in quotes: 'tpot_s<=50ms, ttft_s<=0.5, memory<=4GB, "
-        "top1_agreement>=99%'. Each is a metric, <= where less is better and >= where more is, and a bound, in base "
-        "units where it names none; latency, ttft, tpot, throughput and memory are short names. Without one on "
-        "quality, ppl_ratio<=1.01 is added (perplexity at most 1.01 times the reference's); ppl_ratio<=any lifts it. "
-        "Goodput under load counts requests within the bounds on ttft_s and tpot_s, without them 1 s and 0.1 s",
+        "top1_agreement>=99%'. latency, ttft, tpot, throughput and memory are short names. Without a limit on quality, "
+        "ppl_ratio<=1.01 is added (perplexity at most 1.01 times the reference's); ppl_ratio<=any lifts it. Goodput "
+        "under load counts requests within the bounds on ttft_s and tpot_s, without them 1 s and 0.1 s",
     ),
     Option(
         "want",

@@ -40,7 +40,7 @@ MACHINE: tuple[Metric, ...] = (
         column="MBU",
         formula=(
             "bytes of weights and cache that the decode reads / its seconds / this machine's measured read bandwidth; "
-            "only with a cache. For a mixture of experts a lower bound, because rows of a batch may use different ones"
+            "only with a cache. For a mixture of experts a lower bound"
         ),
         source="Databricks, LLM inference performance engineering, 2023",
         value=roofline.mbu,
@@ -84,7 +84,7 @@ MACHINE: tuple[Metric, ...] = (
         direction=Direction.LOWER_IS_BETTER,
         formula=(
             "mean over the rounds of the joules that the machine's own counters add during a round, including all that "
-            "runs on it. A mean, because a GPU's counter moves in steps of up to 0.1 s"
+            "runs on it"
         ),
         source="RAPL, NVML",
         value=_energy,

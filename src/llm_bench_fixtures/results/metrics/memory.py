@@ -108,8 +108,7 @@ MEMORY: tuple[Metric, ...] = (
         column="compile",
         formula=(
             "from a loaded model to one that runs compiled in every shape, before anything else is timed; with code "
-            "from the cache, the seconds that compiling took then. The seconds of loading that code are a note of the "
-            "variant, not a metric"
+            "from the cache, the seconds that compiling took then"
         ),
         value=lambda _, variant: variant.compile_s,
         tables={ReportTable.VARIATION: 62},

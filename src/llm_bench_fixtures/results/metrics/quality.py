@@ -113,7 +113,7 @@ QUALITY: tuple[Metric, ...] = (
             name=f"{name}_error",
             title=f"Error of the {what} divergence",
             column=f"{column} ±",
-            formula=f"half-width of a 95 % interval of {name}, where the reference's p were sampled",
+            formula=f"as kld_error, of {name}",
         )
         for name, what, column in (
             ("kld_p50", "median", "KLD p50"),
