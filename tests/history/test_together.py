@@ -9,6 +9,7 @@ import pytest
 from run_factory import make_provenance, make_record, make_run, make_variant, make_workload
 
 from llm_bench_fixtures.history.together import grouped, is_same_run, why_apart, why_runs_apart
+from llm_bench_fixtures.measure.tasks import TaskFacts
 from llm_bench_fixtures.results.record import Run
 
 
@@ -58,6 +59,18 @@ def test_the_same_uncommitted_changes_keep_nothing_apart() -> None:
 def test_other_weights_under_the_same_name_keep_them_apart() -> None:
     origins = [make_provenance(model_digests={"weights": digest}) for digest in "ab"]
     assert list(why_apart(*origins)) == ["other files of the model: weights"]
+
+
+TASK = TaskFacts("quiz", (), items=20, of=100, shots=0, digest="0a")
+
+
+@pytest.mark.parametrize("changes", [{"digest": "0b"}, {"of": 101}, {"harness": "9"}])
+def test_another_task_under_the_same_name_keeps_them_apart(changes: dict[str, Any]) -> None:
+    """Before, a task with other items behind the first few was the same."""
+    origins = [make_provenance(tasks=(one,)) for one in (TASK, replace(TASK, **changes), replace(TASK, items=30))]
+    assert list(why_apart(*origins[:2])) == ["other items, prompts or code of the task quiz"]
+    assert not list(why_apart(origins[0], origins[2]))
+    assert not list(why_apart(make_provenance(), origins[0]))
 
 
 def test_two_runs_outside_of_git_may_be_put_together() -> None:

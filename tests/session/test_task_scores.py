@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from run_factory import make_variant
+from run_factory import make_provenance, make_variant
 
 from llm_bench_fixtures.errors import WorkerDied, WorkloadUnsupported
 from llm_bench_fixtures.measure import harness
@@ -17,6 +18,7 @@ from llm_bench_fixtures.measure.harness import HarnessTask, Member, TaskAnswers,
 from llm_bench_fixtures.measure.tasks import TaskFacts, TaskMetric
 from llm_bench_fixtures.progress import Progress
 from llm_bench_fixtures.results.builder import RunBuilder
+from llm_bench_fixtures.results.record import Run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Forecast, Work
 from llm_bench_fixtures.session.tasks import TaskScores, blocks_of, compared
@@ -120,19 +122,20 @@ class Case:
         self.asked: list[tuple[str, int]] = []
         self.fails: dict[str, Exception] = {}
         monkeypatch.setattr(harness, "ask", self.ask)
-        task = HarnessTask("quiz", {}, {}, TaskSize(1, 1, 0), "digest", {"quiz": 1000})
+        self.task = HarnessTask("quiz", {}, {}, TaskSize(1, 1, 0), "digest", {"quiz": 1000})
         self.forecast = Forecast(lambda: self.now_s)
         settings = SimpleNamespace(tasks=("quiz",))
-        setup: Any = SimpleNamespace(settings=settings, tasks=(task,), progress=Progress(), forecast=self.forecast)
+        setup: Any = SimpleNamespace(settings=settings, tasks=(self.task,), progress=Progress(), forecast=self.forecast)
         variants = [SimpleNamespace(id=name) for name in ("fp32", "bf16", "missing")]
         for variant in variants[:2]:
             self.forecast.expect(Work.TASKS, variant.id, expected_s, "quiz")
         deadline = Deadline(limit_s, 0.0, lambda: self.now_s) if limit_s < math.inf else NO_LIMIT
-        self.loader: Any = SimpleNamespace(known=variants, loaded=[])
+        self.loader: Any = SimpleNamespace(known=variants, loaded=[], load=lambda one: self.load(one.id))
         self.results = RunBuilder("fp32")
         self.scored: set[str] = set()
         is_scored = self.scored.__contains__
-        self.tasks = TaskScores(setup, self.loader, self.results, is_scored, deadline, lambda: self.now_s)
+        self.saved: list[Run] = []
+        self.tasks = TaskScores(setup, self.loader, self.results, is_scored, self.save, deadline, lambda: self.now_s)
 
     def ask(self, task: HarnessTask, model: Any, chosen: Mapping[str, list[int]] | None) -> TaskAnswers:
         name = model.variant.id
@@ -145,10 +148,24 @@ class Case:
 
     def load(self, name: str) -> None:
         self.loader.loaded.append(SimpleNamespace(variant=SimpleNamespace(id=name)))
-        self.results.add_variant(make_variant(name, quality={"perplexity": 20.0}, notes=("loaded",)))
+        if name not in {one.id for one in self.results.variants}:
+            self.results.add_variant(make_variant(name, quality={"perplexity": 20.0}, notes=("loaded",)))
 
     def score(self, name: str) -> Any:
-        return self.tasks.score(cast(Any, SimpleNamespace(variant=SimpleNamespace(id=name))))
+        return self.tasks.score(self.task, cast(Any, SimpleNamespace(variant=SimpleNamespace(id=name))))
+
+    def save(self) -> None:
+        self.saved.append(self.run)
+
+    @property
+    def run(self) -> Run:
+        return self.results.build(make_provenance(tasks=self.tasks.facts), {})
+
+    def go_on_with(self, before: Run, *tested: str) -> None:
+        """Begin with what an earlier session has, whose quality is known."""
+        self.results.go_on_with(before)
+        self.scored |= {one.id for one in before.variants}
+        self.tasks.go_on_with(before, tested)
 
 
 def test_without_a_time_limit_all_items_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,16 +212,16 @@ def test_a_variant_that_there_is_no_time_for_says_so(monkeypatch: pytest.MonkeyP
     case = Case(monkeypatch, limit_s=100.0)
     case.score("fp32")
     case.now_s = 80.0
-    assert case.score("bf16").notes == ("not asked quiz: not reached in 2 min: it takes about 21 s",)
+    assert case.score("bf16").notes == ("quiz was not asked: not reached in 2 min: it takes about 21 s",)
     case.now_s = 200.0
     late = case.score("bf16")
-    assert (late.metrics, late.notes) == ({}, ("not asked quiz: not reached in 2 min",))
+    assert (late.metrics, late.notes) == ({}, ("quiz was not asked: not reached in 2 min",))
 
 
 def test_a_variant_that_can_not_be_asked_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch, limit_s=100.0)
     case.fails["bf16"] = WorkloadUnsupported("it gives no logits")
-    assert case.score("bf16").notes == ("not asked quiz: it gives no logits",)
+    assert case.score("bf16").notes == ("quiz can't be asked: it gives no logits",)
     case.score("fp32")
     assert case.asked == [("fp32", 8), ("fp32", 43)]  # timed in its place, and the only one that is left
 
@@ -235,7 +252,7 @@ def test_what_fails_is_a_note_and_costs_nothing_else(monkeypatch: pytest.MonkeyP
     case.fails["fp32"] = WorkerDied("fp32: the process that it ran in", "was killed")
     case.tasks.ask()
     known = case.results.variant("fp32")
-    assert known.notes == ("loaded", "not asked quiz: WorkerDied: fp32: the process that it ran in was killed")
+    assert known.notes == ("loaded", "quiz was not asked: WorkerDied: fp32: the process that it ran in was killed")
     assert (known.quality, list(case.tasks.failures)) == ({"perplexity": 20.0}, ["fp32"])
 
 
@@ -246,13 +263,120 @@ def test_what_is_not_finite_is_left_out_and_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(harness, "ask", lambda *_: answers([math.inf]))
     case.tasks.ask()
     known = case.results.variant("fp32")
-    assert (known.quality, known.notes[-1]) == ({"perplexity": 20.0}, "not finite: task_quiz_acc")
+    assert (known.quality, known.notes[-1]) == (
+        {"perplexity": 20.0},
+        "quiz has values that are not finite: task_quiz_acc",
+    )
     assert known.item_blocks == {}
+
+
+def earlier(monkeypatch: pytest.MonkeyPatch, *asked: str, limit_s: float = math.inf, **fails: Exception) -> Run:
+    """A run that has scored both variants, and asked these."""
+    case = Case(monkeypatch, limit_s)
+    case.fails = fails
+    for name in ("fp32", "bf16"):
+        case.load(name)
+    case.scored.update(asked)
+    case.tasks.ask()
+    return case.run
+
+
+def test_a_run_that_lacks_nothing_keeps_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: its tasks were gone from the results, and the values had no row in any table."""
+    before, case = earlier(monkeypatch, "fp32", "bf16"), Case(monkeypatch)
+    case.go_on_with(before, "fp32", "bf16")
+    assert case.tasks.due == frozenset()
+    case.tasks.ask_the_rest()
+    assert (case.asked, case.run.variants) == ([], before.variants)
+    assert [task.name for task in case.run.provenance.tasks] == ["quiz"]
+
+
+def test_answers_that_are_missing_are_asked_for_with_the_reference_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: nothing was loaded, and nothing was said."""
+    for asked in ((), ("fp32",)):
+        before, case = earlier(monkeypatch, *asked), Case(monkeypatch)
+        case.go_on_with(before, "fp32", "bf16")
+        assert case.tasks.due == {"fp32", "bf16"}
+        case.tasks.ask_the_rest()
+        assert (case.asked, case.tasks.due) == ([("fp32", 1000), ("bf16", 1000)], frozenset())
+        assert case.run.variants == earlier(monkeypatch, "fp32", "bf16").variants
+
+
+def test_a_variant_without_tests_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, case = earlier(monkeypatch, "fp32"), Case(monkeypatch)
+    case.go_on_with(before, "fp32")
+    assert case.tasks.due == frozenset()
+    assert [task.name for task in case.tasks.facts] == ["quiz"]
+
+
+def test_after_each_variant_the_answers_are_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a run that was killed while it asked the second variant had lost the first one's answers."""
+    case = Case(monkeypatch)
+    case.fails = {"bf16": cast(Exception, KeyboardInterrupt())}
+    for name in ("fp32", "bf16"):
+        case.load(name)
+        case.scored.add(name)
+    with pytest.raises(KeyboardInterrupt):
+        case.tasks.ask()
+    (saved,) = case.saved
+    assert saved == replace(earlier(monkeypatch, "fp32"), session_s=saved.session_s)
+
+
+def test_the_sample_stays_and_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With time for all items, the others are asked those that the first were. Bug: the note stood there twice."""
+    before, case = earlier(monkeypatch, "fp32", limit_s=100.0), Case(monkeypatch)
+    case.go_on_with(before, "fp32", "bf16")
+    case.tasks.ask_the_rest()
+    assert case.asked == [("fp32", 21), ("bf16", 21)]
+    sampled = "quiz is of a sample: 21 of 1,000 items; all take about 17 min"
+    assert [case.results.variant(name).notes for name in ("fp32", "bf16")] == [("loaded", sampled)] * 2
+
+
+def test_what_failed_is_asked_again_and_leaves_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, case = earlier(monkeypatch, "fp32", "bf16", bf16=WorkerDied("bf16", "was killed")), Case(monkeypatch)
+    assert before.variants[1].notes == ("loaded", "quiz was not asked: WorkerDied: bf16 was killed")
+    case.go_on_with(before, "fp32", "bf16")
+    case.tasks.ask_the_rest()
+    assert case.results.variant("bf16").notes == ("loaded",)
+
+
+def test_who_can_not_be_asked_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, case = earlier(monkeypatch, "fp32", "bf16", bf16=WorkloadUnsupported("no logits")), Case(monkeypatch)
+    case.go_on_with(before, "fp32", "bf16")
+    assert case.tasks.due == frozenset()
+
+
+def test_answers_stay_where_there_is_no_time_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, case = earlier(monkeypatch, "fp32"), Case(monkeypatch, limit_s=100.0)
+    case.now_s = 200.0
+    case.go_on_with(before, "fp32", "bf16")
+    case.tasks.ask_the_rest()
+    assert case.results.variant("fp32") == before.variants[0]
+    assert case.results.variant("bf16").notes == ("loaded", "quiz was not asked: not reached in 2 min")
+
+
+def test_who_can_not_be_loaded_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.go_on_with(earlier(monkeypatch), "fp32", "bf16")
+
+    def load(variant: Any) -> None:
+        raise WorkerDied(variant.id, "was killed")
+
+    case.loader.load = load
+    case.tasks.ask_the_rest()
+    assert case.results.variant("bf16").notes == ("loaded", "quiz was not asked: WorkerDied: bf16 was killed")
+    assert (case.tasks.due, case.tasks.failures.keys()) == (frozenset(), {"fp32", "bf16"})
+
+
+def test_a_sample_takes_the_same_part_of_each_task() -> None:
+    task = HarnessTask("quiz", {}, {}, TaskSize(1, 1, 0), "", {"one": 100, "other": 50})
+    assert [len(chosen) for chosen in task.some(15).values()] == [10, 5]
+    assert [len(chosen) for chosen in task.some(1).values()] == [1, 1]
 
 
 def test_a_larger_sample_holds_the_smaller_one() -> None:
     task = HarnessTask("quiz", {}, {}, TaskSize(1, 1, 0), "", {"one": 100, "other": 3})
-    few, more = task.some(0.1), task.some(0.2)
+    few, more = task.some(11), task.some(21)
     assert [len(few[name]) for name in ("one", "other")] == [10, 1]
     assert set(few["one"]) < set(more["one"])
     assert few["one"] == sorted(few["one"])

@@ -30,8 +30,9 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
         yield f"other prompts: {other.prompts or 'none'}, not {first.prompts or 'none'}"
     if other.choices != first.choices:
         yield f"other questions: {other.choices or 'none'}, not {first.choices or 'none'}"
-    if other_tasks := _unlike(*({task.name: task.digest for task in one.tasks} for one in (first, other))):
-        yield f"other prompts in the task {', '.join(other_tasks)}"
+    tasks = ({one.name: (one.digest, one.of, one.harness) for one in origin.tasks} for origin in (first, other))
+    if other_tasks := _unlike(*tasks):
+        yield f"other items, prompts or code of the task {', '.join(other_tasks)}"
     if other.commit != first.commit:
         yield f"another commit: {other.commit[:12] or 'unknown'}, not {first.commit[:12] or 'unknown'}"
     elif (first.dirty or other.dirty) and not (first.changes and first.changes == other.changes):
@@ -55,7 +56,7 @@ def why_runs_apart(first: Run, other: Run) -> Iterator[str]:
         yield f"other prompts or settings in {count(len(tests), 'test')}"
 
 
-def _unlike(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+def _unlike(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     """The names whose values differ."""
     return [name for name in one if name in other and one[name] != other[name]]
 

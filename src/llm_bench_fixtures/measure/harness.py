@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version as installed_version
 from numbers import Real
 from pathlib import Path
@@ -75,14 +75,20 @@ class HarnessTask:
     def items(self) -> int:
         return sum(self.counts.values())
 
-    def some(self, share: float) -> Mapping[str, list[int]]:
-        """Numbers of so many of each task's items, at least one; of a larger share these and others."""
-        chosen = {}
+    @property
+    def facts(self) -> TaskFacts:
+        """What is known of it before a variant is asked."""
+        return TaskFacts(self.name, (), self.items, self.items, 0, self.digest, harness=installed_version("lm_eval"))
+
+    def some(self, items: int) -> Mapping[str, list[int]]:
+        """Numbers of so many items: the same part of each of its tasks, at least one; of more these and others."""
+        places: list[tuple[float, str, int]] = []
         for name, count in self.counts.items():
             order = list(range(count))
             random.Random(SEED).shuffle(order)  # noqa: S311
-            chosen[name] = sorted(order[: max(int(share * count), 1)])
-        return chosen
+            places += [(place / count, name, number) for place, number in enumerate(order)]
+        first = sorted(places)[: max(items, len(self.counts))]
+        return {name: sorted(number for _, one, number in first if one == name) for name in self.counts}
 
 
 @dataclass(frozen=True)
@@ -239,15 +245,12 @@ def ask(task: HarnessTask, model: ModelHandle, chosen: Mapping[str, list[int]] |
     members = {metric: tuple(_members(task, metric, found["samples"])) for metric in values}
     better = found["higher_is_better"].get(task.name, {})
     version = str(found["versions"].get(task.name) or "")
-    facts = TaskFacts(
-        name=task.name,
+    facts = replace(
+        task.facts,
         metrics=tuple(TaskMetric(one, better.get(one.partition(",")[0]), _is_share(members[one])) for one in values),
         items=task.items if chosen is None else sum(map(len, chosen.values())),
-        of=task.items,
         shots=int(found["n-shot"].get(task.name) or 0),
-        digest=task.digest,
         version="" if version in NO_VERSION else version,
-        harness=installed_version("lm_eval"),
     )
     return TaskAnswers(facts, values, members)
 

@@ -188,5 +188,5 @@ class LlmBenchmark:
             session.score(self._model)
             return session.results.variant(record.variant)
 
-        is_due = session.scoring.is_due(record.variant)
+        is_due = session.scoring.is_due(record.variant) or record.variant in session.tasks.due
         return with_metrics(record, variant, metrics_of(self._item.config), score if is_due else None)

@@ -48,8 +48,9 @@ def foresee(session: pytest.Session) -> None:
     if bench.loader.lineup is None:
         return
     try:
-        cases, is_scored = tuple(_expected_cases(session)), bench.scoring.is_scored
-        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), is_scored)
+        cases = tuple(_expected_cases(session))
+        done = bench.scoring.is_scored, bench.tasks.is_asked
+        expect_run(bench.setup, bench.loader.lineup, cases, _checked(session), *done)
     except Exception:  # as of a project's own backend
         bench.setup.forecast.forget_all()
         return

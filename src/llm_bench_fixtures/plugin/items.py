@@ -269,10 +269,10 @@ def plan_and_arrange(
         if keep is not None:
             keep(session, [[variant.id for variant in group] for group in lineup.groups])
             left = {variant.id for item in session.items if (variant := variant_of(item)) and not is_kept(item)}
-            if not (left or bench.scoring.due):
+            if not (left or bench.due):
                 bench.loader.lineup = None
                 return
-            lineup = plan(left | bench.scoring.due)
+            lineup = plan(left | bench.due)
     except LlmBenchError:
         return
     except (OSError, RuntimeError) as error:

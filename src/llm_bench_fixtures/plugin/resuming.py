@@ -84,14 +84,17 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
         bench.setup.check()
     except LlmBenchError as error:
         raise pytest.UsageError(f"--llm-resume: {error}") from error
-    _check_like(file, before, bench.run())
+    run = bench.run()
+    tasks = tuple(task.facts for task in bench.setup.tasks)
+    _check_like(file, before, replace(run, provenance=replace(run.provenance, tasks=tasks)))
     items = [(item, variant) for item in session.items if (variant := variant_of(item))]
     tested = {variant.id: variant.threads_of for _, variant in items}
     bench.go_on_with(before, {name for name, threads_of in tested.items() if threads_of not in tested})  # to be scored
     config.stash[RESUMED], config.stash[RECORDS] = before, {one.test: one for one in before.records}
     if not (runs_in_turns(config) and any(is_benchmark(item) for item, _ in items)):
         # Nobody loads a variant for its quality alone here, so what has yet to be scored is measured again.
-        keep_whole(session, [[one.id] for one in bench.results.variants if bench.scoring.is_scored(one.id)])
+        scored = filter(bench.scoring.is_scored, (one.id for one in bench.results.variants))
+        keep_whole(session, [[name] for name in scored if name not in bench.due])
     return file.resolve() == own.resolve()
 
 
@@ -172,7 +175,7 @@ def score_reference_first(session: pytest.Session) -> None:
     loaded. Not where its headline's case is to come, whose memory holds nothing of scoring yet."""
     config = session.config
     bench = config.stash[SESSION]
-    if RESUMED not in config.stash or bench.results.reference not in bench.scoring.due:
+    if RESUMED not in config.stash or bench.results.reference not in bench.due:
         return
     left = (item for item in session.items if is_benchmark(item) and not is_kept(item))
     if any(config.stash[PLAN].stage(case_of(item)) is Stage.LATENCY for item in left):
@@ -180,7 +183,7 @@ def score_reference_first(session: pytest.Session) -> None:
     for variant in bench.loader.known:
         if variant.id == bench.results.reference:
             with suppress(Exception):  # the variant's row says why
-                bench.scoring.score(bench.loader.load(variant))
+                bench.score(bench.loader.load(variant))
 
 
 def note_checked(item: pytest.Item, report: pytest.TestReport, reason: str) -> None:

@@ -56,7 +56,7 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
         _grow(item.session, growth, shows=True)
     elif growth.has_answer and time.monotonic() >= growth.rests_until_s:
         _grow(item.session, growth, shows=False)
-    if ends_stage and _is_time_for_quality(place, after) and session.scoring.due:
+    if ends_stage and _is_time_for_quality(place, after) and session.due:
         session.score_loaded()
         session.end_stage()
         _grow(item.session, growth, shows=True)

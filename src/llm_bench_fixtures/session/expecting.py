@@ -114,9 +114,11 @@ def expect_run(
     cases: Collection[ExpectedCase],
     checked: Collection[str] = frozenset(),
     is_scored: Callable[[str], bool] = lambda _: False,
+    is_asked: Callable[[str, str], bool] = lambda *_: False,
 ) -> None:
     """Fill the forecast: what each variant that can run here is expected to take. checked: the ids of those whose
-    execution modes are compared. is_scored: tells whose quality is there already."""
+    execution modes are compared. is_scored: tells whose quality is there already. is_asked: the same of a task and a
+    variant."""
     machine, settings = machine_of(setup), setup.settings
     layers, made = _layers(setup), tuple(_made(setup))
     positions, passes, further = (0.0, 0, ()) if setup.source.random_weights else _scored(setup)
@@ -142,7 +144,9 @@ def expect_run(
             setup.forecast.expect(Work.QUALITY, variant.id, quality_s)
             for sample, times in enumerate(further, 1):
                 setup.forecast.expect(Work.QUALITY, variant.id, times * quality_s, str(sample))
-        for task in () if has_quality else setup.tasks:
+        for task in setup.tasks:
+            if has_quality or is_asked(task.name, variant.id):
+                continue
             asked = task.items * _item_of(runner, task.size, per_character)
             setup.forecast.expect_passes(Work.TASKS, variant.id, asked, task.name)
         for case in cases:

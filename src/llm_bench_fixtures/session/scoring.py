@@ -194,7 +194,8 @@ class Scoring:
 def _without_quality(variant: VariantResult) -> VariantResult:
     """As before it was scored."""
     notes = tuple(note for note in variant.notes if not note.startswith(OF_A_SAMPLE))
-    return replace(variant, quality={}, quality_note=NOT_YET, unscored=False, loss_blocks=(), notes=notes)
+    emptied = replace(variant, quality={}, loss_blocks=(), item_blocks={}, notes=notes)
+    return replace(emptied, quality_note=NOT_YET, unscored=False)
 
 
 def score_variant(session: BenchSession, model: ModelHandle) -> CorpusScore:

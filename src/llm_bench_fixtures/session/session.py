@@ -78,7 +78,7 @@ class BenchSession:
         self.loader = VariantLoader(self.setup, self.results, tracebacks.keep, deadline)
         self.scoring = Scoring(self.setup, self.results, self.loader, score, deadline)
         self.samples = Samples(self.setup, self.loader, self.reference, need, deadline)
-        self.tasks = TaskScores(self.setup, self.loader, self.results, self.scoring.is_scored, deadline)
+        self.tasks = TaskScores(self.setup, self.loader, self.results, self.scoring.is_scored, self.end_stage, deadline)
         self.loader.before_closing = self._score_leaving
         self.measuring = SideBySide(self.setup, self.loader, reference, self._kept, deadline)
         self.keeps_report = keeps_report
@@ -97,6 +97,7 @@ class BenchSession:
         self.results.go_on_with(before)
         self.loader.restored = frozenset(one.id for one in self.results.variants if one.status is Status.MEASURED)
         self.scoring.go_on_with(variants, self.samples.is_final)
+        self.tasks.go_on_with(before, variants)
 
     @cached_property
     def _commit(self) -> Commit:
@@ -124,6 +125,7 @@ class BenchSession:
         """Score all that are due, and more of those whose quality isn't decided, as far as the run has time."""
         self.scoring.score_the_rest()
         self._grow(self.samples.go_on)
+        self.tasks.ask_the_rest()
 
     def _score_leaving(self, variants: Collection[str]) -> None:
         self.scoring.score_leaving(variants)
@@ -134,6 +136,11 @@ class BenchSession:
         grow()
         self.samples.retell(self.results)
         self.tasks.ask()
+
+    @property
+    def due(self) -> frozenset[str]:
+        """The variants that are measured, and have yet to be scored or asked a task."""
+        return self.scoring.due | self.tasks.due
 
     @property
     def failures(self) -> Mapping[str, Exception]:

@@ -6,21 +6,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise, product
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from llm_bench_fixtures.errors import TimeUp, WorkloadUnsupported, first_line, named
+from llm_bench_fixtures.errors import NotReached, TimeUp, WorkloadUnsupported, first_line, named
 from llm_bench_fixtures.measure.choices import count_flips
 from llm_bench_fixtures.measure.quality import LOSS_BLOCKS, CorpusScore
 from llm_bench_fixtures.models.loading import translate_out_of_memory
 from llm_bench_fixtures.models.quiet import quiet_libraries
 from llm_bench_fixtures.progress import Phase, about
 from llm_bench_fixtures.results.formatting import count
-from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, value_name
+from llm_bench_fixtures.results.metrics.tasks import CHANGE, CHANGE_ERROR, GAINED, LOST, task_metrics, value_name
+from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.forecast import Work
 from llm_bench_fixtures.session.scoring import gather
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.measure.tasks import TaskFacts
     from llm_bench_fixtures.models.handle import ModelHandle
     from llm_bench_fixtures.results.builder import RunBuilder
+    from llm_bench_fixtures.results.record import Run, VariantResult
     from llm_bench_fixtures.session.loader import VariantLoader
     from llm_bench_fixtures.session.setup import Setup
 
 FIRST_ITEMS = 8  # of each task, whose time tells how many there is time for
 EASILY = 2.0  # times as long as expected, for which there has to be room where none are timed
+REFUSED, UNASKED, SAMPLE = "can't be asked", "was not asked", "is of a sample"  # how notes on a task go on
+NOTES = (REFUSED, UNASKED, SAMPLE, "has values that are")
 TASKS_PART = 0.5  # of the time that is left when the first variant is asked; the rest is for the cases to come
 
 
@@ -48,64 +52,122 @@ class TaskScores:
         loader: VariantLoader,
         results: RunBuilder,
         is_scored: Callable[[str], bool],
+        save: Callable[[], None] = lambda: None,
         deadline: Deadline = NO_LIMIT,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """is_scored: tells whether a variant's quality is known, which comes first."""
+        """is_scored: tells whether a variant's quality is known, which comes first. save: keeps the results so far."""
         self._setup = setup
         self._loader = loader
         self._results = results
         self._is_scored = is_scored
+        self._save = save
         self._deadline = deadline
         self._clock = clock
         self._share: float | None = None  # of the items that are asked; None until the first are timed
         self._item_s: dict[str, float] = {}  # by task, as the last variant took for each
         self._answers: dict[tuple[str, str], TaskAnswers] = {}  # by task and variant
-        self._asked: set[str] = set()
+        self._before: dict[str, TaskFacts] = {}  # by task, of which an earlier session's answers are kept
+        self._asked: set[tuple[str, str]] = set()  # task and variant
         self.failures: dict[str, Exception] = {}
         """By variant, what asking it raised."""
 
+    def go_on_with(self, before: Run, variants: Collection[str]) -> None:
+        """Begin with what an earlier session asked of the variants in the results. Others are asked the same items, and
+        so is the reference again, since they are compared with its answers.
+
+        variants: ids of those that have tests in this session.
+        """
+        known = self._results.variants
+        kept = (
+            task for task in before.provenance.tasks if any(task_metrics([task]).keys() & one.quality for one in known)
+        )
+        self._before = {task.name: task for task in kept}
+        measured = [one for one in known if one.status is Status.MEASURED]
+        others = {one.id for one in known} - {one.id for one in measured} | {self._results.reference}
+        for task in self._setup.tasks:
+            asked = {one.id for one in measured if one.id not in variants or self._has(task.name, one)}
+            if set(variants) - asked - others:
+                asked.discard(self._results.reference)
+            self._asked |= {(task.name, name) for name in asked}
+
+    def _has(self, task: str, variant: VariantResult) -> bool:
+        """Whether an earlier session has the variant's answers, or why it gives none."""
+        is_refused = any(note.startswith(f"{task} {REFUSED}") for note in variant.notes)
+        return is_refused or bool(self._names(task) & variant.quality.keys())
+
+    def _names(self, task: str) -> Collection[str]:
+        """The metrics of the task, as far as it was asked."""
+        return task_metrics(one for one in self.facts if one.name == task).keys()
+
+    def is_asked(self, task: str, variant: str) -> bool:
+        return (task, variant) in self._asked
+
+    @property
+    def due(self) -> frozenset[str]:
+        """The variants that are scored and have yet to be asked."""
+        results, tasks = self._results, self._setup.tasks
+        measured = (one.id for one in results.variants if one.status is Status.MEASURED)
+        scored = (name for name in measured if self._is_scored(name) and not results.same_but_for_threads(name))
+        return frozenset(name for name in scored if not all(self.is_asked(task.name, name) for task in tasks))
+
     def ask(self) -> None:
         """Ask all that are loaded and scored, each once and the reference first. What one fails at is a note of it."""
-        for model in self._loader.loaded if self._setup.settings.tasks else ():
-            name = model.variant.id
-            if name in self._asked or not self._is_scored(name) or self._results.same_but_for_threads(name):
-                continue
-            score = self.score(model)
-            self._asked.add(name)
-            known, found = self._results.variant(name), gather([score])
-            notes = (*known.notes, *found.notes, *filter(None, [found.missing]))
-            quality, blocks = {**known.quality, **found.metrics}, self._blocks(name)
-            self._results.add_variant(replace(known, quality=quality, item_blocks=blocks, notes=notes))
+        for model in self._loader.loaded:
+            for task in self._setup.tasks if model.variant.id in self.due else ():
+                if not self.is_asked(task.name, model.variant.id):
+                    self._tell(task.name, model.variant.id, self.score(task, model))
+                    self._save()
+
+    def ask_the_rest(self) -> None:
+        """Ask all that are due, those that aren't loaded as far as the run has time to load them."""
+        for variant in self._loader.known:
+            if variant.id in self.due:
+                try:
+                    self._loader.load(variant)
+                except Exception as error:
+                    for task in self._setup.tasks:
+                        self._tell(task.name, variant.id, self._unasked(task.name, variant.id, error))
+                self.ask()
+
+    def _tell(self, task: str, variant: str, score: CorpusScore) -> None:
+        """Keep the answers in the results, in place of earlier ones; those stay where it wasn't asked again."""
+        self._asked.add((task, variant))
+        known, found, names = self._results.variant(variant), gather([score]), self._names(task)
+        answers = self._answers.get((task, variant))
+        if answers is None and names & known.quality.keys():
+            return
+        kept = (note for note in known.notes if not note.startswith(tuple(f"{task} {how}" for how in NOTES)))
+        lost = (f"{task} has values that are {found.missing}",) if found.missing else ()
+        own = {metric: one for metric, one in blocks_of(answers) if all(map(math.isfinite, one))} if answers else {}
+        quality = {metric: one for metric, one in known.quality.items() if metric not in names}
+        blocks = {metric: one for metric, one in known.item_blocks.items() if metric not in names}
+        quality |= found.metrics
+        notes = (*kept, *found.notes, *lost)
+        self._results.add_variant(replace(known, quality=quality, item_blocks={**blocks, **own}, notes=notes))
 
     @property
     def facts(self) -> tuple[TaskFacts, ...]:
         """The tasks that were asked."""
-        return tuple({task: answers.facts for (task, _), answers in self._answers.items()}.values())
+        return tuple({**self._before, **{task: answers.facts for (task, _), answers in self._answers.items()}}.values())
 
-    def score(self, model: ModelHandle) -> CorpusScore:
-        """The metrics of all tasks, and notes on those that the variant wasn't asked, or not whole."""
-        metrics: dict[str, float] = {}
-        notes: list[str] = []
-        for task in self._setup.tasks:
-            try:
+    def score(self, task: HarnessTask, model: ModelHandle) -> CorpusScore:
+        """The metrics of the task, or a note on why the variant wasn't asked it, or not whole."""
+        try:
+            with self._deadline.reaching():
                 answers = self._answer(task, model)
-            except WorkloadUnsupported as error:
-                notes.append(f"not asked {task.name}: {error}")
-            except TimeUp as cut:
-                notes.append(f"not asked {task.name}: {self._deadline.not_reached(str(cut))}")
-            except Exception as error:  # of its process, or of the task's own code
-                self.failures[model.variant.id] = error
-                notes.append(f"not asked {task.name}: {first_line(named(error))}")
-            else:
-                metrics |= compared(answers, self._answers.get((task.name, self._results.reference)))
-                notes += self._of_a_sample(task, answers)
-        return CorpusScore(metrics, (), tuple(notes))
+        except Exception as error:  # of its process, or of the task's own code
+            return self._unasked(task.name, model.variant.id, error)
+        metrics = compared(answers, self._answers.get((task.name, self._results.reference)))
+        return CorpusScore(metrics, (), tuple(self._of_a_sample(task, answers)))
 
-    def _blocks(self, variant: str) -> dict[str, tuple[float, ...]]:
-        found = (answers for (_, name), answers in self._answers.items() if name == variant)
-        blocks = {metric: blocks for answers in found for metric, blocks in blocks_of(answers)}
-        return {metric: one for metric, one in blocks.items() if all(map(math.isfinite, one))}
+    def _unasked(self, task: str, variant: str, error: Exception) -> CorpusScore:
+        """What is told of a variant that couldn't be asked."""
+        is_refused, is_late = isinstance(error, WorkloadUnsupported), isinstance(error, NotReached)
+        if not (is_refused or is_late):
+            self.failures[variant] = error
+        why = str(error) if is_refused or is_late else first_line(named(error))
+        return CorpusScore({}, (), (f"{task} {REFUSED if is_refused else UNASKED}: {why}",))
 
     def _answer(self, task: HarnessTask, model: ModelHandle) -> TaskAnswers:
         """Raises TimeUp where the run has no time for it."""
@@ -117,21 +179,26 @@ class TaskScores:
             quiet_libraries(),
         ):
             self._deadline.check()
-            if self._share is None:
-                self._share = self._affordable(model)
-            chosen = task.some(self._share) if self._share is not None and self._share < 1 else None
-            items = sum(map(len, chosen.values())) if chosen else task.items
+            items = self._asks(task, model)
             expected_s = self._item_s.get(task.name, 0.0) * items
             if not self._deadline.fits(expected_s):
                 raise TimeUp(f"it takes about {about(expected_s)}")
-            self._answers[task.name, name] = answers = self._timed(task, model, chosen)
+            self._answers[task.name, name] = answers = self._timed(task, model, items)
         return answers
 
-    def _timed(self, task: HarnessTask, model: ModelHandle, chosen: Mapping[str, list[int]] | None) -> TaskAnswers:
+    def _asks(self, task: HarnessTask, model: ModelHandle) -> int:
+        """How many of the task's items every variant is asked."""
+        if task.name in self._before:
+            return self._before[task.name].items
+        if self._share is None:
+            self._share = self._affordable(model)
+        return task.items if self._share is None else max(int(self._share * task.items), 1)
+
+    def _timed(self, task: HarnessTask, model: ModelHandle, items: int) -> TaskAnswers:
         from llm_bench_fixtures.measure.harness import ask
 
         began_s = self._clock()
-        answers = ask(task, model, chosen)
+        answers = ask(task, model, task.some(items) if items < task.items else None)
         self._item_s[task.name] = (self._clock() - began_s) / answers.facts.items
         return answers
 
@@ -145,7 +212,7 @@ class TaskScores:
             return 1.0
         for task in self._setup.tasks:
             with suppress(WorkloadUnsupported):  # which it says when it is asked
-                self._timed(task, model, task.some(min(FIRST_ITEMS / task.items, 1.0)))
+                self._timed(task, model, min(FIRST_ITEMS, task.items))
         each_s = {name: item_s * self._items[name] for name, item_s in self._item_s.items()}
         total_s = len(variants) * sum(each_s.values())
         if not total_s:
@@ -169,7 +236,7 @@ class TaskScores:
     def _of_a_sample(self, task: HarnessTask, answers: TaskAnswers) -> Iterator[str]:
         if answers.facts.items < task.items:
             asked, all_s = answers.facts.items, self._item_s[task.name] * task.items
-            yield f"{task.name} is of a sample: {asked:,} of {count(task.items, 'item')}; all take about {about(all_s)}"
+            yield f"{task.name} {SAMPLE}: {asked:,} of {count(task.items, 'item')}; all take about {about(all_s)}"
 
 
 def compared(own: TaskAnswers, reference: TaskAnswers | None) -> dict[str, float]:
