@@ -50,10 +50,17 @@ def test_what_keeps_two_runs_apart_is_said(changes: dict[str, Any], reason: str)
 
 def test_the_same_uncommitted_changes_keep_nothing_apart() -> None:
     """Where they are known: before, a run of a changed project could be put together with none."""
-    origins = [make_provenance(dirty=True, changes=digest) for digest in ("0a", "0a", "0b", "", "")]
+    origins = [make_provenance(dirty=bool(digest), changes=digest) for digest in ("0a", "0a", "0b")]
+    origins += [make_provenance(dirty=True)] * 2
     assert not list(why_apart(*origins[:2]))
     for two in (origins[1:3], origins[3:]):
         assert list(why_apart(*two)) == ["uncommitted changes, which may differ"]
+
+
+def test_other_untracked_files_keep_runs_of_a_clean_commit_apart() -> None:
+    assert list(why_apart(make_provenance(changes="0a"), make_provenance())) == [
+        "uncommitted changes, which may differ"
+    ]
 
 
 def test_other_weights_under_the_same_name_keep_them_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SUITE = """
 import os
+import signal
 import pytest
 from llm_bench_fixtures import ExecutionMode
 
@@ -33,6 +35,8 @@ def note(what):
         file.write(what + "\\n")
     if os.environ.get("CUT") == what:
         raise KeyboardInterrupt
+    if os.environ.get("KILLED") == what:
+        os.kill(os.getpid(), signal.SIGKILL)
     assert os.environ.get("FAILS") != what
 
 @pytest.mark.parametrize("size", [4, 8, 12])
@@ -80,17 +84,20 @@ class Toys:
         bench.write(**{**FILES, "engine": engine, "conftest": FILES["conftest"] + NOTES}, test_own=SUITE)
         self.folder: Path = bench.pytester.path
 
-    def run(self, *options: str, cut: str = "", fails: str = "") -> pytest.RunResult:
-        """cut: what happens when the run is interrupted. fails: what fails."""
+    def run(self, *options: str, cut: str = "", fails: str = "", killed: str = "") -> pytest.RunResult:
+        """cut: what happens when the run is interrupted. fails: what fails. killed: what happens when its process
+        is."""
         for name in ("notes.txt", "engine.py.loads"):
             (self.folder / name).unlink(missing_ok=True)
         given = (*OPTIONS, f"--llm-corpus={self.bench.corpus}", "--llm-variants=toy,half,third")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("CUT", cut)
             patch.setenv("FAILS", fails)
-            return self.bench.run_with(
-                *self.bench.in_turns, *given, "--import-mode=prepend", *options, no_reraise_ctrlc=True
-            )
+            patch.setenv("KILLED", killed)
+            options = (*self.bench.in_turns, *given, "--import-mode=prepend", *options)
+            if killed:
+                return self.bench.pytester.runpytest_subprocess(*options)
+            return self.bench.run_with(*options, no_reraise_ctrlc=True)
 
     def lines(self, name: str) -> list[str]:
         path = self.folder / name
@@ -150,10 +157,23 @@ def test_cases_that_are_whole_are_kept_and_the_rest_is_measured_in_blocks_of_its
     }
     assert "ppl_ratio" in toys.bench.variants()["third"]["quality"]
     assert f"{began}: 5 benchmarks of 2 cases; resumed 20" in toys.bench.page()
-    assert ": 3 benchmarks of 1 case; the machine, model, commit and libraries are the same" in toys.bench.page()
+    assert ": 3 benchmarks of 1 case; the machine, model and libraries are the same" in toys.bench.page()
     saved = json.loads((toys.folder / "out.json").read_text(encoding="utf-8"))["benchmarks"]
     shown = {short(one["fullname"]): one["stats"]["data"] for one in saved}
     assert shown == {name: list(rounds) for name, (rounds, _) in after.items() if name != "half-8"}
+
+
+@pytest.mark.slow("each starts processes that hold models")
+def test_a_run_whose_process_was_killed_goes_on(toys: Toys) -> None:
+    """What was saved when the first case and its qualities were there."""
+    assert toys.run("-k", "size", killed="toy-8").ret == -signal.SIGKILL
+    assert toys.happened == [*SIZES[:3], *SCORES, "toy-8"]
+    before = toys.rounds
+    result = toys.run("--llm-resume", "-k", "size")
+    result.stdout.fnmatch_lines(["llm-bench: 3 of 9 benchmarks kept *"])
+    assert toys.happened == [*SIZES[3:]]
+    assert {name: toys.rounds[name] for name in SIZES[:3]} == before
+    assert "ppl_ratio" in toys.bench.variants()["third"]["quality"]
 
 
 @pytest.mark.slow("each starts processes that hold models")
@@ -309,6 +329,32 @@ def test_a_run_of_something_else_is_named_and_nothing_is_run(
         ]
     )
     assert {file: file.read_bytes() for file in whole_run.report.rglob("*") if file.is_file()} == before
+
+
+def test_another_model_is_told_before_it_is_looked_for(whole_run: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: one that was mistyped was downloaded first."""
+    monkeypatch.setattr("llm_bench_fixtures.session.setup.find_source", None)
+    result = whole_run.run("--llm-resume", "--llm-model=nobody/mistyped", "--llm-seed=3")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    found = ["  another model: nobody/mistyped, not tiny", "  another --llm-seed: 3, not its default"]
+    result.stderr.fnmatch_lines([*found, "Nothing was run. *"])
+
+
+def test_how_much_is_kept_is_said_in_quiet_runs_too(whole_run: Bench) -> None:
+    """Bug: a quiet run that kept nothing looked like one that did."""
+    whole_run.run("--llm-resume", "-q").stdout.fnmatch_lines(["llm-bench: 1 of 1 benchmark kept *"])
+
+
+def test_a_run_that_was_set_aside_is_named_and_can_be_gone_on_with(whole_run: Bench) -> None:
+    """As by one that was begun without --llm-resume, and killed before it had anything."""
+    earlier = whole_run.report / "earlier"
+    earlier.mkdir()
+    (whole_run.report / RESULTS_FILE).rename(earlier / RESULTS_FILE)
+    result = whole_run.run("--llm-resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    option = "--llm-resume=llm-bench-report/earlier"
+    result.stderr.fnmatch_lines([f"ERROR: * no run to go on with. {option} goes on with the one before"])
+    whole_run.run(option).stdout.fnmatch_lines(["llm-bench: 1 of 1 benchmark kept *"])
 
 
 def test_what_changes_no_figure_may_differ(whole_run: Bench) -> None:

@@ -370,6 +370,8 @@ def test_of_a_resumed_run_the_sessions_are_told() -> None:
         "yesterday: 2 benchmarks of 1 case; resumed 2026-01-02T03:04:05+00:00: 1 benchmark of 1 case; "
         "the machine, model, commit and libraries are the same"
     )
+    unknown = replace(run, provenance=make_provenance(commit=""))
+    assert dict(facts(unknown))["Sessions"].endswith("the machine, model and libraries are the same")
     assert "Started" not in dict(facts(run))
     assert notes(run)[-1].startswith("The sessions took 12 s: ")
 

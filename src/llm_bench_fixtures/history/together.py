@@ -35,7 +35,7 @@ def why_apart(first: Provenance, other: Provenance) -> Iterator[str]:
         yield f"other items, prompts or code of the task {', '.join(other_tasks)}"
     if other.commit != first.commit:
         yield f"another commit: {other.commit[:12] or 'unknown'}, not {first.commit[:12] or 'unknown'}"
-    elif (first.dirty or other.dirty) and not (first.changes and first.changes == other.changes):
+    elif first.changes != other.changes or ((first.dirty or other.dirty) and not first.changes):
         yield "uncommitted changes, which may differ"
     for name in sorted({*first.options, *other.options}):
         texts = [origin.options.get(name, "") or "its default" for origin in (other, first)]

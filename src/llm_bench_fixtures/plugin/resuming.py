@@ -33,7 +33,7 @@ from llm_bench_fixtures.plugin.stash import (
 )
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.results.builder import DONE
-from llm_bench_fixtures.results.folder import MARKER, held
+from llm_bench_fixtures.results.folder import EARLIER, MARKER, held
 from llm_bench_fixtures.results.formatting import count
 from llm_bench_fixtures.results.record import Status
 from llm_bench_fixtures.results.storage import RESULTS_FILE, read_run
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.results.record import Record, Run
 
 RESUMED: pytest.StashKey[Run] = pytest.StashKey()  # the run that this one goes on with
+PATHS_FIRST = "Paths of tests stand before --llm-resume"
 REACHED = (*DONE, Status.ERROR)
 RECORDS: pytest.StashKey[Mapping[str, Record]] = pytest.StashKey()  # its records by test
 
@@ -81,6 +82,7 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
     try:
         before = _read(file, own, hold)
         bench = bench_session(config)
+        _check_like(file, before, bench.foreseen(before))  # which downloads nothing
         bench.setup.check()
     except LlmBenchError as error:
         raise pytest.UsageError(f"--llm-resume: {error}") from error
@@ -101,9 +103,9 @@ def take_up(session: pytest.Session, hold: ExitStack) -> bool:
 def _read(file: Path, own: Path, hold: ExitStack) -> Run:
     """Raises LlmBenchError."""
     if not file.exists():
-        raise InvalidSetting(
-            f"there is no {file}, so there is no run to go on with. Paths of tests stand before --llm-resume"
-        )
+        aside = file.parent / EARLIER
+        hint = f"--llm-resume={aside} goes on with the one before" if (aside / RESULTS_FILE).exists() else PATHS_FIRST
+        raise InvalidSetting(f"there is no {file}, so there is no run to go on with. {hint}")
     if file.parent.resolve() != own.parent.resolve() and (file.parent / MARKER).exists():
         hold.enter_context(held(file.parent))
     return read_run(file)
@@ -137,7 +139,7 @@ def keep_whole(session: pytest.Session, groups: Sequence[Collection[str]]) -> No
     scenarios = [identify(item).scenario for item, _ in tested if item.nodeid in benchmarks]
     bench.measuring.forgo(scenarios)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and config.get_verbosity() >= 0:
+    if reporter is not None and config.get_verbosity() >= -1:  # it is the one word on it
         total = sum(map(len, cases.values()))
         kept = f"{len(scenarios)} of {count(total, 'benchmark')} kept"
         tell(reporter, harmless([f"llm-bench: {kept} of the run that began {before.provenance.started}"]))

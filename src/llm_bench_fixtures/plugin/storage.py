@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -59,13 +59,21 @@ def in_project(config: pytest.Config) -> Iterator[None]:
 
 
 def commit_of(config: pytest.Config) -> Commit:
-    """The commit that is measured, with a digest of what was changed since, as far as git tells it."""
-    commit = measured_commit(config)
-    if not commit.dirty:
+    """The commit that is measured, with a digest of what was changed since, and of Python files that aren't tracked, as
+    far as git tells it."""
+    commit, folder = measured_commit(config), project_folder(config)
+    if not commit.id:
         return commit
-    changes = git_output(project_folder(config), "diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD") or ""
-    digest = hashlib.sha256(changes.encode(errors="surrogateescape")).hexdigest()[:16]
-    return replace(commit, changes=digest if changes else "")
+    parts = []
+    if commit.dirty:
+        changes = git_output(folder, "diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD") or ""
+        parts.append(changes.encode(errors="surrogateescape"))
+    listed = git_output(folder, "ls-files", "--others", "--exclude-standard", "-z", ":/*.py") or ""
+    for name in filter(None, listed.split("\0")):
+        with suppress(OSError):
+            parts += name.encode(errors="surrogateescape"), (folder / name).read_bytes()
+    digest = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    return replace(commit, changes=digest if any(parts) else "")
 
 
 def with_branch(commit: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def facts(run: Run) -> Iterator[tuple[str, str]]:
     if isinstance(run, PooledRun):
         yield "Runs", "; ".join(f"{one.source}, started {one.provenance.started}" for one in run.runs)
     elif run.earlier:
-        yield "Sessions", f"{'; resumed '.join(_sessions(run))}; the machine, model, commit and libraries are the same"
+        same = f"the machine, model{', commit' * bool(provenance.commit)} and libraries are the same"
+        yield "Sessions", f"{'; resumed '.join(_sessions(run))}; {same}"
     else:
         yield "Started", provenance.started
     yield "Command", provenance.command

@@ -34,7 +34,8 @@ class Provenance:
     dirty: bool = False
     """There were changes that were not committed."""
     changes: Text = ""
-    """A digest of these changes; empty where they are not known."""
+    """A digest of these changes, and of Python files that git doesn't track; empty where there are none, or they are
+    not known."""
     corpus: Text = ""
     """The texts that quality was measured on, with their digest and how they were cut."""
     prompts: Text = ""

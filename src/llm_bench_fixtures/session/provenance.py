@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from llm_bench_fixtures.measure.energy import energy_meter
 from llm_bench_fixtures.models.backend import MEASURING, installed_versions
 from llm_bench_fixtures.models.backends import known_libraries
+from llm_bench_fixtures.options.parsers import LoadFormat
 from llm_bench_fixtures.results.provenance import Provenance
 
 if TYPE_CHECKING:
     from llm_bench_fixtures.measure.windows import WindowPlan
     from llm_bench_fixtures.models.device import Device
+    from llm_bench_fixtures.options.settings import Settings
     from llm_bench_fixtures.session.setup import Setup
     from llm_bench_fixtures.workloads import Corpus
 
@@ -32,7 +34,8 @@ class Commit:
     dirty: bool = False
     """Whether there are changes that aren't committed."""
     changes: str = ""
-    """A digest of these changes; empty where they are not known."""
+    """A digest of these changes, and of Python files that git doesn't track; empty where there are none, or they are
+    not known."""
 
 
 def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: WindowPlan | None = None) -> Provenance:
@@ -79,6 +82,19 @@ def provenance_of(setup: Setup, started: datetime, commit: Commit, windows: Wind
 def _corpus(corpus: Corpus, windows: WindowPlan | None) -> str:
     how = "each after its prompt" if corpus.answers else f"in {windows.description}" if windows else ""
     return ", ".join(filter(None, (f"{corpus.name} ({corpus.digest})", how)))
+
+
+def foreseen(before: Provenance, settings: Settings, commit: Commit) -> Provenance:
+    """An earlier session's provenance, with the commit, options and model's name of one that goes on with it."""
+    return replace(
+        before,
+        model=before.model if before.model in settings.model else ", ".join(settings.model),
+        random_weights=settings.load_format is LoadFormat.DUMMY,
+        commit=commit.id,
+        dirty=commit.dirty,
+        changes=commit.changes,
+        options=settings.told,
+    )
 
 
 def completed_by(provenance: Provenance, before: Provenance) -> Provenance:

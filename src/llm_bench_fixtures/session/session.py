@@ -24,7 +24,7 @@ from llm_bench_fixtures.results.storage import RESULTS_FILE, write_run
 from llm_bench_fixtures.session.deadline import NO_LIMIT, Deadline
 from llm_bench_fixtures.session.loader import VariantLoader
 from llm_bench_fixtures.session.measuring import SideBySide
-from llm_bench_fixtures.session.provenance import Commit, completed_by, provenance_of
+from llm_bench_fixtures.session.provenance import Commit, completed_by, foreseen, provenance_of
 from llm_bench_fixtures.session.reference import KeptReference
 from llm_bench_fixtures.session.samples import Samples
 from llm_bench_fixtures.session.scoring import Scorer, Scoring
@@ -98,6 +98,10 @@ class BenchSession:
         self.loader.restored = frozenset(one.id for one in self.results.variants if one.status is Status.MEASURED)
         self.scoring.go_on_with(variants, self.samples.is_final)
         self.tasks.go_on_with(before, variants)
+
+    def foreseen(self, before: Run) -> Run:
+        """The earlier run, with what is known of this one before its model is looked for."""
+        return replace(before, provenance=foreseen(before.provenance, self.settings, self._commit))
 
     @cached_property
     def _commit(self) -> Commit:
