@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+import sys
 from dataclasses import replace as replaced
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from llm_bench_fixtures.report.charts.pictures import pictures, write_plots
 from llm_bench_fixtures.report.charts.spec import Plot
 from llm_bench_fixtures.report.findings import findings_of
 from llm_bench_fixtures.report.page.build import render_report
+from llm_bench_fixtures.report.renderers.html import page_scripts
 from llm_bench_fixtures.results.metrics import Direction, Kind, Metric, Unit, registry
 from llm_bench_fixtures.results.record import Run
 
@@ -129,6 +131,18 @@ def test_a_page_without_charts_has_no_plotly() -> None:
     page = Page(render(make_run([skipped_record("fp32", "why")], [absent_variant("fp32", "why")])))
     assert ("id", "plotly") not in page.attributes
     assert "why" in page.texts
+
+
+def test_without_plotly_a_page_has_its_tables_and_says_what_draws_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Page(render(full_run()))
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    page_scripts.cache_clear()
+    bare = Page(render(full_run()))
+    page_scripts.cache_clear()
+    hint = "plotly, which draws this page’s charts, is not installed: pip install 'llm-bench-fixtures[charts]'"
+    assert ("id", "plotly") not in bare.attributes
+    assert [hint in page.texts for page in (bare, full)] == [True, False]
+    assert bare.tags.count("table") == full.tags.count("table") > 0
 
 
 def test_a_hostile_column_name_stays_in_its_attribute() -> None:

@@ -110,7 +110,7 @@ class PageScripts:
     own: Markup
     """The page's own, which unpacks plotly."""
     packed_plotly: str
-    """Compressed by gzip, in base64: two fifths of plotly's own size. Empty where there are no charts."""
+    """Compressed by gzip, in base64: two fifths of plotly's own size. Empty where there are no charts, or no plotly."""
     policy: str
     """As `content_policy` says it."""
 
@@ -122,13 +122,20 @@ def page_scripts(*, has_charts: bool = True, reloads: bool = False) -> PageScrip
     folder = files("llm_bench_fixtures.report").joinpath("templates")
     names = ("report.js", "reload.js") if reloads else ("report.js",)
     own = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names).replace("\r\n", "\n")
-    if not has_charts:
+    plotly = _installed_plotly() if has_charts else ""
+    if not plotly:
         return PageScripts(Markup(own), "", content_policy((own,)))  # noqa: S704
-    from plotly.offline import get_plotlyjs
-
-    plotly = quick_plotly(get_plotlyjs().replace("\r\n", "\n"))
     packed = base64.b64encode(gzip.compress(plotly.encode(), mtime=0)).decode()
     return PageScripts(Markup(own), packed, content_policy((plotly, own)))  # noqa: S704  # no text from elsewhere
+
+
+def _installed_plotly() -> str:
+    """Its script; empty where it isn't installed."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ModuleNotFoundError:
+        return ""
+    return quick_plotly(get_plotlyjs().replace("\r\n", "\n"))
 
 
 def content_policy(scripts: Iterable[str]) -> str:

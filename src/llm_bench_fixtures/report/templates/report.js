@@ -59,7 +59,7 @@
     document.head.append(script);
   }
 
-  // A browser that can't unpack it shows what one without scripts does.
+  // A browser that can't unpack it, or a page without it, shows what a browser without scripts does.
   function showPictures() {
     for (const hidden of document.querySelectorAll("main noscript")) hidden.outerHTML = hidden.textContent;
     for (const canvas of canvases) canvas.parentElement.hidden = true;
