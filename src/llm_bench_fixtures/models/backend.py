@@ -104,6 +104,9 @@ class Backend:
     extra: str = ""
     """The extra of this package that installs them. Empty: the message names the modules themselves."""
 
+    extra_note: str = ""
+    """What else installing that extra does, if it is no small thing."""
+
     variants: tuple[Variant, ...] = ()
     """Its part of the catalogue, with every quantization that it knows. Those of a project's own backend come from
     `pytest_llm_bench_variants` instead."""

@@ -65,7 +65,7 @@ def load_variant(request: LoadRequest) -> LocalModel:
     Raises BackendUnavailable where it can't run here, OutOfMemory where it doesn't fit.
     """
     backend = find_backend(request.variant.backend)
-    require(backend.modules, backend.extra)
+    require(backend.modules, backend.extra, backend.extra_note)
     if not backend.takes_quantized:
         _check_not_quantized(request.source)
     notes = () if backend.takes_attention else _own_attention(request)
@@ -137,11 +137,11 @@ def _check_referable(model: Model) -> None:
         ) from None
 
 
-def require(modules: Sequence[str], extra: str = "") -> None:
+def require(modules: Sequence[str], extra: str = "", note: str = "") -> None:
     """Raise BackendUnavailable, with what to install, unless all modules are there; a parent before its submodules."""
     if missing := first_missing(modules):
         what = f"'llm-bench-fixtures[{extra}]'" if extra else missing
-        raise BackendUnavailable(f"{missing} is not installed: pip install {what}")
+        raise BackendUnavailable(f"{missing} is not installed: pip install {what}{f' ({note})' if note else ''}")
 
 
 @contextmanager

@@ -298,6 +298,18 @@ def test_a_missing_distribution_is_named_with_what_to_install() -> None:
     )
 
 
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_what_keeps_transformers_back_says_so_where_it_is_missing(engine: str) -> None:
+    """Under transformers 5 nobody could tell why there were no ONNX rows, nor what installing them changes."""
+    backend = find_backend(engine)
+    with pytest.raises(BackendUnavailable) as caught:
+        require(("no_such_engine",), backend.extra, backend.extra_note)
+    assert str(caught.value) == (
+        f"no_such_engine is not installed: pip install 'llm-bench-fixtures[{engine}]' "
+        "(it takes transformers 4.57, because optimum-onnx 0.1.0 allows no newer one)"
+    )
+
+
 def test_installed_distributions_are_enough() -> None:
     require(("pytest", "torch"), extra="all")
 

@@ -25,7 +25,12 @@ from llm_bench_fixtures.models.backends.onnx_graphs import (
     only_graph,
     open_model,
 )
-from llm_bench_fixtures.models.backends.optimum_models import TASK, check_exportable, try_generating
+from llm_bench_fixtures.models.backends.optimum_models import (
+    NEEDS_TRANSFORMERS_4,
+    TASK,
+    check_exportable,
+    try_generating,
+)
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import (
     TextTrial,
@@ -244,6 +249,7 @@ BACKEND = Backend(
     devices=("cpu", "cuda"),
     modules=("optimum", "optimum.onnxruntime", "onnxruntime"),
     extra="onnxruntime",
+    extra_note=NEEDS_TRANSFORMERS_4,
     imports=("optimum.onnxruntime",),
     environment=NO_TELEMETRY,
     storage=lambda variant, _: STORED[variant.quantization],

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.arithmetic import TOLERANCES, Arithmetic, tolerance_of
 from llm_bench_fixtures.models.backend import Backend, Chosen
-from llm_bench_fixtures.models.backends.optimum_models import TASK, HoardingModel, check_exportable, try_generating
+from llm_bench_fixtures.models.backends.optimum_models import (
+    NEEDS_TRANSFORMERS_4,
+    TASK,
+    HoardingModel,
+    check_exportable,
+    try_generating,
+)
 from llm_bench_fixtures.models.backends.torch import check_memory
 from llm_bench_fixtures.models.conversion import (
     TextTrial,
@@ -336,6 +342,7 @@ BACKEND = Backend(
     chosen=Chosen.INSTALLED,
     modules=("optimum", "optimum.intel", "openvino", "nncf"),
     extra="openvino",
+    extra_note=NEEDS_TRANSFORMERS_4,
     storage=lambda variant, _: STORED[variant.quantization],
     variants=VARIANTS,
     libraries=("openvino", "optimum-intel", "nncf"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llm_bench_fixtures.workloads import Tokenizer
 
 TASK = "text-generation-with-past"
+NEEDS_TRANSFORMERS_4 = "it takes transformers 4.57, because optimum-onnx 0.1.0 allows no newer one"
 
 
 def check_exportable(model_type: str, engine: str) -> None:
