@@ -20,6 +20,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from llm_bench_fixtures.version import __version__
+
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = (".github/workflows/ci.yml", ".github/workflows/nightly.yml")
 
@@ -79,10 +81,11 @@ def test_only_what_publishes_may_write_and_only_an_identity() -> None:
     assert not any("${{" in command for command in commands(".github/workflows/release.yml"))
 
 
-def test_the_workflow_tests_pythons_that_the_package_says_it_supports() -> None:
-    tested = load(".github/workflows/ci.yml")["jobs"]["checks"]["strategy"]["matrix"]["python"]
+def test_the_workflow_tests_the_pythons_that_the_package_says_it_supports() -> None:
+    tested = load(WORKFLOWS[0])["jobs"]["checks"]["strategy"]["matrix"]["python"]
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
-    assert {f"Programming Language :: Python :: {version}" for version in tested} <= set(classifiers)
+    named = [name.rpartition(" ")[2] for name in classifiers if name.startswith("Programming Language")]
+    assert tested == named
 
 
 def test_the_systems_that_the_package_names_have_a_job() -> None:
@@ -92,6 +95,31 @@ def test_the_systems_that_the_package_names_have_a_job() -> None:
     jobs = "".join((ROOT / workflow).read_text(encoding="utf-8") for workflow in WORKFLOWS)
     assert "POSIX :: Linux" in named
     assert [name for name in named if runners[name] not in jobs] == []
+
+
+def test_the_newest_libraries_and_other_systems_are_tried_each_night() -> None:
+    """Bug: every job took pinned or lowest versions, so that a new release of a library broke users first."""
+    jobs = load(WORKFLOWS[1])["jobs"]
+    rows = jobs["checks"]["strategy"]["matrix"]["include"]
+    newest = [row["python"] for row in rows if row["command"] == "tox run -e test-newest"]
+    assert newest == load(WORKFLOWS[0])["jobs"]["checks"]["strategy"]["matrix"]["python"][-2:]
+    assert jobs["smoke"]["strategy"]["matrix"]["system"] == ["macos-latest", "windows-latest"]
+    assert "PIP_CONSTRAINT" not in jobs["smoke"].get("env", {})
+
+
+@pytest.mark.parametrize(("heading", "may"), [("1.2.0, 2027-01-31", True), ("1.2.0, unreleased", False)])
+def test_only_a_version_with_its_day_in_the_changelog_is_released(heading: str, may: bool, tmp_path: Path) -> None:
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {heading}\n", encoding="utf-8")
+    (check,) = (one for one in commands(".github/workflows/release.yml") if "CHANGELOG.md" in one)
+    environment = {**os.environ, "GITHUB_REF_NAME": "v1.2.0"}
+    done = subprocess.run(["bash", "-e", "-c", check], cwd=tmp_path, env=environment, check=False)  # noqa: S607
+    assert (done.returncode == 0) is may
+
+
+def test_the_changelog_begins_with_this_version_and_has_a_day_for_each_other() -> None:
+    first, *others = re.findall("^## (.*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.fullmatch(rf"{re.escape(__version__)}, (unreleased|\d{{4}}-\d\d-\d\d)", first)
+    assert [one for one in others if not re.fullmatch(r"\d+\.\d+\.\d+, \d{4}-\d\d-\d\d", one)] == []
 
 
 @pytest.fixture
