@@ -155,6 +155,40 @@ def test_the_action_measures_or_comments_and_never_both() -> None:
     assert all(step["if"] == "inputs.comment == 'true'" for step in commenting)
 
 
+def test_at_another_event_the_action_is_red(tmp_path: Path) -> None:
+    """Bug: at workflow_dispatch or merge_group it measured nothing, and was green."""
+    first, *others = STEPS
+    events = re.findall(r"github.event_name ([!=]=) '(\w+)'", first["if"])
+    measured = re.findall(r"github.event_name == '(\w+)'", " ".join(step["if"] for step in others if "if" in step))
+    assert {*events} == {("!=", event) for event in measured}
+    done = subprocess.run(["bash", "-e", "-c", first["run"]], check=False, capture_output=True)  # noqa: S607
+    assert done.returncode == 1
+
+
+def test_the_action_installs_what_the_users_tests_import() -> None:
+    (install,) = (step for step in STEPS if step.get("name") == "Install")
+    assert install["run"].endswith(" $PACKAGES")
+    assert install["env"]["PACKAGES"] == "${{ inputs.packages }}"
+    assert ACTION["inputs"]["packages"]["default"] == ""
+
+
+def test_the_example_of_the_action_writes_the_history_as_the_workflow_does() -> None:
+    """Bug: two pushes at once wrote it, and one run was lost."""
+    page = (WORKFLOWS.parent / "run-in-ci.md").read_text(encoding="utf-8")
+    example, _ = (yaml.safe_load(code) for code in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    whole = load("github-benchmarks.yml")["jobs"]["stored-gate"]
+    assert example["jobs"]["stored-gate"]["concurrency"] == whole["concurrency"]
+
+
+def test_every_job_keeps_what_pip_fetches() -> None:
+    steps = [step for name in GITHUB_FILES for job in load(name)["jobs"].values() for step in job["steps"]]
+    pythons = [step["with"] for step in steps if step.get("uses", "").startswith("actions/setup-python@")]
+    assert [one["cache"] for one in pythons] == ["pip"] * 4
+    job = load("gitlab-ci.yml")[".benchmarks"]
+    assert job["variables"]["XDG_CACHE_HOME"] == "$CI_PROJECT_DIR/.cache"
+    assert "llm-bench-fixtures" in {Path(path).name for path in job["cache"]["paths"]}
+
+
 @pytest.mark.nightly("runs all commands of a workflow, benchmarks included")
 def test_gitlabs_commands_save_and_judge(project: Project) -> None:
     project.run(GITLAB["save"])
