@@ -10,7 +10,7 @@ import pytest
 
 from llm_bench_fixtures.plugin.finish import write_so_far
 from llm_bench_fixtures.plugin.internals import terminal_width
-from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmark, variant_of
+from llm_bench_fixtures.plugin.items import ORDERED, PLAN, case_of, identify, is_benchmark, variant_of
 from llm_bench_fixtures.plugin.stash import SESSION, is_kept, runs_in_turns
 from llm_bench_fixtures.plugin.terminal_progress import tell
 from llm_bench_fixtures.progress import Part
@@ -37,7 +37,8 @@ GROWTH: pytest.StashKey[Growth] = pytest.StashKey()
 def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     """Where a stage ends with the test, tell the session, and show the answer so far in the terminal and the report.
 
-    The same after the first case that compares variants. In long stages the report alone is written anew at times.
+    The same after the first case that compares variants, which quality follows where a plugin orders the tests, so that
+    there are no stages. In long stages the report alone is written anew at times.
     """
     config = item.config
     if SESSION not in config.stash or PLAN not in config.stash or not runs_in_turns(config):
@@ -52,11 +53,14 @@ def after_test(item: pytest.Item, following: pytest.Item | None) -> None:
     if following is None or place is None or after is None or session.deadline.is_over or is_kept(item):
         return  # the whole report is next, or nothing was measured
     growth = config.stash.setdefault(GROWTH, Growth())
+    had_answer = growth.has_answer
     if ends_stage or (not growth.has_answer and _compares(item, following)):
         _grow(item.session, growth, shows=True)
     elif growth.has_answer and time.monotonic() >= growth.rests_until_s:
         _grow(item.session, growth, shows=False)
-    if ends_stage and _is_time_for_quality(place, after) and session.due:
+    has_first = growth.has_answer and not had_answer
+    is_due = has_first if config.stash[ORDERED] else ends_stage and _is_time_for_quality(place, after)
+    if is_due and session.due:
         session.score_loaded()
         session.end_stage()
         _grow(item.session, growth, shows=True)
