@@ -311,6 +311,13 @@ def pytest_collection_modifyitems(items):
 """
 
 
+def test_a_skip_of_the_plugins_own_is_placed_at_the_test(pytester: pytest.Pytester) -> None:
+    """Seen in pytest 9.2.0: `_use_item_location`. Bug: all had the place in the plugin that raises them."""
+    conftest = "def pytest_runtest_call(item):\n    raise internals.skipped('not here')\n"
+    result = run_inside(pytester, "\ndef test_it(): pass\n", "-rs", conftest=conftest)
+    result.stdout.re_match_lines([r"SKIPPED \[1\] \S+_at_the_test\d*\.py:3: not here"])
+
+
 ORDERS = """
 def pytest_collection_modifyitems(items):
     print("ordered by:", [internals.ordering_of(item) for item in items])

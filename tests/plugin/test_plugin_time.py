@@ -60,7 +60,7 @@ def test_a_time_too_short_for_any_variant_says_what_would_fit(own_suite: Bench) 
     result.stdout.re_match_lines(
         [
             r"Not reached in 1 s: 0 of 1 benchmark measured \(loading fp32 takes about [1-9]\d* s;",
-            r"SKIPPED .* not reached in 1 s: loading fp32 takes about [1-9]\d* s; --llm-time \d+[sm] has room for it",
+            r"SKIPPED \[1\] test_own\.py:1: .*loading fp32 takes about [1-9]\d* s; --llm-time \d+[sm] has room for it",
         ]
     )
     assert statuses(own_suite) == ["not reached"]

@@ -343,6 +343,11 @@ def is_skipped(item: pytest.Item) -> bool:
         return False  # its own test will say so
 
 
+def skipped(reason: str) -> pytest.skip.Exception:
+    """What `pytest.skip` raises, which -rs places at the test in place of where it is raised."""
+    return pytest.skip.Exception(reason, _use_item_location=True)
+
+
 def ordering_of(item: pytest.Item) -> tuple[tuple[str, int], ...]:
     """What pytest itself orders tests by, which it keeps in order where it is the same: parameters, by their number,
     that more than one test shares."""

@@ -16,6 +16,7 @@ from llm_bench_fixtures.errors import (
     is_process_limit,
     reason_of,
 )
+from llm_bench_fixtures.plugin.internals import skipped
 
 NO_TIME = "not reached within --llm-time"  # what a test does of its own was cut
 
@@ -31,9 +32,9 @@ def as_skips() -> Iterator[None]:
     try:
         yield
     except (NotReached, TimeUp) as error:
-        raise pytest.skip.Exception(str(error) or NO_TIME) from error
+        raise skipped(str(error) or NO_TIME) from error
     except (BackendUnavailable, WorkloadUnsupported) as error:
-        raise pytest.skip.Exception(str(error)) from None
+        raise skipped(str(error)) from None
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import pytest
 from llm_bench_fixtures.errors import InvalidSetting, LlmBenchError
 from llm_bench_fixtures.history.together import why_runs_apart
 from llm_bench_fixtures.plugin.benchmark import name_in_table
-from llm_bench_fixtures.plugin.internals import leave_out_fixtures, report_times
+from llm_bench_fixtures.plugin.internals import leave_out_fixtures, report_times, skipped
 from llm_bench_fixtures.plugin.items import PLAN, case_of, identify, is_benchmark, variant_of
 from llm_bench_fixtures.plugin.stash import (
     KEPT,
@@ -212,11 +212,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     config, test = pyfuncitem.config, pyfuncitem.nodeid
     if not is_benchmark(pyfuncitem):
         if reason := config.stash[RESUMED].checked[test]:
-            pytest.skip(reason)
+            raise skipped(reason)
         return True
     record, benchmark = config.stash[RECORDS][test], pyfuncitem.funcargs["benchmark"]
     if record.status is Status.SKIPPED:
-        pytest.skip(record.reason)
+        raise skipped(record.reason)
     name_in_table(pyfuncitem, benchmark)
     report_times(benchmark, record.rounds_s, again=lambda: None)
     return True
