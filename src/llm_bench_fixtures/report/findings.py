@@ -147,7 +147,7 @@ def _header(run: Run) -> str:
 
 def _unfinished(so_far: str) -> Iterator[str]:
     if so_far:
-        yield f"Unfinished: the run goes on. This is the report so far, {so_far}, at {datetime.now(UTC):%H:%M:%S} UTC."
+        yield f"Unfinished: this is the report so far, {so_far}, at {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC."
 
 
 def _warnings(run: Run) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,14 @@ def browser() -> Iterator[Browser]:
 def open_page(browser: Browser) -> Iterator[Any]:
     contexts = []
 
-    def open_it(path: Path, **options: Any) -> Opened:
+    def open_it(path: Path, *, at: datetime | None = None, **options: Any) -> Opened:
+        """at: what its clock shows then."""
         context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
         contexts.append(context)
         context.set_default_timeout(BACKSTOP_S * 1000)
         opened = Opened(context.new_page())
+        if at is not None:
+            opened.page.clock.install(time=at)
         opened.page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
             opened.page.wait_for_selector("[data-chart]:not([data-drawn])", state="detached")

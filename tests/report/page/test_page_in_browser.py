@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -340,16 +342,26 @@ def test_it_prints_without_what_only_a_screen_needs(report: Path, open_page: Any
 def test_while_its_run_goes_on_it_reloads_itself_and_stays_where_it_was(
     tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "RELOAD_S", 2)
+    """Its clock alone lets it reload, so that no look at it meets a page that is on its way."""
+    monkeypatch.setattr(build, "RELOAD_S", 1000)
     claim(tmp_path)
     publish_so_far(chart_run(), registry(), tmp_path, DEFAULT_NEED, "after 3 of 24 cases")
-    opened = open_page(tmp_path / "report.html")
+    opened = open_page(tmp_path / "report.html", at=datetime.now(UTC))
     opened.page.evaluate("document.querySelectorAll('details')[1].open = true")
     opened.page.evaluate("scrollTo(0, 700)")
-    opened.page.wait_for_event("load")
+    reload(opened.page, 1000)
     assert opened.ask("[...document.querySelectorAll('details')].slice(0, 2).map(one => one.open)") == [False, True]
     assert opened.ask("scrollY") == 700
+    assert "until the run ends" in opened.page.inner_text("[data-reload]")
+    reload(opened.page, 1000)
+    said = r"No news for 3\d min. If the run was killed, `llm-bench report FOLDER`, with this page's folder, reports .*"
+    assert re.fullmatch(said, opened.page.inner_text("[data-reload]"))
     assert opened.complaints == []
     write_report(chart_run(), registry(), tmp_path)
-    opened.page.wait_for_event("load")
+    reload(opened.page, 10_000)
     assert opened.ask("document.querySelector('[data-reload]')") is None
+
+
+def reload(page: Any, after_s: int) -> None:
+    with page.expect_event("load"):
+        page.clock.fast_forward(after_s * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -124,6 +125,7 @@ def page_values(findings: Findings, plots: Sequence[Plot] = ()) -> dict[str, Any
         "footnotes": list(footnotes(findings)),
         "glossary": list(terms.values()),
         "reload_s": RELOAD_S if findings.so_far else 0,
+        "written_s": round(time.time()),
         "figures": figures_of([*([tradeoff] if tradeoff else []), *sweeps, *machine]),
     }
 

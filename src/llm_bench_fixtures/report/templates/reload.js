@@ -14,5 +14,13 @@
     sessionStorage.setItem(KEY, JSON.stringify({ open, top: scrollY }));
     location.reload();
   };
-  setTimeout(again, 1000 * document.querySelector("[data-reload]").dataset.reload);
+  const note = document.querySelector("[data-reload]");
+  const { reload, written } = note.dataset;
+  const silent = Math.floor((Date.now() / 1000 - written) / 60);
+  const isSilent = silent >= 30; // minutes, in which the run may have been killed
+  if (isSilent) {
+    const report = "`llm-bench report FOLDER`, with this page's folder, reports what it measured";
+    note.textContent = `No news for ${silent} min. If the run was killed, ${report}.`;
+  }
+  setTimeout(again, (isSilent ? 10_000 : 1000) * reload); // a run that is suspended may go on
 })();
