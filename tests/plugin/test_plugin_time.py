@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from toy_engine import FILES
 
 from llm_bench_fixtures.progress import Phase
-from llm_bench_fixtures.session import deadline
+from llm_bench_fixtures.session import deadline, measuring
 from llm_bench_fixtures.session.session import BenchSession
 
 if TYPE_CHECKING:
@@ -34,11 +35,7 @@ def statuses(bench: Bench) -> list[str]:
 
 def over_before(monkeypatch: pytest.MonkeyPatch, phase: Phase, number: int) -> None:
     """Let the run's time be over when the activity of that number of a phase begins."""
-    seen = []
-    original = deadline.Deadline.left_s
-
-    def ended(self: deadline.Deadline) -> float:
-        return 0.0 if len(seen) >= number else original.__get__(self)
+    seen: list[Phase] = []
 
     def admit(began: Phase) -> None:
         seen.extend([began] if began is phase else [])
@@ -49,8 +46,15 @@ def over_before(monkeypatch: pytest.MonkeyPatch, phase: Phase, number: int) -> N
         make(self, *args, **named)  # type: ignore[arg-type]
         self.progress.admit = admit
 
-    monkeypatch.setattr(deadline.Deadline, "left_s", property(ended))
     monkeypatch.setattr(BenchSession, "__init__", init)
+    over_with(monkeypatch, seen, number)
+
+
+def over_with(monkeypatch: pytest.MonkeyPatch, seen: Sequence[object], number: int) -> None:
+    """Let the run's time be over once so many things are seen."""
+    left_s = deadline.Deadline.left_s
+    spent = property(lambda self: 0.0 if len(seen) >= number else left_s.__get__(self))
+    monkeypatch.setattr(deadline.Deadline, "left_s", spent)
 
 
 def test_a_time_too_short_for_any_variant_says_what_would_fit(own_suite: Bench) -> None:
@@ -150,32 +154,57 @@ def test_a_load_or_an_export_under_way_is_stopped(
     assert not [path for path in tmp_path.glob("made/*") if path.is_dir()]
 
 
-NAMES = ("latency", "throughput", "other")
+CASES = ("test_length[4-", "test_throughput", "test_length[8-", "test_other")  # in the order of the plan
 
 
-@pytest.mark.slow("processes that hold models")
-@pytest.mark.parametrize(("stages", "reached"), [(1, {"latency"}), (2, {"latency", "throughput"})])
-def test_a_run_that_is_cut_after_a_stage_has_what_was_measured_in_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, stages: int, reached: set[str]
-) -> None:
+def run_of_all_stages(bench: Bench, monkeypatch: pytest.MonkeyPatch, reached: int) -> None:
+    """A run whose time ends early. reached: how many of the cases it measures, on two variants."""
     bench.write(
         **FILES,
-        test_prompt_length="def test_latency(llm_benchmark):\n    llm_benchmark('Hello')\n",
+        test_prompt_length="def test_length(llm_benchmark, llm_prompts, llm_prompt_length):\n"
+        "    llm_benchmark(llm_prompts.exact(llm_prompt_length))\n",
         test_batch="def test_throughput(llm_benchmark, llm_batch_size):\n    llm_benchmark(['Hello'] * 2)\n",
         test_cache="def test_other(llm_benchmark):\n    llm_benchmark('Hello there')\n",
     )
     monkeypatch.syspath_prepend(str(bench.pytester.path))
-    ended: list[None] = []
-    end, left_s = BenchSession.end_stage, deadline.Deadline.left_s
-    monkeypatch.setattr(BenchSession, "end_stage", lambda self: (end(self), ended.append(None)))
-    spent = property(lambda self: 0.0 if len(ended) >= stages else left_s.__get__(self))
-    monkeypatch.setattr(deadline.Deadline, "left_s", spent)
-    toys = ("--llm-variants=toy,half", "--llm-reference=toy", "--llm-batch-sizes=2")
+    toys = ("--llm-variants=toy,half", "--llm-reference=toy", "--llm-batch-sizes=2", "--llm-prompt-lengths=4,8")
     result = bench.run_in_turns("--llm-time=20m", *toys)
     assert result.ret == 0
-    of = {name: {one["status"] for one in bench.records() if f"test_{name}" in one["test"]} for name in NAMES}
-    assert of == {name: {"measured" if name in reached else "not reached"} for name in NAMES}
-    number = 2 * len(reached)
-    result.stdout.fnmatch_lines([f"Not reached in 20 min: {number} of 6 benchmarks measured. *"])
-    assert f"Not reached in 20 min: {number} of 6 benchmarks measured." in bench.page()
-    assert f"Not reached in 20 min: {number} of 6 benchmarks measured." in bench.markdown()
+    of = [{one["status"] for one in bench.records() if name in one["test"]} for name in CASES]
+    assert of == [{"measured"}] * reached + [{"not reached"}] * (len(CASES) - reached)
+    told = f"Not reached in 20 min: {2 * reached} of 8 benchmarks measured"
+    result.stdout.fnmatch_lines([f"{told}*"])
+    assert told in bench.page()
+    assert told in bench.markdown()
+
+
+@pytest.mark.slow("processes that hold models")
+@pytest.mark.parametrize(
+    ("stages", "reached", "is_scored"),
+    [(1, 1, False), (2, 2, False), (3, 2, True), (4, 3, True)],
+    ids=["latency", "throughput", "quality", "lengths"],
+)
+def test_a_run_that_is_cut_after_a_stage_has_what_was_measured_in_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, stages: int, reached: int, is_scored: bool
+) -> None:
+    ended: list[None] = []
+    end = BenchSession.end_stage
+    monkeypatch.setattr(BenchSession, "end_stage", lambda self: (end(self), ended.append(None)))
+    over_with(monkeypatch, ended, stages)
+    run_of_all_stages(bench, monkeypatch, reached)
+    assert ["perplexity" in one["quality"] for one in bench.variants().values()] == [is_scored] * 2
+
+
+@pytest.mark.slow("processes that hold models")
+def test_a_run_that_is_cut_within_its_first_case_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[object] = []
+    measure = measuring.measure_side_by_side
+
+    def counting(entries: Any, reference: str, pace: Any, step: Any, **how: Any) -> Any:
+        return measure(entries, reference, pace, lambda *told: (steps.append(told), step(*told)), **how)
+
+    monkeypatch.setattr(measuring, "measure_side_by_side", counting)
+    over_with(monkeypatch, steps, 2)
+    run_of_all_stages(bench, monkeypatch, 0)
+    assert len(steps) == 2
+    assert {one["status"] for one in bench.variants().values()} == {"measured"}  # they are loaded
