@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from llm_bench_fixtures.plugin.harmless import warn
+from llm_bench_fixtures.plugin.internals import skipped
 from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class LlmEquivalence:
             found = self._compare(tuple(prompts), new_tokens)[ExecutionMode(mode)]
         self._session.results.add_equivalence(self._model.variant.id, found)
         if found.verdict is EquivalenceVerdict.NOT_SUPPORTED:
-            pytest.skip(found.sentence)
+            raise skipped(found.sentence)
         if found.verdict in (EquivalenceVerdict.DIVERGES, EquivalenceVerdict.FAILED):
             pytest.fail(found.sentence, pytrace=False)
         return found

@@ -103,12 +103,13 @@ def llm_equivalence(llm_model: ModelHandle, llm_session: BenchSession) -> LlmEqu
 def llm_own(request: pytest.FixtureRequest, llm_prompts: Prompts, llm_session: BenchSession) -> OwnWork:
     """The user's own prompts, or shapes, one at a time or in batches: `prompts`, `new_tokens` of each, `batch_size`. A
     test that takes it runs with --llm-prompts or --llm-shape only."""
+    from llm_bench_fixtures.plugin.internals import skipped
     from llm_bench_fixtures.plugin.items import OWN_NEEDS, note_left_out
     from llm_bench_fixtures.plugin.outcomes import as_outcomes
 
     own = llm_session.setup.own
     if own is None:  # where a test asks for it by `getfixturevalue`
-        pytest.skip(OWN_NEEDS)
+        raise skipped(OWN_NEEDS)
     with as_outcomes():
         work = own.work(request.param, llm_prompts)
     note_left_out(request.node, own.left_out, llm_session.results)
@@ -133,10 +134,11 @@ def llm_benchmark(
 def llm_overhead(request: pytest.FixtureRequest, llm_model: ModelHandle, llm_session: BenchSession) -> LlmOverhead:
     """Call it with a prompt to measure what taking each token's time costs; the report tells the result."""
     from llm_bench_fixtures.plugin.checks import LlmOverhead
+    from llm_bench_fixtures.plugin.internals import skipped
     from llm_bench_fixtures.plugin.stash import is_timing
 
     if not is_timing(request.config):
-        pytest.skip("nothing is timed in this run")
+        raise skipped("nothing is timed in this run")
     return LlmOverhead(llm_model, llm_session)
 
 
@@ -147,8 +149,9 @@ def llm_load(
     """Call it with a rate to load the server behind `llm_model` with requests. A test that takes it runs on the
     servers of --llm-endpoint only, and not where there are none."""
     from llm_bench_fixtures.plugin.checks import LlmLoad
+    from llm_bench_fixtures.plugin.internals import skipped
     from llm_bench_fixtures.plugin.stash import TURNS, is_timing
 
     if not is_timing(request.config) or TURNS in request.config.stash:
-        pytest.skip("no load is measured in this run")
+        raise skipped("no load is measured in this run")
     return LlmLoad(request.node.nodeid, llm_model, llm_prompts, llm_session)

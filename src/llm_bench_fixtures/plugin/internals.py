@@ -23,6 +23,7 @@ from llm_bench_fixtures.writing import check_folder, check_writable, reserve, sa
 
 if TYPE_CHECKING:
     from _pytest.junitxml import LogXML
+    from _pytest.outcomes import Skipped
     from _pytest.terminal import TerminalReporter
 
     from llm_bench_fixtures.session.provenance import Commit
@@ -343,7 +344,7 @@ def is_skipped(item: pytest.Item) -> bool:
         return False  # its own test will say so
 
 
-def skipped(reason: str) -> pytest.skip.Exception:
+def skipped(reason: str) -> Skipped:
     """What `pytest.skip` raises, which -rs places at the test in place of where it is raised."""
     return pytest.skip.Exception(reason, _use_item_location=True)
 
