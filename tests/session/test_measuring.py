@@ -357,7 +357,7 @@ def test_the_time_of_a_case_is_that_of_its_benchmarks(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("own", [None, "prompts of the user's own"])
 def test_what_is_forgone_leaves_the_time_as_it_was(own: str | None) -> None:
-    """What is left is one benchmark of 1 s. Bug: it had half of that where the user's own prompts decide."""
+    """What is left is one benchmark of 1 s. Bug: it had less than none where the user's own prompts decide."""
     bench = make(Fake("fp32"), own=own)
     others = ["prompt_length", "batch"]
     bench.side_by_side.expect([*others, "precision"])

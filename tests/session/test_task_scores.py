@@ -368,6 +368,17 @@ def test_who_can_not_be_loaded_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (case.tasks.due, case.tasks.failures.keys()) == (frozenset(), {"fp32", "bf16"})
 
 
+def test_other_threads_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.load("fp32")
+    case.results.add_variant(make_variant("bf16", threads_of="fp32"))
+    case.load("bf16")
+    case.scored |= {"fp32", "bf16"}
+    assert case.tasks.due == {"fp32"}
+    case.tasks.ask()
+    assert case.asked == [("fp32", 1000)]
+
+
 def test_a_sample_takes_the_same_part_of_each_task() -> None:
     task = HarnessTask("quiz", {}, {}, TaskSize(1, 1, 0), "", {"one": 100, "other": 50})
     assert [len(chosen) for chosen in task.some(15).values()] == [10, 5]
