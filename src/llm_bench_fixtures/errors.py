@@ -75,7 +75,8 @@ class HookFailed(InvalidSetting):
 class UnknownName(InvalidSetting):
     """A name that isn't in the list it was looked up in. The message gives the nearest, and the list.
 
-    near: what was probably meant; without any, the name that is spelled most alike.
+    near: what was probably meant; without any, the name that is spelled most alike. known: empty where the list is too
+    long to be of use.
     """
 
     def __init__(self, kind: str, given: str, known: Iterable[str], near: Sequence[str] = ()) -> None:
@@ -85,7 +86,8 @@ class UnknownName(InvalidSetting):
         others = [name for name in names if name != given]  # where it is known, but not for this
         near = near or get_close_matches(given, others, n=1, cutoff=LEAST_ALIKE)
         meant = f" Did you mean {alternatives(near)}?" if near else ""
-        super().__init__(f"unknown {kind} {given!r}.{meant} Known: {', '.join(names)}")
+        listed = f" Known: {', '.join(names)}" if names else ""
+        super().__init__(f"unknown {kind} {given!r}.{meant}{listed}")
 
 
 def alternatives(names: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ SETTINGS: dict[str, tuple[str, Reader, dict[str, Truth]]] = {
         },
     ),
     "the first token": (
-        "ttft<=0.15",
+        "ttft<=0.15s",
         Reader.LATENCY,
         {
             "fp32": replace(USUAL, ttft_s=0.3),
@@ -318,7 +318,7 @@ def test_the_latency_of_many_prompts_is_what_one_of_them_takes() -> None:
     rounds = ((0.1,) * 4,) * 5
     record = make_record("fp32", rounds_s=(0.4,) * 5, batches_s=rounds, batch_rows=(1,) * 4, workload=workload)
     run = make_run([record, replace(record, variant="a", test="a")])
-    assert set(meeting(run, "latency<=0.2").meets) == {"fp32", "a"}
+    assert set(meeting(run, "latency<=0.2s").meets) == {"fp32", "a"}
     assert set(meeting(run, "latency_s<=0.2").fails) == {"fp32", "a"}
 
 

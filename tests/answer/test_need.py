@@ -42,6 +42,9 @@ OWN = Metric("score", "Score", "score", Unit.NONE, Direction.HIGHER_IS_BETTER, K
         ("weight_bytes<=500mb", 5e8, "weight_bytes ≤ 500 MB", "weights of at most 500 MB"),
         ("throughput>=100", 100.0, "throughput ≥ 100 tokens/s", "output throughput of at least 100 tokens/s"),
         ("mbu>=50%", 0.5, "mbu ≥ 50 %", "model bandwidth utilization of at least 50 %"),
+        ("ppl<=1.01", 1.01, "ppl_ratio ≤ 1.01", "perplexity at most 1 % above fp32's"),
+        ("kld<=0.1", 0.1, "kld_mean ≤ 0.1", "mean divergence from the reference of at most 0.1"),
+        ("top1>=99%", 0.99, "top1_agreement ≥ 99 %", "top-1 agreement of at least 99 % with fp32"),
         ("speedup>=1.2", 1.2, "speedup ≥ 1.20", "speed-up of at least 1.20"),
     ],
 )
@@ -112,13 +115,21 @@ def test_what_is_wanted(text: str, want: Reader) -> None:
         ("tpot<=50sec", "unknown unit of tpot 'sec'. Known: s, ms, us, µs"),
         ("memory<=4", "memory: expected a size with its unit, such as 500MB, 4GB or 4GiB, got '4'"),
         ("memory<=4G", "unknown unit of memory 'G'. Known: kb, kib, mb, mib, gb, gib, tb, tib"),
-        ("ppl_ratio<=101%", "ppl_ratio: expected a number, got '101%'"),
+        ("tpot<=50", "tpot: expected a time with its unit, such as 50ms or 0.5s, got '50'"),
+        ("ttft<=0.5", "ttft: expected a time with its unit"),
+        ("latency<=1", "latency: expected a time with its unit"),
+        ("ppl_ratio<=101%", "ppl_ratio: expected a number without a unit, such as 1.01, got '101%'"),
+        ("speedup>=2x", "speedup: expected a number without a unit, such as 1.01, got '2x'"),
         ("ppl_ratio<=0.99", "ppl_ratio: expected at least 1, got 0.99: 1.01 allows 1 % more than the reference's"),
         ("top1_agreement>=99", "top1_agreement: 99 would be 9900%: type 99%, or a share of at most 1"),
         ("rounds>=3", "rounds can't be limited: neither more nor less of it is better"),
         ("tpot_s<=50ms, tpot<=40ms", "tpot_s is limited twice: leave one of the two out"),
         ("speed<=2", "unknown metric 'speed'. Did you mean speedup"),
         ("ttf_s<=2", "unknown metric 'ttf_s'. Did you mean ttft_s"),
+        ("TPOT_S<=50ms", "unknown metric 'TPOT_S'. Did you mean tpot_s"),
+        ("itl<=5ms", "unknown metric 'itl'. Did you mean itl_p50_s, itl_p90_s or itl_p99_s?"),
+        ("top1_a>=99%", "unknown metric 'top1_a'. Did you mean top1_agreement"),
+        ("ppl<=1.01, ppl_ratio<=1.02", "ppl_ratio is limited twice"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_taken(text: str, message: str) -> None:
@@ -127,11 +138,14 @@ def test_anything_else_is_refused_with_what_is_taken(text: str, message: str) ->
     assert str(caught.value).startswith(f"--llm-need: {message}")
 
 
-def test_an_unknown_metric_is_answered_with_the_nearest_names_and_all_of_them() -> None:
+def test_an_unknown_metric_is_answered_with_the_nearest_names_or_else_all_of_them() -> None:
     with pytest.raises(InvalidSetting) as caught:
         parse_limits("tpot_ms<=50")
     assert "Did you mean tpot_s" in str(caught.value)
-    assert "Known: latency, ttft, tpot, throughput, memory, latency_s, " in str(caught.value)
+    assert "Known" not in str(caught.value)
+    with pytest.raises(InvalidSetting) as caught:
+        parse_limits("zzz<=50")
+    assert "Known: latency, ttft, tpot, throughput, memory, ppl, kld, top1, latency_s, " in str(caught.value)
     assert "rounds" not in str(caught.value)  # it has no better direction
 
 

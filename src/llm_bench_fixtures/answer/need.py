@@ -31,6 +31,9 @@ SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
     "tpot": ("tpot_s",),
     "throughput": ("output_tokens_per_s",),
     "memory": PEAKS,
+    "ppl": ("ppl_ratio",),
+    "kld": ("kld_mean",),
+    "top1": ("top1_agreement",),
 }
 NEAREST = 3  # names that an unknown one may have meant
 # Units by what the metric is stored in, whatever their case; "" stands for none.
@@ -83,7 +86,7 @@ class Limit:
     """A bound that a metric may not pass on its worse side."""
 
     name: str
-    """As it was typed: the metric's, or one of SHORT_NAMES."""
+    """As it was typed: the metric's, or one of SHORT_NAMES; of quality always the metric's."""
     metrics: tuple[Metric, ...]
     """What it is of: the first of which the run has values."""
     bound: float
@@ -217,14 +220,18 @@ def _parse_limit(text: str, metrics: Mapping[str, Metric]) -> Limit:
     if SIGNS[sign] is not direction:
         right = next(sign for sign, way in SIGNS.items() if way is direction)
         raise InvalidSetting(f"{name}: {direction}, so write {name}{right}BOUND; got {shortened(text)}")
-    return Limit(name, named, math.inf if bound == ANY else _parse_bound(name, bound, named[0]))
+    shown = named[0].name if named[0].kind is Kind.QUALITY else name
+    return Limit(shown, named, math.inf if bound == ANY else _parse_bound(name, bound, named[0]))
 
 
 def _limitable(name: str, metrics: Mapping[str, Metric]) -> Metric:
     """The metric of that name. Raises InvalidSetting where there is none, or neither way of it is better."""
     if name not in metrics:
-        known = [*SHORT_NAMES, *_known(metrics.values())]
-        raise UnknownName("metric", name, known, get_close_matches(name, known, NEAREST))
+        known = {one.lower(): one for one in (*SHORT_NAMES, *_known(metrics.values()))}
+        typed = name.lower()
+        begun = [one for one in known if one.startswith(typed)]
+        near = [known[one] for one in dict.fromkeys([*begun, *get_close_matches(typed, known, NEAREST)])][:NEAREST]
+        raise UnknownName("metric", name, () if near else known.values(), near)
     if metrics[name].direction is Direction.NEITHER:
         raise InvalidSetting(f"{name} can't be limited: neither more nor less of it is better")
     return metrics[name]
@@ -237,7 +244,10 @@ def _known(metrics: Iterable[Metric]) -> list[str]:
 def _parse_bound(name: str, text: str, metric: Metric) -> float:
     """In the metric's base unit."""
     sizes = SIZES.get(metric.unit, {"": 1.0, metric.unit: 1.0})
-    expected = f"{name}: expected {EXPECTED.get(metric.unit, 'a number')}, got {shortened(text)}"
+    example = EXPECTED.get(metric.unit, "a number without a unit, such as 1.01")
+    if name in SHORT_NAMES and metric.unit is Unit.SECONDS:  # whose name doesn't say that a number is of seconds
+        sizes, example = {one: size for one, size in sizes.items() if one}, "a time with its unit, such as 50ms or 0.5s"
+    expected = f"{name}: expected {example}, got {shortened(text)}"
     found = _BOUND.fullmatch(text)
     if found is None or not math.isfinite(float(found[1])):
         raise InvalidSetting(expected)

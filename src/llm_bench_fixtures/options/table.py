@@ -279,8 +279,8 @@ OPTIONS = (
         "ppl_ratio<=1.01",
         "LIMIT[,LIMIT...]",
         "what a variant must keep to be recommended, in quotes: 'tpot_s<=50ms, ttft_s<=0.5, memory<=4GB, "
-        "top1_agreement>=99%'. latency, ttft, tpot, throughput and memory are short names. Without a limit on quality, "
-        "ppl_ratio<=1.01 is added (perplexity at most 1.01 times the reference's); ppl_ratio<=any lifts it. Goodput "
+        "top1_agreement>=99%'. latency, ttft, tpot, throughput, memory, ppl, kld and top1 are short names. Without a "
+        "limit on quality, ppl_ratio<=1.01 is added (times the reference's); ppl_ratio<=any lifts it. Goodput "
         "under load counts requests within the bounds on ttft_s and tpot_s, without them 1 s and 0.1 s",
     ),
     Option(
