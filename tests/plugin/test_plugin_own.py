@@ -111,6 +111,7 @@ def test_shapes_have_a_case_each(own: Bench) -> None:
     result = own.run("--llm-shape=16/3,8/2,600/8", "--llm-batch-sizes=2", "test_own.py")
     result.assert_outcomes(passed=3, skipped=1)
     facts = {case: (one["workload"] or {}) for case, one in by_case(own).items()}
+    assert facts.pop("left out") == {}
     assert {case: (one.get("prompt_tokens"), one.get("new_tokens")) for case, one in facts.items()} == {
         "8/2": (8, 2),
         "16/3": (16, 3),

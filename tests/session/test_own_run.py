@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_prompts_run_in_the_files_order_and_in_full_batches_of_like_lengths(prom
     alone, batch = run.work(ALONE, prompts), run.work(BATCH, prompts)
     assert alone.prompts == tuple(prompts.encode(one["prompt"]) for one in rows)
     assert (alone.new_tokens, alone.batch_size) == ((9, 1, 8, 2, 7), 1)
-    assert (batch.new_tokens, batch.batch_size) == ((1, 2, 7, 8, 9, 9, 9, 9), 4)
+    assert (batch.new_tokens, batch.batch_size) == ((1, 2, 7, 8, 9, 8, 7, 2), 4)
     assert alone.shape == Shape(sum(map(len, alone.prompts)) / 5, 5, 5, 1)
     assert batch.round == Round(4, max(map(len, alone.prompts)), 9)
     assert run.rounds == [alone.round, batch.round]
@@ -80,19 +81,45 @@ def test_fewer_prompts_than_a_batch_has_come_again() -> None:
     assert sizes(full_batches([row(3, 1), row(5, 1)], 4, 512)) == [(3, 1), (5, 1), (3, 1), (5, 1)]
 
 
-def test_what_fits_alone_but_not_in_its_batch_is_left_out_there() -> None:
-    """A prompt of 500 tokens padded next to an answer of 200 needs 700 of 512."""
-    assert sizes(full_batches([row(500, 10), row(100, 200)], 2, 512)) == [(100, 200), (100, 200)]
+def test_what_does_not_fit_together_is_in_batches_of_its_own() -> None:
+    """Bug: the longest prompt was left out of batches. Of 500 tokens padded next to an answer of 200, it needs 700."""
+    assert sizes(full_batches([row(500, 10), row(100, 200)], 2, 512)) == [(500, 10)] * 2 + [(100, 200)] * 2
     assert sizes(full_batches([row(300, 10), row(100, 200)], 2, 512)) == [(300, 10), (100, 200)]
+    rows = [row(1900, 100), row(300, 500), *[row(300, 400)] * 6, row(500, 120)]
+    found = sizes(full_batches(rows, 8, 2048))
+    assert found[:8] == [(1900, 100), (500, 120)] * 4
+    assert sorted(found[8:]) == [*[(300, 400)] * 6, (300, 500), (500, 120)]
+
+
+def test_a_batch_that_is_not_full_has_others_before_its_own_again() -> None:
+    """Bug: the last batch of nine was eight times the longest prompt."""
+    found = full_batches([row(1, number) for number in range(1, 10)], 8, 512)
+    assert [one.new_tokens for one in found[8:]] == [9, 8, 7, 6, 5, 4, 3, 2]
 
 
 def test_few_prompts_are_all_timed_and_of_many_a_seeded_sample() -> None:
-    assert sample([10.0] * 64, 640, seed=0) == list(range(64))
-    chosen = sample([10.0] * 100, 10_000, seed=0)
-    assert (len(chosen), chosen == sorted(chosen), chosen == sample([10.0] * 100, 10_000, seed=0)) == (64, True, True)
-    assert chosen != sample([10.0] * 100, 10_000, seed=1)
-    assert len(sample([10.0] * 20, 95, seed=0)) == 9  # as many as take no more steps
-    assert len(sample([100.0, 100.0], 95, seed=0)) == 1  # and one at least
+    ten = [row(0, 10)]
+    assert sample(ten * 64, 640, seed=0) == list(range(64))
+    chosen = sample(ten * 100, 10_000, seed=0)
+    assert (len(chosen), chosen == sorted(chosen), chosen == sample(ten * 100, 10_000, seed=0)) == (64, True, True)
+    assert chosen != sample(ten * 100, 10_000, seed=1)
+    assert len(sample(ten * 20, 95, seed=0)) == 9  # as many as take no more steps
+
+
+def test_however_long_they_are_a_few_of_all_lengths_are_timed() -> None:
+    """Bug: of 40 prompts with answers of 300 tokens one was timed, whichever came first."""
+    lengths = [300 + (number * 7) % 40 for number in range(40)]
+    chosen = sample([row(200, length) for length in lengths], 448, seed=0)
+    assert sorted(lengths[number] for number in chosen) == [300, 313, 326, 339]
+    assert sample([row(2, 100)] * 3, 95, seed=0) == [0, 1, 2]
+
+
+def test_a_batch_takes_the_steps_of_one_and_has_no_prompt_twice() -> None:
+    """Bug: a batch of eight was eight times the one prompt. 448 steps are 22 batches of 20, but 64 prompts the most."""
+    assert len(sample([row(0, 20)] * 100, 448, seed=0, size=8)) == 64
+    assert len(sample([row(0, 200)] * 40, 448, seed=0, size=8)) == 17
+    assert len(sample([row(0, 900)] * 40, 448, seed=0, size=8)) == 8
+    assert len(sample([row(0, 9)] * 200, 448, seed=0, size=100)) == 100
 
 
 def test_a_large_model_times_fewer_prompts(prompts: Prompts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +152,12 @@ def test_of_a_hundred_thousand_prompts_a_sample_is_read_and_said(prompts: Prompt
     corpus = run.answers
     assert corpus is not None
     assert (corpus.name, len(corpus.answers), corpus.read[0]) == ("answers of mine.jsonl", 1000, "Hi you")
-    said = ("100000 prompts; timed: a seeded sample of 64; scored: 1,000 answers of a seeded sample",)
-    assert run.description.replace("100,000", "100000").endswith(said)
+    timed = "timed: 64 (one at a time), 64 (batch of 4) of 1000, the longest too"
+    assert run.description.endswith(f"100,000 prompts; {timed}; scored: 1,000 answers of a seeded sample")
+    long = run_of(*[{"prompt": "Hi", "output_tokens": 200}] * 40)
+    assert len(long.work(BATCH, prompts).rows) == 8
+    timed = "timed: 4 (one at a time), 8 (batch of 4) of 40, the longest too; shorter prompts or answers allow more"
+    assert long.description.endswith(f"40 prompts; {timed}")
 
 
 def test_shapes_are_cut_from_the_corpus_each_of_a_batch_elsewhere(prompts: Prompts) -> None:
@@ -139,6 +170,39 @@ def test_shapes_are_cut_from_the_corpus_each_of_a_batch_elsewhere(prompts: Promp
     assert run.work(too_long, prompts).prompts == (prompts.exact(600),)  # which its own test can't run
     assert run.answers is None
     assert run.description == "16/4, 64/8, 600/8 (prompt/new tokens), cut from the embedded corpus"
+
+
+def test_a_shape_that_does_not_fit_is_left_out_of_batches_with_words(prompts: Prompts) -> None:
+    run = run_of(shape="16/4,600/8")
+    assert len(run.work(BATCH, prompts).rows) == 4
+    reason = "1 longer than the model's context of 512 tokens, new ones included (600/8)"
+    assert run.left_out == f"left out of 2 shapes: {reason}"
+    with pytest.raises(WorkloadUnsupported, match=r"^left out of 1 shape: 1 longer than"):
+        run_of(shape="600/8").work(BATCH, prompts)
+
+
+class Letters:
+    """A tokenizer of a model's own, to which each letter is a token."""
+
+    is_fast = False
+    pad_token_id = bos_token_id = eos_token_id = 0
+
+    def __call__(self, text: str, /, **how: Any) -> dict[str, list[int]]:
+        return {"input_ids": [*text.encode()]}
+
+    def decode(self, ids: Sequence[int], /, *, skip_special_tokens: bool = False) -> str:
+        return bytes(ids).decode()
+
+
+def test_a_prompt_too_long_in_a_variants_own_tokens_skips_its_case(prompts: Prompts) -> None:
+    """Bug: it ran beyond the context."""
+    run, letters = run_of({"prompt": "Hi"}, {"prompt": "hens " * 100, "output_tokens": 20}), Prompts(Letters())
+    assert len(run.work(ALONE, prompts).rows) == 2
+    reason = r"^in the variant's own tokens longer than the model's context of 512 tokens, new ones included: line 2$"
+    with pytest.raises(WorkloadUnsupported, match=reason):
+        run.work(ALONE, letters)
+    short = run_of({"prompt": "Hi"})
+    assert short.work(ALONE, letters).prompts == ((72, 105),)
 
 
 def instruct(folder: Path, template: str, *rows: Any) -> OwnRun:

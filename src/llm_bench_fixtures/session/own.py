@@ -1,14 +1,14 @@
 """A user's own prompts as a run measures them: one at a time for latency, in full batches for throughput, each with as
 many new tokens as its answer has; and which of their answers are scored.
 
-Of many prompts a seeded sample is taken: a round goes through all that are timed, and each variant needs several.
+Of many prompts some are timed, of all lengths: a round goes through all that are, and each variant needs several.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 MOST_READ = 1000  # prompts that are encoded, and whose answers can be scored
 MOST_TIMED = 64
-MOST_STEPS = 448  # tokens that a round generates one after the other, at most: 2 s of a small model, of each variant
+FEWEST_TIMED = 4  # however long they are
+MOST_STEPS = 448  # tokens that a round of more generates one after the other, at most: 2 s of a small model
 MOST_STEPS_OF_LARGE = 256  # the same of a model whose steps take tens of milliseconds
 PROMPT_STEPS = 1 / 16  # of a step, what a token of a prompt takes: prompts are read many tokens at a time
 SHOWN = 5  # prompts that are named of those that are left out
@@ -132,12 +133,11 @@ class OwnRun:
         """The case's prompts, in the tokens of `prompts`. Raises WorkloadUnsupported where none fits."""
         if case.shape is not None:
             return OwnWork((OwnRow(prompts.exact(case.shape.prompt), case.shape.new),), 1)
-        rows = [*(self._in_tokens_of(prompts) if self._given else self._of_shapes(case.batch_size, prompts))]
+        size = case.batch_size
+        rows = [*(self._in_tokens_of(prompts, size) if self._given else self._of_shapes(size, prompts))]
         if not rows:
-            raise WorkloadUnsupported(self.left_out or f"no shape fits the model's context of {self._context} tokens")
-        if case.batch_size > 1:
-            rows = full_batches(rows, case.batch_size, self._context)
-        return OwnWork(tuple(rows), case.batch_size)
+            raise WorkloadUnsupported(self.left_out)
+        return OwnWork(tuple(full_batches(rows, size, self._context) if size > 1 else rows), size)
 
     @property
     def rounds(self) -> list[Round]:
@@ -160,9 +160,11 @@ class OwnRun:
 
     @property
     def left_out(self) -> str:
-        """How many of the prompts that were read are left out, and why; empty where none are, or none was read."""
+        """How many of the prompts that were read, or of the shapes, are left out, and why; empty where none are known
+        to be."""
         parts = [f"{len(which)} {reason} ({_listed(which)})" for reason, which in self._left_out.items()]
-        return f"left out of {count(len(self._sampled), 'prompt')}: {'; '.join(parts)}" if parts else ""
+        of = count(len(self._sampled), "prompt") if self._given else count(len(self._settings.shape), "shape")
+        return f"left out of {of}: {'; '.join(parts)}" if parts else ""
 
     @property
     def description(self) -> str:
@@ -178,8 +180,11 @@ class OwnRun:
             yield f"left out: {count(given.unasked, 'conversation')} in which no user asks anything"
         if "_ready" not in vars(self):
             return
-        if len(self._timed) < len(self._ready):
-            yield f"timed: a seeded sample of {len(self._timed)}"
+        timed = {case: len(self._timed(case.batch_size)) for case in own_cases(self._settings)}
+        if min(timed.values()) < len(self._ready):
+            those = ", ".join(f"{number} ({case})" for case, number in timed.items())
+            more = "; shorter prompts or answers allow more" if min(timed.values()) < MOST_TIMED else ""
+            yield f"timed: {those} of {len(self._ready)}, the longest too{more}"
         if self.answers and len(self._sampled) < len(given.prompts):
             yield f"scored: {len(self.answers.answers):,} answers of a seeded sample"
         if self.left_out:
@@ -188,6 +193,10 @@ class OwnRun:
     @cached_property
     def _context(self) -> int:
         return context_of(self._setup.source.load_config().get_text_config())
+
+    @property
+    def _too_long(self) -> str:
+        return f"longer than the model's context of {self._context} tokens, new ones included"
 
     @property
     def _is_rendered(self) -> bool:
@@ -215,8 +224,7 @@ class OwnRun:
             default = piece.scored if piece.scored and "new_tokens" not in settings.given else settings.new_tokens
             row = OwnRow(piece.ids[: piece.unscored], one.output_tokens or default)
             if piece.unscored + max(row.new_tokens, piece.scored) > self._context:
-                reason = f"longer than the model's context of {self._context} tokens, new ones included"
-                self._left_out[reason].append(one.where)
+                self._left_out[self._too_long].append(one.where)
             elif row.prompt:
                 yield _Ready(one, text, row, len(piece.ids))
 
@@ -244,57 +252,80 @@ class OwnRun:
             else:
                 yield one, text
 
-    @cached_property
-    def _timed(self) -> tuple[_Ready, ...]:
-        """In the file's order."""
+    def _timed(self, size: int) -> list[_Ready]:
+        """In the file's order. size: how many run at a time, which together take the steps of one."""
         most = MOST_STEPS_OF_LARGE if self._setup.source.weights >= LARGE_WEIGHTS else MOST_STEPS
-        chosen = sample([one.row.steps for one in self._ready], most, self._settings.seed)
-        return tuple(self._ready[number] for number in chosen)
+        rows = [one.row for one in self._ready]
+        return [self._ready[number] for number in sample(rows, most, self._settings.seed, size)]
 
-    def _in_tokens_of(self, prompts: Prompts) -> Iterator[OwnRow]:
-        """The timed prompts. A model with a tokenizer of its own gets as many new tokens as the others."""
-        for one in self._timed:
-            if prompts is self._setup.prompts:
-                yield one.row
-            else:
-                text = one.text if one.given.messages else prompts.framed(one.given.text)
-                yield OwnRow(text_ids(prompts.tokenizer, text, is_rendered=self._is_rendered), one.row.new_tokens)
+    def _in_tokens_of(self, prompts: Prompts, size: int) -> list[OwnRow]:
+        """The timed prompts. A model with a tokenizer of its own gets as many new tokens as the others. Raises
+        WorkloadUnsupported where one is too long in its tokens."""
+        timed = self._timed(size)
+        if prompts is self._setup.prompts:
+            return [one.row for one in timed]
+        texts = [one.text if one.given.messages else prompts.framed(one.given.text) for one in timed]
+        found = [text_ids(prompts.tokenizer, text, is_rendered=self._is_rendered) for text in texts]
+        rows = [OwnRow(ids, one.row.new_tokens) for one, ids in zip(timed, found, strict=True)]
+        if too_long := [one.given.where for one, row in zip(timed, rows, strict=True) if _width([row]) > self._context]:
+            raise WorkloadUnsupported(f"in the variant's own tokens {self._too_long}: {_listed(too_long)}")
+        return rows
 
-    def _of_shapes(self, batch_size: int, prompts: Prompts) -> Iterator[OwnRow]:
+    def _of_shapes(self, size: int, prompts: Prompts) -> Iterator[OwnRow]:
         """A batch of each shape that fits."""
-        for shape in self._settings.shape:
-            if shape.prompt + shape.new <= self._context:
-                starts = (APART * number for number in range(batch_size))
-                yield from (OwnRow(prompts.exact(shape.prompt, start), shape.new) for start in starts)
+        for shape in self._shapes:
+            starts = (APART * number for number in range(size))
+            yield from (OwnRow(prompts.exact(shape.prompt, start), shape.new) for start in starts)
+
+    @cached_property
+    def _shapes(self) -> list[TokenShape]:
+        """Those that fit."""
+        shapes = self._settings.shape
+        if too_long := [str(shape) for shape in shapes if shape.prompt + shape.new > self._context]:
+            self._left_out[self._too_long] = too_long
+        return [shape for shape in shapes if str(shape) not in too_long]
 
 
-def sample(steps: Sequence[float], most: float, seed: int) -> list[int]:
-    """Numbers of those that are timed, ascending: all where they take no more steps, else a seeded sample; at least
-    one."""
-    if len(steps) <= MOST_TIMED and sum(steps) <= most:
-        return list(range(len(steps)))
-    order = list(range(len(steps)))
-    random.Random(seed).shuffle(order)  # noqa: S311  # no secret
-    chosen: list[int] = []
-    for number in order[:MOST_TIMED]:
-        if chosen and sum(steps[one] for one in (*chosen, number)) > most:
+def sample(rows: Sequence[OwnRow], most: float, seed: int, size: int = 1) -> list[int]:
+    """Numbers of those that are timed, ascending: all where they take no more steps; else a few from the shortest to
+    the longest, enough for a batch, and as many others by chance as there are steps for.
+
+    size: how many run at a time.
+    """
+    steps = [row.steps / size for row in rows]
+    if len(rows) <= MOST_TIMED and sum(steps) <= most:
+        return list(range(len(rows)))
+    by_length = sorted(range(len(rows)), key=lambda number: _width([rows[number]]))
+    fewest = min(max(size, FEWEST_TIMED), len(rows))
+    chosen = [by_length[(len(rows) - 1) * place // max(fewest - 1, 1)] for place in range(fewest)]
+    others = sorted({*by_length}.difference(chosen))
+    random.Random(seed).shuffle(others)  # noqa: S311  # no secret
+    for number in others[: max(MOST_TIMED - fewest, 0)]:
+        if sum(steps[one] for one in (*chosen, number)) > most:
             break
         chosen.append(number)
     return sorted(chosen)
 
 
 def full_batches(rows: Sequence[OwnRow], size: int, context: int) -> list[OwnRow]:
-    """The rows with those next to each other that need about as many new tokens; those of a last batch that would not
-    be full come again. What fits the context, but not together with the others of its batch, is left out."""
-    kept = sorted(rows, key=lambda row: (row.new_tokens, len(row.prompt)))
-    while True:
-        rest = len(kept) % size
-        filled = [*kept, *islice(cycle(kept[-rest:]), size - rest)] if rest else kept
-        batches = [filled[start : start + size] for start in range(0, len(filled), size)]
-        wide = next((batch for batch in batches if _width(batch) > context), None)
-        if wide is None:
-            return filled
-        kept.remove(max(wide, key=lambda row: len(row.prompt)))
+    """The rows with those in one batch that need about as many new tokens, and together fit the context. A batch that
+    would not be full has rows of others, too, as far as they fit; else its own again."""
+    left, filled = sorted(rows, key=lambda row: (row.new_tokens, len(row.prompt))), list[OwnRow]()
+    while left:
+        batch: list[OwnRow] = []
+        left = _fill(batch, left, size, context)
+        _fill(batch, dict.fromkeys(reversed(filled)), size, context)
+        filled += islice(cycle(batch), size)
+    return filled
+
+
+def _fill(batch: list[OwnRow], rows: Iterable[OwnRow], size: int, context: int) -> list[OwnRow]:
+    """Add what fits to the batch; gives the others."""
+    others: list[OwnRow] = []
+    for row in rows:
+        fits = not batch or (len(batch) < size and _width([*batch, row]) <= context)
+        (batch if fits else others).append(row)
+    return others
 
 
 def _width(batch: Sequence[OwnRow]) -> int:
