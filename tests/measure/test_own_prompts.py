@@ -52,6 +52,32 @@ FORMS: Mapping[str, tuple[str, OwnPrompt]] = {
     ),
     "aiperf's": (lines({"text": "Hi", "output_length": 4}), OwnPrompt("line 1", "Hi", output_tokens=4)),
     "guidellm's": (lines({"input": "Hi", "output_tokens_count": 5}), OwnPrompt("line 1", "Hi", output_tokens=5)),
+    "guidellm's, of which the first counts": (
+        lines({"Context": "Hi", "content": "Ho", "completion_tokens_count": 5}),
+        OwnPrompt("line 1", "Hi", output_tokens=5),
+    ),
+    "LMSYS's, whose turn is a number": (
+        lines({"conversation": [*ASKED, {"role": "assistant", "content": "Ho"}], "turn": 1}),
+        OwnPrompt("line 1", "", ASKED, "Ho"),
+    ),
+    "an instruction without input": (lines({"instruction": "Hi", "input": ""}), OwnPrompt("line 1", "Hi")),
+    "names in another case": (lines({"Prompt": "Hi", "ANSWER": "Ho"}), OwnPrompt("line 1", "Hi", (), "Ho")),
+    "numbers as other tools write them": (
+        lines({"prompt": "Hi", "output_tokens": 8.0, "name": 7}),
+        OwnPrompt("line 1 ('7')", "Hi", output_tokens=8),
+    ),
+    "parts of OpenAI's responses": (
+        lines({"messages": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]}),
+        OwnPrompt("line 1", "", ASKED),
+    ),
+    "CSV of chats": (
+        'messages,output_tokens\n"[{""role"": ""user"", ""content"": ""Hi""}]",8\n',
+        OwnPrompt("line 2", "", ASKED, output_tokens=8),
+    ),
+    "CSV of ShareGPT's": (
+        'Conversations\n"[{""from"": ""human"", ""value"": ""Hi""}]"\n',
+        OwnPrompt("line 2", "", ASKED),
+    ),
     "CSV": ('prompt,output_tokens,answer\n"Hi, you",,Ho\n', OwnPrompt("line 2", "Hi, you", (), "Ho")),
     "CSV with lengths": ("text,output_tokens\r\nHi,7\r\n", OwnPrompt("line 2", "Hi", output_tokens=7)),
     "a byte order mark": ("\ufeff" + lines({"prompt": "Hi"}), OwnPrompt("line 1", "Hi")),
@@ -79,6 +105,26 @@ def test_conversations_in_which_nobody_asks_are_counted() -> None:
     assert (found.unasked, [prompt.where for prompt in found.prompts]) == (2, ["item 2"])
 
 
+CALL = {"role": "assistant", "tool_calls": [{"type": "function"}]}
+TOOLS: Mapping[str, Any] = {
+    "no content": {"messages": [*ASKED, {**CALL, "content": None}]},
+    "content left out": {"messages": [*ASKED, CALL]},
+    "empty content": {"messages": [*ASKED, {**CALL, "content": ""}]},
+    "ShareGPT's": {"conversations": [{"from": "human", "value": "Hi"}, {"from": "tool", "value": "{}"}]},
+}
+
+
+@pytest.mark.parametrize("row", TOOLS.values(), ids=TOOLS)
+def test_conversations_in_which_a_tool_is_called_are_counted(row: Any) -> None:
+    """They refused the whole file."""
+    (form,) = row
+    asked = {form: row[form][:1]}
+    found = parsed(lines(row, asked))
+    assert (found.unasked, [prompt.where for prompt in found.prompts]) == (1, ["line 2"])
+    with pytest.raises(InvalidSetting, match=r"^there is no prompt in mine\.jsonl: in every row no user asks"):
+        parsed(lines(row))
+
+
 def test_a_file_is_known_by_its_bytes() -> None:
     text = lines({"prompt": "Hi"})
     assert parsed(text).digest == hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -86,8 +132,14 @@ def test_a_file_is_known_by_its_bytes() -> None:
 
 
 EXAMPLE = "A line is such as {"
+SHAPE = "Give one object a line, such as {"
 BROKEN: Mapping[str, tuple[str, str]] = {
-    "a broken line": ('{"text": "Hi"}\n{"text": "Hi"\n', f"mine.jsonl, line 2: Input data was truncated. {EXAMPLE}"),
+    "a broken line": ('{"text": "Hi"}\n{"text": "Hi"\n', f"mine.jsonl, line 2: Input data was truncated. {SHAPE}"),
+    "an object of several lines": ('{\n "prompt": "Hi"\n}', f"mine.jsonl, line 1: Input data was truncated. {SHAPE}"),
+    "half of a character": (
+        lines({"prompt": "\U0001f600"}, {"prompt": "a\ud83d"}),
+        f"mine.jsonl, line 2: an escape such as \\ud800 is half of a character. {SHAPE}",
+    ),
     "no object": ('{"prompt": "Hi"}\n["Hi"]\n', "mine.jsonl, line 2: Expected `object`, got `array`"),
     "a broken item": ('[{"prompt": "Hi"}, 3]', "mine.jsonl, item 2: Expected `object`, got `int`"),
     "another type": (lines({"prompt": 3}), "mine.jsonl, line 1: Expected `str | null`, got `int` - at `$.prompt`"),
@@ -135,6 +187,11 @@ BROKEN_CSV: Mapping[str, tuple[str, str]] = {
     "a value too few": ("prompt,answer\nHi,Ho\nHi\n", "mine.csv, line 3 has another number of values than the header"),
     "an open quote": ('prompt\n"Hi\n', "mine.csv, line 2: unexpected end of data"),
     "no number": ("prompt,output_tokens\nHi,many\n", "mine.csv, line 2: Expected `int | null`, got `str`"),
+    "no JSON": ("messages\n[{'role'}]\n", "mine.csv, line 2, messages: JSON is malformed"),
+    "a value too many after lines without any": (
+        "prompt,answer\n\n\nHi,Ho,Ha\n",
+        "mine.csv, line 4 has another number of values than the header",
+    ),
     "no value": ('prompt,answer\n"",Ho\n', "mine.csv, line 2 has no prompt."),
 }
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from llm_bench_fixtures.errors import InvalidSetting
+from llm_bench_fixtures.errors import InvalidSetting, alternatives
 from llm_bench_fixtures.options.parsers import parse_path, shortened
 from llm_bench_fixtures.workloads import MOST_PROMPT_TOKENS, MOST_TEXT_BYTES, check_readable
 
@@ -26,7 +26,15 @@ STANDARD_INPUT = "-"
 EXAMPLE = '{"prompt": "Snow is", "answer": " white.", "output_tokens": 8}'
 TEXTS = ("prompt", "text", "text_input", "input", "question", "instruction")  # what a prompt is called
 CHATS = ("messages", "conversations")
-LENGTHS = ("output_tokens", "output_length", "output_tokens_count")  # the same of an answer's number of tokens
+OTHERS = {  # names of guidellm's, the first of which counts where a row has none of those above, and its form
+    "chat_messages": "messages",
+    "conversation": "messages",
+    "context": "prompt",
+    "content": "prompt",
+    "turn": "prompt",
+}
+LENGTHS = ("output_tokens", "output_length", "output_tokens_count", "completion_tokens_count")  # of the answer
+TEXT_PARTS = ("text", "input_text", "output_text")
 SPEAKERS = {  # of ShareGPT
     "human": "user",
     "user": "user",
@@ -36,9 +44,13 @@ SPEAKERS = {  # of ShareGPT
     "bard": "assistant",
     "assistant": "assistant",
     "system": "system",
+    "tool": "",  # no text of anybody's, as the next two
+    "function_call": "",
+    "observation": "",
 }
 
-T = TypeVar("T")
+_HALF = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])")  # of a surrogate pair, which is no text
+
 Message: TypeAlias = Mapping[str, str]
 """Its `role` and `content`."""
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_PROMPT_TOKENS)]
@@ -67,7 +79,7 @@ class OwnPrompts:
     digest: str
     """Of the file's bytes."""
     unasked: int = 0
-    """How many other rows are conversations in which no user asks anything."""
+    """How many other rows are conversations in which no user asks anything, or a tool is called."""
 
     @property
     def are_chats(self) -> bool:
@@ -85,7 +97,8 @@ class _Part(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[_Part]
+    content: str | list[_Part] | None = None
+    tool_calls: Any = None
 
 
 class _Turn(msgspec.Struct):
@@ -105,8 +118,9 @@ class _Row(msgspec.Struct):
     output_tokens: Tokens | None = None
     output_length: Tokens | None = None
     output_tokens_count: Tokens | None = None
+    completion_tokens_count: Tokens | None = None
     answer: str | None = None
-    name: str | None = None
+    name: str | int | float | None = None
 
 
 def read_own_prompts(given: str, standard_input: Callable[[], bytes]) -> OwnPrompts:
@@ -146,7 +160,8 @@ def parse_own_prompts(name: str, data: bytes) -> OwnPrompts:
         prompts += [prompt] if prompt else []
         unasked += prompt is None
     if not prompts:
-        raise InvalidSetting(f"there is no prompt in {name}. A line is such as {EXAMPLE}")
+        others = ": in every row no user asks, or a tool is called" if unasked else ""
+        raise InvalidSetting(f"there is no prompt in {name}{others}. A line is such as {EXAMPLE}")
     return OwnPrompts(name, tuple(prompts), hashlib.sha256(data).hexdigest()[:16], unasked)
 
 
@@ -164,7 +179,7 @@ def _rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
     """Each row with its place. The first character tells JSON from CSV, as standard input has no suffix."""
     start = text.lstrip()[:1]
     if start == "[":
-        items = _checked(partial(msgspec.json.decode, text, type=list[msgspec.Raw]), name)
+        items = _from_json(text, list[msgspec.Raw], name)
         for number, item in enumerate(items, 1):
             yield _json_row(name, f"item {number}", item)
     elif start == "{" or name.endswith((".json", ".jsonl")):
@@ -176,36 +191,54 @@ def _rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
 
 
 def _json_row(name: str, where: str, text: str | msgspec.Raw) -> tuple[str, _Row]:
-    return where, _checked(partial(msgspec.json.decode, text, type=_Row), f"{name}, {where}")
+    place = f"{name}, {where}"
+    return where, _row(_from_json(text, dict[str, Any], place), place)
+
+
+def _row(given: Mapping[str, Any], place: str) -> _Row:
+    """Names in any case; what is empty isn't there, and 8.0 tokens are 8. A chat may be a text in JSON, as in CSV."""
+    present = {name.strip().lower(): value for name, value in given.items() if value not in ("", None)}
+    if not present.keys() & {*TEXTS, *CHATS}:
+        present |= next(({form: present[name]} for name, form in OTHERS.items() if name in present), {})
+    for name in CHATS:
+        if isinstance(present.get(name), str):
+            present[name] = _from_json(present[name], Any, f"{place}, {name}")
+    try:
+        return msgspec.convert(present, _Row, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(f"{place}: {error}. A line is such as {EXAMPLE}") from error
 
 
 def _csv_rows(name: str, text: str) -> Iterator[tuple[str, _Row]]:
     csv.field_size_limit(MOST_TEXT_BYTES)
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     before = 0  # lines
     try:
-        header = reader.fieldnames or ()
-        if not {*TEXTS} & {*header}:
+        header = next(filter(None, reader), [])
+        known = (*TEXTS, *CHATS, *OTHERS)
+        if not {*known} & {column.strip().lower() for column in header}:
             raise InvalidSetting(
-                f"{name} is no JSON, and as CSV it has no column {', '.join(TEXTS[:-1])} or {TEXTS[-1]}, but "
+                f"{name} is no JSON, and as CSV it has no column {alternatives(known)}, but "
                 f"{shortened(', '.join(header))}"
             )
         before = reader.line_num
-        for row in reader:
+        for values in reader:
             where, before = f"line {before + 1}", reader.line_num
-            if None in row or None in row.values():
+            if len(values) not in (0, len(header)):
                 raise InvalidSetting(f"{name}, {where} has another number of values than the header")
-            given = {column: value for column, value in row.items() if value}
-            yield where, _checked(partial(msgspec.convert, given, _Row, strict=False), f"{name}, {where}")
+            if values:
+                yield where, _row(dict(zip(header, values, strict=True)), f"{name}, {where}")
     except csv.Error as error:
         raise InvalidSetting(f"{name}, line {before + 1}: {error}") from error
 
 
-def _checked(read: Callable[[], T], where: str) -> T:
+def _from_json(text: str | msgspec.Raw, kind: Any, place: str) -> Any:
     try:
-        return read()
+        return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:  # of which a wrong type is one
-        raise InvalidSetting(f"{where}: {error}. A line is such as {EXAMPLE}") from error
+        is_half = isinstance(text, str) and _HALF.search(text)
+        why = "an escape such as \\ud800 is half of a character" if is_half else error
+        raise InvalidSetting(f"{place}: {why}. Give one object a line, such as {EXAMPLE}, or an array") from error
 
 
 def _form(row: _Row, where: str) -> str:
@@ -219,16 +252,19 @@ def _form(row: _Row, where: str) -> str:
 
 
 def _prompt(row: _Row, form: str, where: str, place: str) -> OwnPrompt | None:
-    """None of a conversation in which no user asks anything. place: with the file's name."""
+    """None of a conversation in which no user asks anything, or a tool is called. place: with the file's name."""
     length = next((length for name in LENGTHS if (length := getattr(row, name)) is not None), None)
-    named = f"{where} ({shortened(row.name)})" if row.name else where
+    named = f"{where} ({shortened(str(row.name))})" if row.name is not None else where
     answer = row.answer or ""
     if form not in CHATS:
         text = str(getattr(row, form))
         if not text.strip():
             raise InvalidSetting(f"{place}: the {form} is blank")
         return OwnPrompt(named, text, (), answer, length)
-    messages = [*(_messages(row.messages, place) if row.messages is not None else _turns(row.conversations, place))]
+    chat = getattr(row, form)
+    messages = [*(_turns(chat, place) if form == "conversations" else _messages(chat, place))]
+    if not all(message["role"] for message in messages):
+        return None
     if messages and messages[-1]["role"] == "assistant":
         if answer:
             raise InvalidSetting(f"{place} has two answers: the last message, and answer")
@@ -242,15 +278,16 @@ def _prompt(row: _Row, form: str, where: str, place: str) -> OwnPrompt | None:
 
 def _messages(given: list[_Message], place: str) -> Iterator[Message]:
     for message in given:
-        parts = [_Part("text", message.content)] if isinstance(message.content, str) else message.content
-        other = next((part.type for part in parts if part.type != "text"), "")
+        is_text = message.content is not None and not message.tool_calls
+        parts = [_Part("text", message.content)] if isinstance(message.content, str) else message.content or ()
+        other = next((part.type for part in parts if part.type not in TEXT_PARTS), "")
         if other:
             raise InvalidSetting(f"{place} has a message with {shortened(other)}, and text alone can be measured")
-        yield {"role": message.role, "content": "".join(part.text for part in parts)}
+        yield {"role": message.role if is_text else "", "content": "".join(part.text for part in parts)}
 
 
-def _turns(given: list[_Turn] | None, place: str) -> Iterator[Message]:
-    for turn in given or ():
+def _turns(given: list[_Turn], place: str) -> Iterator[Message]:
+    for turn in given:
         if turn.sender not in SPEAKERS:
             known = ", ".join(SPEAKERS)
             raise InvalidSetting(f"{place} has a turn from {shortened(turn.sender)}, which is none of {known}")

@@ -177,7 +177,7 @@ class OwnRun:
         chats = " in the model's chat template" if given.are_chats else ""
         yield f"{given.name} ({given.digest}), {count(len(given.prompts), 'prompt')}{chats}"
         if given.unasked:
-            yield f"left out: {count(given.unasked, 'conversation')} in which no user asks anything"
+            yield f"left out: {count(given.unasked, 'conversation')} in which no user asks, or a tool is called"
         if "_ready" not in vars(self):
             return
         timed = {case: len(self._timed(case.batch_size)) for case in own_cases(self._settings)}
