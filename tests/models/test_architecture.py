@@ -12,6 +12,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from llm_bench_fixtures.errors import CandidateFailed
 from llm_bench_fixtures.models.architecture import check_architecture
 from llm_bench_fixtures.models.quiet import quiet_libraries
+from llm_bench_fixtures.models.source import TINY, TINY_FOLDER, ModelSource
 
 SMALL = {
     "vocab_size": 64,
@@ -58,3 +59,9 @@ def test_no_default_config_fails_by_the_way_it_is_built(model_type: str) -> None
         except (CandidateFailed, ValueError) as refused:
             if re.search(OURS, str(refused)):
                 raise
+
+
+def test_matrices_are_those_of_the_layers() -> None:
+    """Of the embedded model: 12 x 256 x 256 in each of its four layers, which are GPT-2's own kind of linear layer."""
+    source = ModelSource(TINY, TINY_FOLDER)
+    assert check_architecture(source.load_config(), trust_remote_code=False).matrices == 4 * 12 * 256**2

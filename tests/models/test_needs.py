@@ -49,6 +49,14 @@ def test_the_shape_of_a_model_with_fewer_heads_of_keys_than_of_queries() -> None
     )
 
 
+def test_what_is_neither_a_matrix_nor_a_table_is_not_quantized() -> None:
+    """Of 1,000 weights 400 are in tables and 500 in matrices."""
+    gpt2 = config(model_type="gpt2", vocab_size=40, n_embd=10, n_head=2)
+    shape = ModelShape.of(gpt2, 1_000, matrices=500)
+    assert (shape.tables, shape.others) == (400, 100)
+    assert predict(shape, Storage(1, 4), ()).held == PROCESS_BYTES + 500 + 4 * 500
+
+
 def test_an_output_layer_of_its_own_is_a_second_table() -> None:
     llama = config(model_type="llama", vocab_size=100, hidden_size=8, num_attention_heads=2, tie_word_embeddings=False)
     assert ModelShape.of(llama, 10_000).tables == 2 * 100 * 8

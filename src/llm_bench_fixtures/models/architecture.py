@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llm_bench_fixtures.errors import CandidateFailed, first_line, reason_of
 from llm_bench_fixtures.models.experts import active_weights
 from llm_bench_fixtures.models.trust import unusable
+from llm_bench_fixtures.models.weights import linear_layers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,6 +31,9 @@ class Footprint:
     buffer_bytes: int
     """Of tables that are no weights, such as GPT-2's causal masks (positions² in each layer). The largest one counts
     twice, as it is made of another of its size."""
+
+    matrices: int = 0
+    """Of the weights, those of linear layers, which engines quantize; without the output layer's."""
 
     active_weights: int | None = None
     """Of the weights, those that one position uses: fewer in a mixture of experts. None where that can't be told."""
@@ -101,7 +105,9 @@ def footprint_of(module: nn.Module) -> Footprint:
     """That of a model whose tensors may be on any device."""
     buffers = [buffer.numel() * buffer.element_size() for buffer in module.buffers()]
     weights = sum(parameter.numel() for parameter in module.parameters())
-    return Footprint(weights, sum(buffers) + max(buffers, default=0), active_weights(module))
+    output = getattr(module, "get_output_embeddings", lambda: None)()
+    matrices = sum(rows * columns for _, layer, rows, columns in linear_layers(module) if layer is not output)
+    return Footprint(weights, sum(buffers) + max(buffers, default=0), matrices, active_weights(module))
 
 
 def _check_tables(config: PretrainedConfig) -> None:

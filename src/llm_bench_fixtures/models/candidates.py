@@ -43,6 +43,7 @@ def find_source(settings: Settings, store: ArtifactStore) -> ModelSource:
                     source,
                     parameters=takes.weights,
                     buffer_bytes=takes.buffer_bytes,
+                    matrices=takes.matrices,
                     notes=(*source.notes, *takes.notes),
                 )
                 if len(settings.model) > 1:

@@ -38,6 +38,9 @@ class ModelShape:
     tables: int = 0
     """Of the weights, those of the embedding and of an output layer of its own."""
 
+    others: int = 0
+    """Of the weights, those that no engine quantizes besides: of norms, biases and positions."""
+
     is_tied: bool = False
     """Whether the output layer is the embedding's matrix."""
 
@@ -54,8 +57,11 @@ class ModelShape:
     """Of the tables that are made beside the weights."""
 
     @classmethod
-    def of(cls, config: PretrainedConfig, weights: int, buffer_bytes: int = 0) -> ModelShape:
-        """By the names that transformers' configs have in common; 0 where a config has others."""
+    def of(cls, config: PretrainedConfig, weights: int, buffer_bytes: int = 0, matrices: int = 0) -> ModelShape:
+        """By the names that transformers' configs have in common; 0 where a config has others.
+
+        matrices: weights of the linear layers, without the output layer's; 0 where that isn't known.
+        """
         text = config.get_text_config()
 
         def number(*names: str) -> int:
@@ -66,10 +72,12 @@ class ModelShape:
         head = number("head_dim") or hidden // max(heads, 1)
         matrix = hidden * number("vocab_size")
         is_tied = bool(getattr(text, "tie_word_embeddings", False))
+        tables = min(matrix * (1 if is_tied else 2), weights)
         return cls(
             weights,
             vocabulary=number("vocab_size"),
-            tables=min(matrix * (1 if is_tied else 2), weights),
+            tables=tables,
+            others=max(weights - tables - matrices, 0) if matrices else 0,
             is_tied=is_tied,
             cached=2 * number("num_hidden_layers") * (number("num_key_value_heads") or heads) * head,
             widest=max(number("intermediate_size", "ffn_dim", "n_inner") or 4 * hidden, hidden),
@@ -147,7 +155,7 @@ class Storage:
     """Of weights between the embedding and the output layer, with their scales."""
 
     tables: float
-    """Of the embedding's and the output layer's."""
+    """Of the embedding's and the output layer's, and of what isn't a matrix."""
 
     output_copy: float = 0.0
     """Of an output layer that is tied to the embedding, where the engine keeps it apart."""
@@ -327,7 +335,8 @@ def parts_of(
 ) -> Parts:
     """seen: of the model's own code, in the dtype of the storage's numbers; None where it can't be."""
     copied = shape.tables if shape.is_tied else 0
-    weights = (shape.weights - shape.tables) * storage.matrices + shape.tables * storage.tables
+    unquantized = shape.tables + shape.others
+    weights = (shape.weights - unquantized) * storage.matrices + unquantized * storage.tables
     kept = seen.kept if seen else (Kept(shape.cached * storage.numbers),)
     if not storage.has_windows:
         kept = tuple(replace(one, window=None) for one in kept)

@@ -51,6 +51,9 @@ class ModelSource:
     buffer_bytes: int = 0
     """Of the tables that its architecture makes beside the weights; 0 where nobody has looked."""
 
+    matrices: int = 0
+    """Weights of its linear layers, without the output layer's; 0 where nobody has looked."""
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all files of the folder, weights included."""

@@ -113,6 +113,19 @@ def is_packed(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or tensor.itemsize == 1 or is_traceable_wrapper_subclass(tensor)
 
 
+def linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, int, int]]:
+    """Each layer that multiplies with a matrix, with its name, rows (outputs) and columns (inputs)."""
+    from torch import nn
+    from transformers.pytorch_utils import Conv1D
+
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear):
+            yield name, part, part.out_features, part.in_features
+        elif isinstance(part, Conv1D):  # GPT-2's, whose matrix lies the other way round
+            columns, rows = part.weight.shape
+            yield name, part, rows, columns
+
+
 def weights_outside(layers: Iterable[Any], module: torch.nn.Module) -> list[torch.Tensor]:
     """All weights but the matrices of the layers."""
     inside = {id(layer.weight) for layer in layers}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from llm_bench_fixtures.models.experts import expert_count
-from llm_bench_fixtures.models.weights import weights_outside
+from llm_bench_fixtures.models.weights import linear_layers, weights_outside
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,7 @@ def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> 
     output = module.get_output_embeddings()
     head = []
     others: dict[Reason, list[str]] = {reason: [] for reason in Reason}
-    for name, part, rows, columns in _linear_layers(module):
+    for name, part, rows, columns in linear_layers(module):
         owner, _, layer = name.rpartition(".")
         if part is output:
             head.append(name)
@@ -86,19 +86,6 @@ def left_out_of(module: Any, *, repacks: bool, is_int8_on_cpu: bool = False) -> 
         elif is_int8_on_cpu and layer == EXPANDING and hasattr(module.get_submodule(owner), EXPANDED_BY):
             others[Reason.EXPANDING].append(name)
     return LeftOut(tuple(head), others)
-
-
-def _linear_layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, int, int]]:
-    """Each layer that bitsandbytes would quantize, with its name, rows (outputs) and columns (inputs)."""
-    from torch import nn
-    from transformers.pytorch_utils import Conv1D
-
-    for name, part in module.named_modules():
-        if isinstance(part, nn.Linear):
-            yield name, part, part.out_features, part.in_features
-        elif isinstance(part, Conv1D):  # GPT-2's, whose matrix lies the other way round
-            columns, rows = part.weight.shape
-            yield name, part, rows, columns
 
 
 def other_weights(module: torch.nn.Module) -> list[torch.Tensor]:
