@@ -43,18 +43,20 @@ def test_the_model_and_what_follows_two_dashes_go_to_pytest(
     assert started == [[sys.executable, "-m", "pytest", "--pyargs", "llm_bench_fixtures.benchmarks", *passed_on]]
 
 
-OWN, ONE_PROMPT = (f"llm_bench_fixtures.benchmarks.test_{name}" for name in ("own", "prompt_length"))
+SUITE = "llm_bench_fixtures.benchmarks"
+OWN = [f"{SUITE}.test_own", "--llm-choices=none"]
+ONE_PROMPT = [f"{SUITE}.test_own", f"{SUITE}.test_prompt_length", "--llm-choices=none", "--llm-prompt-lengths=64"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere no process becomes another")
 @pytest.mark.parametrize(
     ("passed_on", "files"),
     [
-        ([], [OWN, ONE_PROMPT, "--llm-prompt-lengths=64"]),
-        (["-k", "fp32"], [OWN, ONE_PROMPT, "--llm-prompt-lengths=64"]),
-        (["--llm-prompts=mine.jsonl"], [OWN]),
-        (["--llm-shape", "512/128"], [OWN]),
-        (["--llm-prompt-lengths=8"], [OWN, ONE_PROMPT, "--llm-prompt-lengths=64"]),
+        ([], ONE_PROMPT),
+        (["-k", "fp32"], ONE_PROMPT),
+        (["--llm-prompts=mine.jsonl"], OWN),
+        (["--llm-shape", "512/128"], OWN),
+        (["--llm-prompt-lengths=8"], ONE_PROMPT),
     ],
 )
 def test_quick_takes_the_workloads_of_the_answer_and_leaves_k_to_the_user(

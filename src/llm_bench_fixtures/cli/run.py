@@ -23,6 +23,7 @@ from llm_bench_fixtures.answer.headline import OWN, PROMPT_LENGTHS
 from llm_bench_fixtures.suite import pytest_arguments
 
 HELP = "run the ready suite on a model"
+NO_CHOICES = "--llm-choices=none"
 QUICK_LENGTH = 64
 """Tokens of the one prompt: that whose latency the whole suite's table shows."""
 
@@ -33,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"only which variant has the lowest latency: one prompt of {QUICK_LENGTH} tokens, or your --llm-prompts",
+        help=f"only which variant has the lowest latency: one prompt of {QUICK_LENGTH} tokens, or your --llm-prompts; "
+        "quality by perplexity alone",
     )
 
 
@@ -53,5 +55,5 @@ def run(arguments: argparse.Namespace) -> int:
 def _quick_suite(passed_on: Sequence[str]) -> list[str]:
     """What the answer for latency goes by. Files and no -k, of which pytest takes the last: that is the user's."""
     if any(one.startswith(("--llm-prompts", "--llm-shape")) for one in passed_on):
-        return pytest_arguments(OWN)
-    return [*pytest_arguments(OWN, PROMPT_LENGTHS), f"--llm-prompt-lengths={QUICK_LENGTH}"]
+        return [*pytest_arguments(OWN), NO_CHOICES]
+    return [*pytest_arguments(OWN, PROMPT_LENGTHS), NO_CHOICES, f"--llm-prompt-lengths={QUICK_LENGTH}"]
