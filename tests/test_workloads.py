@@ -86,7 +86,7 @@ def test_each_prompt_may_have_its_own_number_of_new_tokens() -> None:
     """A batch generates as many as its longest answer has; what only the others needed is no answer's."""
     workload = Workload(LENGTHS_3_1_4, new_tokens=5, batch_size=2, lengths=(5, 1, 3))
     assert (workload.new_tokens_by_batch, workload.steps, workload.all_new_tokens) == ([5, 3], 8, 9)
-    assert workload.longest_sequence == 3 + 5  # the other batch has 4 + 3
+    assert (workload.longest, workload.longest_sequence) == ((3, 5), 3 + 5)  # the other batch has 4 + 3
     assert workload.answers([(1, 2, 3, 4, 5), (6, 7, 8, 9, 10), (11, 12, 13)]) == ((1, 2, 3, 4, 5), (6,), (11, 12, 13))
     alike = Workload(LENGTHS_3_1_4, new_tokens=5, batch_size=2)
     assert (alike.new_tokens_by_batch, alike.steps, alike.all_new_tokens) == ([5, 5], 10, 15)

@@ -156,7 +156,12 @@ class Workload:
     @property
     def longest_sequence(self) -> int:
         """Columns of the longest batch once its new tokens have come."""
-        return max(map(sum, zip(self.widths, self.new_tokens_by_batch, strict=True)))
+        return sum(self.longest)
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Columns of the longest batch, and the new tokens that it generates."""
+        return max(zip(self.widths, self.new_tokens_by_batch, strict=True), key=sum)
 
     @property
     def digest(self) -> str:

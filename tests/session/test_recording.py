@@ -47,6 +47,7 @@ def test_a_record_holds_its_rounds_batches_and_texts() -> None:
     assert record.outputs == ("(7, 8)", "(9, 10)")
     assert record.workload is not None
     assert (record.workload.prompt_tokens, record.workload.new_tokens) == (6, 4)
+    assert (record.workload.longest_prompt, record.workload.longest_new) == (3, 2)
 
 
 def test_a_server_has_the_energy_of_another_machine() -> None:

@@ -61,6 +61,10 @@ class WorkloadFacts:
     new_tokens: Count
     cache: Text
     padding_side: Text
+    longest_prompt: Count | None = None
+    """Of the longest batch, padding included; None in older files."""
+    longest_new: Count | None = None
+    """New tokens of each prompt of that batch, up to its longest answer."""
 
 
 @dataclass(frozen=True)

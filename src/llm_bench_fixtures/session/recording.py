@@ -87,6 +87,7 @@ def _memory_facts(observation: Observation, facts: ModelFacts) -> MemoryFacts:
 
 
 def _workload_facts(workload: Workload) -> WorkloadFacts:
+    prompt, new = workload.longest
     return WorkloadFacts(
         digest=workload.digest,
         prompts_digest=workload.prompts_digest,
@@ -97,6 +98,8 @@ def _workload_facts(workload: Workload) -> WorkloadFacts:
         new_tokens=workload.all_new_tokens,
         cache=workload.cache.value,
         padding_side=workload.padding.side.value,
+        longest_prompt=prompt,
+        longest_new=new,
     )
 
 

@@ -62,6 +62,10 @@ def test_the_largest_batch_and_the_longest_context() -> None:
     (section,) = fit_sections(run_of(variant()))
     row = by_column(section)
     assert (row["largest batch"], row["longest context"]) == ("100", "10,011")
+    assert row["longest context, batch of 8"] == "1,261"  # 1,250 tokens of each of the eight that ran, and 11 new
+    alone = make_run([], [variant()], provenance=make_provenance(memory_bytes=21_000_000))
+    (section,) = fit_sections(alone)
+    assert header(section.table)[-1] == "longest context"
     (section,) = fit_sections(run_of(variant(parts=replace(PARTS, context=512))))
     assert by_column(section)["longest context"] == "512"
 
@@ -104,6 +108,16 @@ def test_a_memory_that_was_given_is_fitted_in_words() -> None:
     assert list(fit_sentences(run_of(variant()))) == []
     (section,) = fit_sections(run_of(variant()))
     assert "The memory is what was free; one variant runs alone in it." in section.note
+
+
+def test_the_longest_of_unlike_prompts_counts_and_the_users_own_ones_first() -> None:
+    """Bug: what fits was said of prompts of average length, 160 tokens and 31 new, or of the suite's own lengths."""
+    facts = make_workload("mine", prompts=16, prompt_tokens=2550, new_tokens=500, longest_prompt=1800, longest_new=200)
+    own = make_record(scenario="own", workload=facts)
+    longer = make_record(scenario="prompt_length", workload=make_workload("longer", prompt_tokens=4000))
+    run = make_run([own, longer], [variant()], provenance=make_provenance(prompts="mine.jsonl"))
+    assert longest_of(run) == Round(1, 1800, 200)
+    assert longest_of(replace(run, provenance=make_provenance())) == Round(1, 4000, 16)
 
 
 def test_the_longest_prompt_counts_but_for_that_at_the_models_limit() -> None:

@@ -3,10 +3,10 @@ workloads that follow from that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llm_bench_fixtures.answer.headline import SUPPORTING
+from llm_bench_fixtures.answer.headline import OWN, SUPPORTING
 from llm_bench_fixtures.models.needs import Parts, Round
 from llm_bench_fixtures.report.tables.table import VARIANT, Cell, Column, Section, Table
 from llm_bench_fixtures.results.formatting import Notation, count, format_bytes
@@ -21,7 +21,6 @@ COLUMNS = (
     *(Column(name, Notation.BYTES) for what in ("weights", "KV cache", "peak") for name in (what, f"{what}, measured")),
     Column("cache per token", Notation.BYTES),
     Column(BATCH, Notation.COUNT),
-    Column(CONTEXT, Notation.COUNT),
 )
 
 
@@ -32,8 +31,6 @@ class Fit:
     variant: str
     rows: int
     """Prompts of the workload's length at a time."""
-    tokens: int
-    """Of one prompt, with its new ones."""
     is_known: bool
 
 
@@ -42,8 +39,15 @@ def fit_sections(run: Run) -> Iterator[Section]:
     shown, memory = _predicted(run), _memory(run)
     if shown and memory:
         asked = longest_of(run)
-        rows = tuple(tuple(_row(run, variant, parts, memory, asked)) for variant, parts in shown)
-        yield Section(f"Does it fit in {format_bytes(memory)}?", Table(COLUMNS, rows), _note(run, asked))
+        sizes = sorted({1, max((one.workload.batch_size for one in run.measured() if one.workload), default=1)})
+        columns = (*COLUMNS, *(Column(_context(size), Notation.COUNT) for size in sizes))
+        contexts = [replace(asked, rows=size) for size in sizes]
+        rows = tuple(tuple(_row(run, variant, parts, memory, contexts)) for variant, parts in shown)
+        yield Section(f"Does it fit in {format_bytes(memory)}?", Table(columns, rows), _note(run, asked))
+
+
+def _context(size: int) -> str:
+    return f"{CONTEXT}, batch of {size}" if size > 1 else CONTEXT
 
 
 def fit_sentences(run: Run) -> Iterator[str]:
@@ -52,7 +56,7 @@ def fit_sentences(run: Run) -> Iterator[str]:
     if not memory:
         return
     asked = longest_of(run)
-    found = [_fit(variant, parts, memory, asked) for variant, parts in _predicted(run)]
+    found = [Fit(one.id, parts.most_rows(memory, asked), parts.is_known) for one, parts in _predicted(run)]
     fitting = [f"{one.variant} at most {one.rows:,} at a time" for one in found if one.is_known and one.rows]
     others = [f"{one.variant} does not fit" for one in found if one.is_known and not one.rows]
     others += [f"{one.variant}: {NOT_KNOWN}" for one in found if not one.is_known]
@@ -71,18 +75,21 @@ def _memory(run: Run) -> int | None:
 
 
 def longest_of(run: Run) -> Round:
-    """One prompt of the most tokens that the run measured, those of the model's limit aside, with its new ones."""
+    """One prompt of the most tokens that the run measured, those of the model's limit aside, with its new ones; of the
+    user's own prompts where there are any."""
     usual = [record for record in run.measured() if record.workload and record.scenario not in SUPPORTING]
-    return max(map(round_of, usual), key=lambda one: one.prompt + one.new, default=USUAL)
+    own = [record for record in usual if record.scenario == OWN] if run.provenance.prompts else []
+    return max(map(round_of, own or usual), key=lambda one: one.prompt + one.new, default=USUAL)
 
 
 def round_of(record: Record) -> Round:
-    """The widest batch that the record may have had, as one prompt. Raises ValueError for one without a workload."""
+    """The longest batch that the record had, as one prompt; in older files, an average one. Raises ValueError for a
+    record without a workload."""
     facts = record.workload
     if facts is None or not facts.prompts:
         raise ValueError(f"{record.test} has no workload")
-    width = -(-(facts.prompt_tokens + facts.padded_tokens) // facts.prompts)
-    return Round(1, width, facts.new_tokens // facts.prompts, CacheKind(facts.cache))
+    width = facts.longest_prompt or -(-(facts.prompt_tokens + facts.padded_tokens) // facts.prompts)
+    return Round(1, width, facts.longest_new or facts.new_tokens // facts.prompts, CacheKind(facts.cache))
 
 
 def _checked(run: Run, variant: VariantResult) -> Record | None:
@@ -101,14 +108,13 @@ def _positions(record: Record) -> int:
     return facts.prompt_tokens + facts.padded_tokens + facts.new_tokens if facts else 0
 
 
-def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, asked: Round) -> Iterator[Cell]:
+def _row(run: Run, variant: VariantResult, parts: Parts, memory: int, contexts: Sequence[Round]) -> Iterator[Cell]:
     predicted = variant.parts.weights if variant.parts else None
     yield from (Cell(variant.id), Cell(value=predicted), Cell(value=variant.weight_bytes))
     yield from _checks(run, variant, parts)
     yield Cell(value=sum(one.bytes for one in parts.kept if not one.is_state) if parts.is_known else None)
-    fit = _fit(variant, parts, memory, asked)
-    for value in (fit.rows, fit.tokens):
-        yield Cell(NOT_KNOWN) if not fit.is_known else Cell(value=value) if value else Cell(NONE, rank=0.0)
+    for value in (parts.most_rows(memory, contexts[0]), *(parts.longest(memory, one) for one in contexts)):
+        yield Cell(NOT_KNOWN) if not parts.is_known else Cell(value=value) if value else Cell(NONE, rank=0.0)
 
 
 def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
@@ -128,10 +134,6 @@ def _checks(run: Run, variant: VariantResult, parts: Parts) -> Iterator[Cell]:
     yield from (Cell(value=parts.weights + parts.tables + parts.round(one)), Cell(value=peak))
 
 
-def _fit(variant: VariantResult, parts: Parts, memory: int, asked: Round) -> Fit:
-    return Fit(variant.id, parts.most_rows(memory, asked), parts.longest(memory, asked), parts.is_known)
-
-
 def _lengths(one: Round) -> str:
     return f"{count(one.prompt, 'token')} and {one.new} new"
 
@@ -141,5 +143,6 @@ def _note(run: Run, asked: Round) -> str:
     return (
         f"The memory is {whose}; one variant runs alone in it. Predicted from the model's shape, next to what was "
         "measured: cache and peak are those of its largest batch here. Largest batch: prompts at a time, each of "
-        f"{_lengths(asked)}. Longest context: tokens of one prompt and its new ones, at most what the model can read."
+        f"{_lengths(asked)}. Longest context: tokens of one prompt, or of each of a batch, and its new ones; "
+        "at most what the model can read."
     )
