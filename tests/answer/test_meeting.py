@@ -132,8 +132,8 @@ SETTINGS: dict[str, tuple[str, Reader, dict[str, Truth]]] = {
         {
             "fp32": replace(USUAL, own_bytes=400_000_000),
             "a": USUAL,
-            "b": replace(USUAL, own_bytes=149_000_000),
-            "c": replace(USUAL, own_bytes=151_000_000),
+            "b": replace(USUAL, own_bytes=144_000_000),
+            "c": replace(USUAL, own_bytes=157_000_000),
             "d": replace(USUAL, own_bytes=200_000_000),
         },
     ),
@@ -244,6 +244,15 @@ def test_memory_has_the_range_of_the_same_work() -> None:
     for limits, names in (("memory<=89MB", ("a",)), ("memory<=109MB", ("a",)), ("memory<=110MB", ("a", "fp32"))):
         assert meeting(make_run(records), limits, Reader.MEMORY).meets == names
     assert meeting(make_run(records), "memory<=109MB").may == ("fp32",)
+
+
+@pytest.mark.parametrize(
+    ("limit", "standing"), [("104MB", "meets"), ("103MB", "may"), ("96MB", "may"), ("95MB", "fails")]
+)
+def test_a_single_peak_is_known_to_4_percent(limit: str, standing: str) -> None:
+    """Bug: 149 MB met 150 MB for certain, though another process may well take 151."""
+    run = make_run([make_record("fp32", memory=MemoryFacts(100_000_000))])
+    assert getattr(meeting(run, f"memory<={limit}", Reader.MEMORY), standing) == ("fp32",)
 
 
 def test_memory_is_that_of_the_accelerator_where_there_is_one() -> None:

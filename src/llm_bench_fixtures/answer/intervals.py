@@ -2,7 +2,8 @@
 
 Quality: by its standard error, or as a share of independent trials. Times: by the scatter of the rounds, by what
 processes of identical work differ by, and by how far identical work that is measured at another time comes out apart,
-since a limit is to hold at other times, too. Memory: the range of the peaks of identical work. All else is exact.
+since a limit is to hold at other times, too. Memory: the range of the peaks of identical work, at least what such peaks
+were found to differ by. All else is exact.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypeAlias
 
 from llm_bench_fixtures.answer.evidence import Evidence
 from llm_bench_fixtures.answer.need import QualityMeasure
-from llm_bench_fixtures.answer.peaks import range_of
+from llm_bench_fixtures.answer.peaks import WEIGHTS, range_of
 from llm_bench_fixtures.results.metrics import Kind, Metric
 from llm_bench_fixtures.results.prefill_decode import decode_tokens_per_s, per_round, prefill_s, tpot_s, ttft_s
 from llm_bench_fixtures.results.record import Record, VariantResult
@@ -21,6 +22,7 @@ from llm_bench_fixtures.statistics.ratio import own_margin
 from llm_bench_fixtures.statistics.spread import Interval
 
 DEVIATIONS = 1.96  # standard errors to either side of a 95 % interval
+PEAKS_DIFFER = 0.04  # of identical work, at most: tools/measure_processes.py memory
 TRIALS = {  # what a share of quality is of
     "top1_agreement": "scored_tokens",
     "choice_accuracy": "choice_items",
@@ -52,7 +54,8 @@ def estimate_of(metric: Metric, record: Record | None, variant: VariantResult, s
         found = quality_interval({**variant.quality, metric.name: value}, metric.name)
     elif metric.kind is Kind.MEMORY:
         peaks = range_of(seen.run, metric, record, variant)
-        found = Interval(peaks.low, peaks.high) if peaks else None
+        margin = 0.0 if metric.name == WEIGHTS else value * PEAKS_DIFFER
+        found = Interval(min(peaks.low, value - margin), max(peaks.high, value + margin)) if peaks else None
     elif metric.kind is Kind.TIMING and value > 0:
         found = _of_time(value, metric, record, seen)
     return (value, found) if found else None

@@ -100,7 +100,7 @@ def test_what_it_costs_and_why_others_do_not_meet_it_stands_in_lists() -> None:
     assert meets.text.endswith(") as fast as fp32, 50.0 MB of memory, near-lossless")
     others = {one.variant: one.text for one in lists["Not recommended under the need"]}
     assert others == {
-        "fp32": "does not meet it (peak memory 100 MB, limit 60 MB)",
+        "fp32": "does not meet it (peak memory 100 MB (96.0 MB to 104 MB), limit 60 MB)",
         "quarter": "does not meet it (perplexity +5.0 %)",
     }
 
