@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 from llm_bench_fixtures.errors import CorpusTooShort, ReferenceMismatch, WorkloadUnsupported
 from llm_bench_fixtures.measure import quality
@@ -303,24 +305,49 @@ PROMPTS = ("Once upon a time", "The keeper climbed the stairs at dusk.", "The he
 ANSWERS = (", there was a little hen.", " She lit the lamp, and the ships came home.", " laid an egg")
 
 
+CHAT_TEMPLATE = "{{ bos_token }}{% for one in messages %}[{{ one.role }}] {{ one.content }}\n{% endfor %}{{ '[A]\\n' }}"
+
+
+def with_chat_template(model: TransformersModel) -> TransformersModel:
+    """Its tokenizer puts a BOS before a text, as many an instruct model's does; the template has its own."""
+    tokenizer = copy.deepcopy(model.tokenizer)
+    bos = (tokenizer.bos_token, tokenizer.bos_token_id)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{bos[0]} $A", special_tokens=[bos])
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return replace(model, tokenizer=tokenizer)
+
+
+def chat_of(model: TransformersModel, prompt: str, **options: bool) -> Any:
+    return model.tokenizer.apply_chat_template([{"role": "user", "content": prompt}], **options)
+
+
 def plain_log_probabilities(model: TransformersModel, prompt: str, answer: str) -> tuple[torch.Tensor, torch.Tensor]:
     """As one writes it: log probabilities at each of the answer's tokens, (n, V), and the tokens, (n,)."""
-    ids = model.tokenizer(prompt + answer, return_tensors="pt")["input_ids"]
-    before = len(model.tokenizer(prompt)["input_ids"])
+    is_chat = model.tokenizer.chat_template is not None
+    text = chat_of(model, prompt, tokenize=False) if is_chat else prompt
+    ids = model.tokenizer(text + answer, return_tensors="pt", add_special_tokens=not is_chat)["input_ids"]
+    before = len(chat_of(model, prompt) if is_chat else model.tokenizer(prompt)["input_ids"])
     with torch.no_grad():
         logits = model.module(ids).logits[0]
     return torch.log_softmax(logits.double(), -1)[before - 1 : -1], ids[0, before:]
 
 
-def test_answers_have_the_quality_that_a_plain_loop_finds(tmp_path: Path, tiny_fp32: TransformersModel) -> None:
+@pytest.mark.parametrize("is_chat", [False, True], ids=["texts", "chats"])
+def test_answers_have_the_quality_that_a_plain_loop_finds(
+    is_chat: bool, tmp_path: Path, tiny_fp32: TransformersModel
+) -> None:
     """Perplexity, divergence and agreement to 1e-6, of a model with noise on its weights against the one without."""
-    other = damaged(tiny_fp32, 0.2)
-    corpus = Corpus("answers", PROMPTS, ANSWERS)
-    score_corpus(tiny_fp32, corpus, WindowPlan(window=8), keep=tmp_path)
+    model, texts = tiny_fp32, PROMPTS
+    if is_chat:
+        model = with_chat_template(tiny_fp32)
+        texts = tuple(chat_of(model, prompt, tokenize=False) for prompt in PROMPTS)
+    other = damaged(model, 0.2)
+    corpus = Corpus("answers", texts, ANSWERS, is_rendered=is_chat)
+    score_corpus(model, corpus, WindowPlan(window=8), keep=tmp_path)
     metrics = score_corpus(other, corpus, WindowPlan(window=8), compare_with=tmp_path).metrics
     nll, kld, same = [], [], []
     for pair in zip(PROMPTS, ANSWERS, strict=True):
-        (reference, _), (found, targets) = (plain_log_probabilities(one, *pair) for one in (tiny_fp32, other))
+        (reference, _), (found, targets) = (plain_log_probabilities(one, *pair) for one in (model, other))
         nll += (-found.gather(-1, targets.unsqueeze(-1)).squeeze(-1)).tolist()
         kld += (reference.exp() * (reference - found)).sum(-1).tolist()
         same += (reference.argmax(-1) == found.argmax(-1)).tolist()
@@ -460,8 +487,6 @@ def test_a_token_that_only_the_variant_thinks_impossible_is_an_infinite_divergen
 
 def damaged(model: TransformersModel, size: float) -> TransformersModel:
     """With noise of `size` standard deviations added to each of its matrices."""
-    import copy
-
     module = copy.deepcopy(model.module)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
