@@ -2,7 +2,8 @@
 
 python tools/measure_fit.py families [--variants ID,ID] [FAMILY ...]
     For each family of tests/families.py, each variant and each kind of cache: bytes of weights and of the cache as
-    predicted, and as measured. Exits with 1 where two differ by more than 5 %.
+    predicted, and as measured. Exits with 1 where two differ by more than 5 %. What doesn't run is a line, and what
+    has no prediction is counted.
 
 python tools/measure_fit.py limit MODEL SIZE [--variants ID,ID] [--prompt TOKENS] [--new TOKENS]
     The largest batch that is predicted to fit in SIZE, and the largest that runs in a control group of that limit, in
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import torch
 from families import FAMILIES
 
-from llm_bench_fixtures.errors import BackendUnavailable, CandidateFailed, LlmBenchError
+from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.pass_memory import pass_memory, running_of
 from llm_bench_fixtures.measure.timing import run_round
 from llm_bench_fixtures.measure.work import observe
@@ -72,17 +73,25 @@ def load(variant: Variant, source: ModelSource, store: Path) -> LocalModel:
         return load_variant(request)
 
 
+@contextmanager
+def printed_failure(name: str) -> Iterator[None]:
+    try:
+        yield
+    except LlmBenchError as error:
+        print(f"{name}: doesn't run: {error}", flush=True)
+
+
 def of_families(names: Sequence[str], variants: str) -> Iterator[tuple[str, float | None, float | None]]:
-    """What it is, the bytes as predicted, None where they aren't, and as measured."""
+    """What it is, the bytes as predicted, None where they aren't, and as measured. What doesn't run is printed."""
     chosen = select_variants(variants, CATALOGUE, "fp32")
     for family in FAMILIES:
         if (names and family.name not in names) or family.quantized_by:
             continue
-        with tempfile.TemporaryDirectory() as root, suppress(CandidateFailed):
+        with tempfile.TemporaryDirectory() as root, printed_failure(family.name):
             source = family.build(Path(root) / family.name)
             check_usable(source)
             for variant in chosen:
-                with suppress(BackendUnavailable, LlmBenchError):
+                with printed_failure(f"{family.name} {variant.id}"):
                     yield from _of_variant(f"{family.name} {variant.id}", variant, source, Path(root))
 
 
@@ -100,12 +109,13 @@ def _of_variant(
 
 
 def print_families(names: Sequence[str], variants: str) -> int:
-    off = 0
+    off = unknown = 0
     for what, predicted, measured in of_families(names, variants):
         differs = abs(predicted - measured) > TOLERANCE * measured if None not in (predicted, measured) else False
         off += differs
+        unknown += predicted is None
         print(f"{what}: {predicted} predicted, {measured} measured{' <-' if differs else ''}", flush=True)
-    print(f"{off} differ by more than {TOLERANCE:.0%}")
+    print(f"{off} differ by more than {TOLERANCE:.0%}; {unknown} without a prediction")
     return bool(off)
 
 
