@@ -219,6 +219,16 @@ def test_the_users_own_prompts_take_the_place_of_lengths_and_batches() -> None:
     assert headline.elsewhere == {}
 
 
+def test_of_their_batches_the_largest_counts_whichever_prompts_it_has() -> None:
+    """Each size has a sample of its own; v1 ran out of memory at batch 8."""
+    cases = (("batch of 8", 8), ("batch of 4", 4))
+    records = [own(name, *case) for name in ("fp32", "v0", "v1") for case in cases if (name, case[1]) != ("v1", 8)]
+    run = make_run(records, provenance=make_provenance(prompts="mine.jsonl"))
+    assert {name: one.case for name, one in headline_of(run).largest_batch.items()} == dict.fromkeys(
+        ("fp32", "v0"), "batch of 8"
+    )
+
+
 def test_their_shapes_are_pooled_as_prompt_lengths_are() -> None:
     """The largest batch is of all shapes together."""
     shapes = (("64/8", 64), ("16/4", 16))

@@ -301,6 +301,24 @@ def test_other_batch_sizes_and_caches_that_meet_it_are_known() -> None:
     assert meeting(run, "tpot_s<=40ms").elsewhere == ()  # on one prompt both meet it
 
 
+def test_other_settings_are_in_the_order_of_what_is_wanted() -> None:
+    """Bug: that with the highest throughput came first, also where memory is wanted. On one prompt neither meets it."""
+    chance = random.Random(0)  # noqa: S311
+    sizes = {2: 200_000_000, 4: 300_000_000}
+    workloads = {
+        size: make_workload(f"of {size}", "batch", prompts=8, batch_size=size, new_tokens=128) for size in sizes
+    }
+    more = [
+        _record("a", 0.01, 0.002 / size, chance, scenario="batch", workload=workloads[size], memory=MemoryFacts(peak))
+        for size, peak in sizes.items()
+    ]
+    run = simulated({"fp32": USUAL, "a": USUAL})
+    run = replace(run, records=(*run.records, *more))
+    found = {want: meeting(run, "tpot_s<=10ms", want).elsewhere for want in (Reader.LATENCY, Reader.MEMORY)}
+    order = {want: [one.workload.batch_size for one in them if one.workload] for want, them in found.items()}
+    assert order == {Reader.LATENCY: [4, 2], Reader.MEMORY: [2, 4]}
+
+
 def test_with_prompts_of_ones_own_other_settings_are_those_of_these_prompts() -> None:
     chance = random.Random(0)  # noqa: S311
     alone, together = (

@@ -122,6 +122,15 @@ def test_shapes_have_a_case_each(own: Bench) -> None:
     assert own.results()["provenance"]["prompts"] == said
 
 
+def test_where_throughput_is_wanted_each_batch_size_is_a_case(own: Bench) -> None:
+    options = ("--collect-only", "-q", "--llm-batch-sizes=1,2,4", "test_own.py")
+    cases = ["one at a time", "batch of 4", "batch of 2"]
+    result = own.run(written(own, *ROWS), OWN_CORPUS, "--llm-want=throughput", *options)
+    result.stdout.fnmatch_lines([f"test_own.py::test_own?{case}-fp32?" for case in cases])
+    usual = own.run(written(own, *ROWS), OWN_CORPUS, "--llm-need=tpot<=50ms", *options)
+    usual.stdout.no_fnmatch_line("*batch of 2*")
+
+
 def test_messages_are_chats_in_the_models_template(own: Bench) -> None:
     name = own.pytester.path / "instruct"
     write_model(name)

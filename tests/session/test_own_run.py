@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_factory import asking
 from small_models import write_model
 
+from llm_bench_fixtures.answer.need import Need, Reader
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.own_prompts import parse_own_prompts
 from llm_bench_fixtures.models.needs import Round
@@ -50,9 +52,20 @@ def test_the_cases_are_one_at_a_time_and_the_largest_batch() -> None:
     assert own_cases(parse_settings({})) == ()
     assert own_cases(parse_settings({"prompts": "a", "batch_sizes": "1,4"})) == (ALONE, BATCH)
     assert own_cases(parse_settings({"prompts": "a", "batch_sizes": "1"})) == (ALONE,)
+    sizes = parse_settings({"prompts": "a", "batch_sizes": "1,2,4"})
+    assert own_cases(sizes, asking("tpot<=50ms")) == (ALONE, BATCH)
     shapes = own_cases(parse_settings({"shape": "64/8,16/4", "batch_sizes": "4"}))
     assert list(map(str, shapes)) == ["16/4", "64/8", "batch of 4"]
     assert [case.batch_size for case in shapes] == [1, 1, 4]
+
+
+@pytest.mark.parametrize(
+    "need", [asking("tpot<=50ms", Reader.THROUGHPUT), asking("throughput>=9")], ids=["wanted", "limited"]
+)
+def test_where_throughput_is_asked_for_smaller_batches_are_tried_after_the_largest(need: Need) -> None:
+    """Bug: where a batch of 8 was too slow, no batch was tried that might do."""
+    sizes = parse_settings({"prompts": "a", "batch_sizes": "1,2,4"})
+    assert own_cases(sizes, need) == (ALONE, BATCH, OwnCase("batch of 2", 2))
 
 
 def test_an_answer_is_as_long_as_is_told_else_as_its_text_else_as_all_others(prompts: Prompts) -> None:

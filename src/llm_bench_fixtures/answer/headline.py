@@ -52,7 +52,7 @@ def headline_of(run: Run) -> Headline:
     return Headline(
         common,
         {name: tuple(case[name] for case in pooled) for name in common},
-        _ordered(run, _largest_batch(batches or [one for one in records if one.scenario == BATCHES], by_digest)),
+        _ordered(run, _largest_batch(batches or _of_same_prompts(records), by_digest)),
         _ordered(run, _elsewhere(records, by_digest, common)),
     )
 
@@ -113,12 +113,17 @@ def _are_in_blocks(cases: Sequence[_Case], reference: str) -> bool:
     return bool(others) and all(record_log_ratio(record) is not None for record in others)
 
 
+def _of_same_prompts(records: Sequence[Record]) -> list[Record]:
+    """Those of batches, of the prompts that most of them ran."""
+    batches = [one for one in records if one.scenario == BATCHES]
+    prompts = Counter(_facts(one).prompts_digest for one in batches).most_common(1)
+    return [one for one in batches if _facts(one).prompts_digest == prompts[0][0]]
+
+
 def _largest_batch(records: Sequence[Record], by_digest: _ByDigest) -> _Case:
-    """The largest batch that at least half of the variants with any batch ran; of the prompts that most of these
-    records ran."""
-    facts = [*map(_facts, records)]
-    prompts = Counter(one.prompts_digest for one in facts).most_common(1)
-    sizes = {one.batch_size: by_digest[one.digest] for one in facts if one.prompts_digest == prompts[0][0]}
+    """The largest batch that at least half of the variants with any batch ran."""
+    ran = Counter((one.batch_size, one.digest) for one in map(_facts, records))
+    sizes = {size: by_digest[digest] for size, digest in sorted(ran, key=ran.__getitem__)}
     variants = {name for case in sizes.values() for name in case}
     most = [size for size, case in sizes.items() if 2 * len(case) >= len(variants)]
     return sizes[max(most)] if most else max(sizes.values(), key=len, default={})

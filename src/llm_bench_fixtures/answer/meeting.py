@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from llm_bench_fixtures.answer.intervals import estimate_of
 from llm_bench_fixtures.answer.need import Need, Reader, Standing
 from llm_bench_fixtures.answer.peaks import memory_metric, peaks_of
 from llm_bench_fixtures.answer.standings import Standings, judge, standings_for
+from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
 from llm_bench_fixtures.results.record import Record, Status, VariantResult
 
 SETTINGS = (BATCHES, "cache")  # scenarios of what can be chosen, in a run without prompts of the user's own
@@ -30,7 +32,7 @@ class Meeting:
     fails: tuple[str, ...]
     elsewhere: tuple[Record, ...]
     """Records of variants that don't meet it, or only perhaps, with another batch size or cache at which they do; those
-    with the highest throughput first."""
+    with the highest throughput first, or with the least memory where that is wanted."""
 
     @property
     def ran(self) -> tuple[str, ...]:
@@ -52,14 +54,13 @@ def meeting_of(seen: Evidence, need: Need) -> Meeting:
     order = _best_first(seen, need.want, standings)
     ran.sort(key=lambda one: order.index(one.id) if one.id in order else len(order))
     by_standing = {standing: [one.id for one in ran if standings.of(one) is standing] for standing in Standing}
-    elsewhere = sorted(_elsewhere(ran, standings), key=lambda record: record.tokens_per_s or 0.0, reverse=True)
     return Meeting(
         standings,
         meets=tuple(by_standing[Standing.WITHIN]),
         may=tuple(by_standing[Standing.UNCLEAR]),
         unknown=tuple(by_standing[Standing.UNKNOWN]),
         fails=tuple(by_standing[Standing.BEYOND]),
-        elsewhere=tuple(elsewhere),
+        elsewhere=tuple(sorted(_elsewhere(ran, standings), key=lambda record: _rank(record, standings))),
     )
 
 
@@ -72,6 +73,13 @@ def _best_first(seen: Evidence, want: Reader, standings: Standings) -> list[str]
     if reference is None:
         return sorted(records, key=lambda name: records[name].median_s)
     return sorted(records, key=lambda name: -seen.gain(records[name], reference).ratio)
+
+
+def _rank(record: Record, standings: Standings) -> float:
+    variant, metric = standings.run.variant(record.variant), METRIC_BY_NAME[memory_metric(standings.seen)]
+    if standings.need.want is Reader.MEMORY and variant:
+        return metric.of(record, variant) or math.inf
+    return -(record.tokens_per_s or 0.0)
 
 
 def _elsewhere(ran: Iterable[VariantResult], standings: Standings) -> Iterator[Record]:

@@ -17,6 +17,7 @@ from llm_bench_fixtures.plugin.internals import is_skipped, ordering_of
 from llm_bench_fixtures.plugin.stash import (
     bench_session,
     is_kept,
+    need_of,
     selected_variants,
     settings_of,
     swept_variants,
@@ -73,7 +74,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if "llm_own" in metafunc.fixturenames:
         from llm_bench_fixtures.session.own import own_cases
 
-        if cases := own_cases(settings_of(metafunc.config)):
+        if cases := own_cases(settings_of(metafunc.config), need_of(metafunc.config)):
             metafunc.parametrize("llm_own", cases, ids=str, indirect=True)
     if "llm_model" in metafunc.fixturenames:
         variants = _variants_for(metafunc)

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need, Reader
 from llm_bench_fixtures.errors import InvalidSetting, WorkloadUnsupported
 from llm_bench_fixtures.measure.windows import answer_window
 from llm_bench_fixtures.models.chat import has_template, render_chats
@@ -57,13 +58,16 @@ class OwnCase:
         return self.name
 
 
-def own_cases(settings: Settings) -> tuple[OwnCase, ...]:
-    """Those for latency in ascending order, then that for throughput; none where no prompts or shapes are given."""
+def own_cases(settings: Settings, need: Need = DEFAULT_NEED) -> tuple[OwnCase, ...]:
+    """Those for latency in ascending order, then that for throughput, and where more of it is wanted or some is needed,
+    those of smaller batches that may meet the need; none where no prompts or shapes are given."""
     if not settings.prompts and not settings.shape:
         return ()
-    size = max(settings.batch_sizes)
     alone = [OwnCase(str(shape), shape=shape) for shape in settings.shape] or [OwnCase("one at a time")]
-    return (*alone, *([OwnCase(f"batch of {size}", size)] if size > 1 else []))
+    sizes = sorted({size for size in settings.batch_sizes if size > 1}, reverse=True)
+    is_limited = any(limit.metric.name == "output_tokens_per_s" for limit in need.limits)
+    tried = sizes if is_limited or need.want is Reader.THROUGHPUT else sizes[:1]
+    return (*alone, *(OwnCase(f"batch of {size}", size) for size in tried))
 
 
 @dataclass(frozen=True)
@@ -122,9 +126,10 @@ class OwnRun:
     """The prompts, or shapes, of one run. What is asked of them raises InvalidSetting where the prompts are chats that
     the model has no template for."""
 
-    def __init__(self, given: OwnPrompts | None, setup: Setup) -> None:
+    def __init__(self, given: OwnPrompts | None, setup: Setup, need: Need = DEFAULT_NEED) -> None:
         """given: None where the settings have shapes."""
         self._given = given
+        self._cases = own_cases(setup.settings, need)
         self._setup = setup
         self._settings = setup.settings
         self._left_out: dict[str, list[str]] = defaultdict(list)  # by the reason, which prompts
@@ -144,7 +149,7 @@ class OwnRun:
         """The largest, for the plan of memory: of each case, and of answers as they are scored."""
         answered = [one.answered for one in self._ready if one.given.answer] if self._given else []
         found = [Round(1, max(answered))] if answered else []
-        for case in own_cases(self._settings):
+        for case in self._cases:
             with suppress(WorkloadUnsupported):  # its own test says so
                 found.append(self.work(case, self._setup.prompts).round)
         return found
@@ -180,7 +185,7 @@ class OwnRun:
             yield f"left out: {count(given.unasked, 'conversation')} in which no user asks, or a tool is called"
         if "_ready" not in vars(self):
             return
-        timed = {case: len(self._timed(case.batch_size)) for case in own_cases(self._settings)}
+        timed = {case: len(self._timed(case.batch_size)) for case in self._cases}
         if min(timed.values()) < len(self._ready):
             those = ", ".join(f"{number} ({case})" for case, number in timed.items())
             more = "; shorter prompts or answers allow more" if min(timed.values()) < MOST_TIMED else ""

@@ -70,7 +70,7 @@ class BenchSession:
         self.progress = progress
         self.deadline = deadline
         progress.cut_at_s = deadline.at_s
-        self.setup = Setup(settings, progress, prompts)
+        self.setup = Setup(settings, progress, prompts, need)
         progress.run_left_s = self._left_s
         self.reference = KeptReference(reference)
         self.results = RunBuilder(reference)

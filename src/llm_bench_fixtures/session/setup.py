@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from llm_bench_fixtures.answer.need import DEFAULT_NEED, Need
 from llm_bench_fixtures.errors import LlmBenchError
 from llm_bench_fixtures.measure.choices import ChoiceSet, read_choices
 from llm_bench_fixtures.measure.flops import FlopCounter, flop_counter
@@ -43,13 +44,15 @@ def _itself(tokenizer: Tokenizer) -> Tokenizer:
 class Setup:
     """Nothing is found before it is asked for, and each thing once."""
 
-    def __init__(self, settings: Settings, progress: Progress, prompts: OwnPrompts | None = None) -> None:
-        """prompts: those of --llm-prompts."""
+    def __init__(
+        self, settings: Settings, progress: Progress, prompts: OwnPrompts | None = None, need: Need = DEFAULT_NEED
+    ) -> None:
+        """prompts: those of --llm-prompts. need: as --llm-need and --llm-want say."""
         self.settings = settings
         self.progress = progress
         self.forecast = Forecast()
         self._no_tasks: LlmBenchError | None = None
-        self.own = OwnRun(prompts, self) if prompts or settings.shape else None
+        self.own = OwnRun(prompts, self, need) if prompts or settings.shape else None
         """The user's own prompts, or shapes; None where there are none."""
         self._chats: dict[str, Prompts] = {}  # by variant, of models with a tokenizer of their own
 
