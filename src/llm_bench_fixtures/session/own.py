@@ -293,7 +293,7 @@ class OwnRun:
 
 def sample(rows: Sequence[OwnRow], most: float, seed: int, size: int = 1) -> list[int]:
     """Numbers of those that are timed, ascending: all where they take no more steps; else a few from the shortest to
-    the longest, enough for a batch, and as many others by chance as there are steps for.
+    the longest, enough for a batch, and as many others by chance, in full batches, as there are steps for.
 
     size: how many run at a time.
     """
@@ -309,7 +309,7 @@ def sample(rows: Sequence[OwnRow], most: float, seed: int, size: int = 1) -> lis
         if sum(steps[one] for one in (*chosen, number)) > most:
             break
         chosen.append(number)
-    return sorted(chosen)
+    return sorted(chosen[: max(len(chosen) // size * size, fewest)])
 
 
 def full_batches(rows: Sequence[OwnRow], size: int, context: int) -> list[OwnRow]:
