@@ -141,8 +141,8 @@ def test_a_tilde_in_the_report_folder_is_the_home_folder() -> None:
             ("fit", text, f"--llm-fit: expected a size with its unit, such as 24GB, 900MB or 16GiB, got {text!r}")
             for text in ("24", "GB", "-1GB", "24G", "24 gigabytes", "1e3GB", "24GBs")
         ),
-        ("threads", "0", "--llm-threads: expected at least 1, got 0"),
-        ("threads", "all", "--llm-threads: expected a whole number, got 'all'"),
+        ("threads", "0", "--llm-threads: expected at least 1, got 0; or auto: 1, 2, 4, … and all cores"),
+        ("threads", "all", "--llm-threads: expected a whole number, got 'all'; or auto: 1, 2, 4, … and all cores"),
         ("threads", "2,4", "--llm-threads: expected at most 3, one for each core to be used, or auto, got 4"),
         ("fit", "0GB", "--llm-fit: expected more than 0 and at most 1000TB, got '0GB'"),
         ("fit", "1001TB", "--llm-fit: expected more than 0 and at most 1000TB, got '1001TB'"),

@@ -51,6 +51,13 @@ def test_each_variant_runs_by_default_and_in_the_other_numbers(bench: Bench) -> 
 
 
 @pytest.mark.usefixtures("two_threads")
+def test_the_default_alone_is_no_sweep_and_is_said(bench: Bench) -> None:
+    bench.write(test_own=SUITE)
+    result = bench.run("--collect-only", "-q", "--llm-threads", "2", "--llm-variants", "fp32")
+    result.stdout.fnmatch_lines(["*--llm-threads names no number but the default, 2"])
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_more_threads_than_cores_are_refused(bench: Bench) -> None:
     bench.write(test_own=SUITE)
     result = bench.run("--llm-threads", "1,8")

@@ -127,8 +127,8 @@ class Backend:
     """Whether `--llm-attention` and a variant's `attention` choose among transformers' implementations for it. Else the
     option is passed over with a note, and such a variant refused."""
 
-    takes_threads: bool = True
-    """Whether torch's number of threads is its own, too. Otherwise a variant's number can't be set."""
+    threads_setting: str = "torch.set_num_threads"
+    """What sets its number of threads in a program of one's own; here all have torch's. Empty: it can't be set."""
 
     takes_quantized: bool = False
     """Whether it runs a `--llm-model` whose weights are quantized already. Else its variants are skipped there."""
@@ -170,7 +170,7 @@ class Backend:
             raise BackendUnavailable(
                 f"{variant.backend} runs on {names} only; choose it with --llm-device {self.devices[0]}"
             )
-        if variant.threads is not None and not (self.takes_threads and device.kind == "cpu"):
-            whose = "the accelerator, not threads, does the work" if self.takes_threads else "the server sets them"
+        if variant.threads is not None and not (self.threads_setting and device.kind == "cpu"):
+            whose = "the accelerator, not threads, does the work" if self.threads_setting else "the server sets them"
             raise BackendUnavailable(f"{variant.backend} has no number of threads to set: {whose}")
         self.check(variant, device)

@@ -234,7 +234,10 @@ def parse_threads(text: str) -> tuple[int, ...]:
     cores = usable_cores()
     if text == "auto":
         return tuple(sorted({cores, *(2**power for power in range(cores.bit_length()))}))
-    numbers = positive_integers(MOST_THREADS)(text)
+    try:
+        numbers = positive_integers(MOST_THREADS)(text)
+    except InvalidSetting as error:
+        raise InvalidSetting(f"{error}; or auto: 1, 2, 4, … and all cores") from None
     if numbers[-1] > cores:
         raise InvalidSetting(f"expected at most {cores}, one for each core to be used, or auto, got {numbers[-1]}")
     return numbers

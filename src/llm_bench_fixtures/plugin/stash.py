@@ -20,7 +20,7 @@ from llm_bench_fixtures.options.parsers import Setting, names_seen_from, parse_o
 from llm_bench_fixtures.options.settings import FIELDS, parse_settings
 from llm_bench_fixtures.options.table import GONE, RENAMED, flag_of, ini_of, paths_that_stand_alone
 from llm_bench_fixtures.plugin import hooks
-from llm_bench_fixtures.plugin.harmless import HarmlessWarnings
+from llm_bench_fixtures.plugin.harmless import HarmlessWarnings, warn
 from llm_bench_fixtures.plugin.internals import is_switched_off, setup_of_paths, standard_input
 from llm_bench_fixtures.plugin.own_hooks import own_metrics, own_variants, scores_by_hooks
 from llm_bench_fixtures.results.metrics import METRIC_BY_NAME
@@ -275,6 +275,8 @@ def swept_variants(config: pytest.Config, variants: Sequence[Variant]) -> tuple[
     from llm_bench_fixtures.models.variants import with_threads
 
     others = [number for number in numbers if number != torch.get_num_threads()]
+    if not others:
+        warn(f"llm-bench: --llm-threads names no number but the default, {torch.get_num_threads()}")
     free = [variant for variant in variants if variant.threads is None]
     return tuple(one for variant in free for one in (variant, *(with_threads(variant, number) for number in others)))
 

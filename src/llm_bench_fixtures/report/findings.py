@@ -120,7 +120,7 @@ def findings_of(
         answer=answer_of(evidence, need),
         takeaways=(
             *([agreement_sentence(agreement)] if agreement else []),
-            *thread_sentences(threads, run.provenance.threads),
+            *thread_sentences(threads, run),
             *takeaways(evidence),
         ),
         flags={record.test: tuple(flags(run, record)) for record in run.records},

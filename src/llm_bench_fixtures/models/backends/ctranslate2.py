@@ -323,5 +323,6 @@ BACKEND = Backend(
     variants=VARIANTS,
     libraries=("ctranslate2",),
     takes_attention=False,
+    threads_setting="intra_threads",
     loggers=("ctranslate2",),
 )

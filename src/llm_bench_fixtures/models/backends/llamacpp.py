@@ -102,6 +102,7 @@ BACKEND = Backend(
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
     takes_attention=False,
+    threads_setting="n_threads",
     libraries=("cyllama", "gguf"),
     options=(GGUF,),
 )

@@ -256,6 +256,7 @@ BACKEND = Backend(
     variants=VARIANTS,
     libraries=("optimum", "optimum-onnx", "onnxruntime", "onnxruntime-gpu"),
     takes_attention=False,
+    threads_setting="SessionOptions.intra_op_num_threads",
     loggers=("optimum", "onnxruntime", "onnx_ir", "onnxscript", "torch.onnx"),
     failed_allocation=FAILED_ALLOCATION,
 )

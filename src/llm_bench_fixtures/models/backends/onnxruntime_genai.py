@@ -336,5 +336,6 @@ BACKEND = Backend(
     variants=VARIANTS,
     chosen=Chosen.INSTALLED,
     takes_attention=False,
+    threads_setting="intra_op_num_threads",
     libraries=("onnxruntime-genai",),
 )

@@ -347,5 +347,6 @@ BACKEND = Backend(
     variants=VARIANTS,
     libraries=("openvino", "optimum-intel", "nncf"),
     takes_attention=False,
+    threads_setting="INFERENCE_NUM_THREADS",
     loggers=("optimum", "nncf", "openvino", "torch.onnx"),
 )

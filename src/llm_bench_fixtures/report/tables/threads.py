@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from llm_bench_fixtures.answer.noise import disturbance
 from llm_bench_fixtures.answer.threads import InThreads
+from llm_bench_fixtures.models.backends import BACKENDS
 from llm_bench_fixtures.report.tables.table import (
     QUARTILES,
     VARIANT,
@@ -21,6 +22,7 @@ from llm_bench_fixtures.report.tables.table import (
 )
 from llm_bench_fixtures.report.words.workload import describe_workload, times_words
 from llm_bench_fixtures.results.formatting import Notation, count
+from llm_bench_fixtures.results.record import Run
 
 COLUMNS = (
     Column(VARIANT),
@@ -41,9 +43,9 @@ def thread_sections(found: Sequence[InThreads], default: int) -> Iterator[Sectio
         yield Section("Threads", Table(COLUMNS, tuple(rows)), f"On {note}")
 
 
-def thread_sentences(found: Sequence[InThreads], default: int) -> Iterator[str]:
+def thread_sentences(found: Sequence[InThreads], run: Run) -> Iterator[str]:
     """The best number for each variant that gains from another than the default, and the variants that don't."""
-    same = []
+    same, default = [], run.provenance.threads
     for name, swept in _by_variant(found).items():
         better = [(one.found, one) for one in swept if one.found is not None and one.is_better]
         if not better:
@@ -56,9 +58,16 @@ def thread_sentences(found: Sequence[InThreads], default: int) -> Iterator[str]:
             doubt = f"in {disturbed[0]} of {disturbed[1]} pairs of rounds, threads waited for a core"
             yield f"{compared}, which is doubtful: {doubt}."
         else:
-            yield f"{compared}: set OMP_NUM_THREADS={best.threads}."
+            yield f"{compared}: run it as {best.of.variant} here, elsewhere with {_setting(run, name)} {best.threads}."
     if same:
         yield f"No number of threads is shown to be faster than the default, {default}, for {', '.join(same)}."
+
+
+def _setting(run: Run, name: str) -> str:
+    """What sets the variant's number of threads in a program of the user's own."""
+    variant = run.variant(name)
+    backend = BACKENDS.get(variant.backend) if variant else None
+    return backend.threads_setting if backend else "its number of threads"
 
 
 def _by_variant(found: Iterable[InThreads]) -> Mapping[str, list[InThreads]]:
