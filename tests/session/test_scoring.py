@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from run_factory import make_variant
+from run_factory import make_record, make_variant
 
 from llm_bench_fixtures.errors import CorpusTooShort, NotReached
 from llm_bench_fixtures.measure.quality import CorpusScore
@@ -85,6 +85,15 @@ def test_all_that_are_loaded_are_scored_once_and_the_reference_first() -> None:
     scored = case.results.variant("bf16")
     assert (scored.quality, scored.quality_note, scored.loss_blocks) == ({"loss": 2.0}, "", (2.0,))
     assert scored.notes == ("loaded", "scored")
+
+
+def test_the_fastest_is_scored_next() -> None:
+    """A run whose time ends while it scores then knows most of what may win."""
+    case = Case("bf16", "int8", "fp32", "nf4")
+    for name, seconds in (("fp32", 1.0), ("bf16", 0.9), ("int8", 0.3)):
+        case.results.add_record(make_record(name, seconds))
+    case.scoring.score_loaded()
+    assert case.asked == ["fp32", "int8", "bf16", "nf4"]
 
 
 def test_at_the_end_those_that_were_closed_are_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:

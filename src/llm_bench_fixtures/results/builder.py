@@ -6,9 +6,11 @@ server, a hook or a test's parameter may have as many.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from statistics import geometric_mean
 
 from llm_bench_fixtures.measure.equivalence import Equivalence
 from llm_bench_fixtures.progress import Phase
@@ -62,6 +64,11 @@ class RunBuilder:
     def variant(self, identifier: str) -> VariantResult:
         """What is known of the variant. Raises KeyError for one that never began to load."""
         return self._variants[identifier]
+
+    def usual_s(self, identifier: str) -> float:
+        """Geometric mean of the latencies of the variant's benchmarks so far; infinite where there are none."""
+        known = [one.median_s for one in self._records.values() if one.variant == identifier and one.rounds_s]
+        return geometric_mean(known) if known else math.inf
 
     def same_but_for_threads(self, identifier: str) -> VariantResult | None:
         """Result of the variant that differs from this one in threads only, whose quality is the same; None without."""
