@@ -3,8 +3,8 @@
 python tools/measure_short_runs.py FOLDER [--runs N] [--time TIME] [-- pytest arguments]
 
 Runs `pytest benchmarks/` once whole, and N times with --llm-time TIME, and prints how many of these put a variant first
-that is the whole run's winner, or tied to it. What FOLDER holds from an earlier call isn't run again, unless that was
-interrupted.
+that is the whole run's winner, or tied to it, and how many name one among those that they can't tell from their first.
+What FOLDER holds from an earlier call isn't run again, unless that was interrupted.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ def main() -> None:
     ]
     for reader in READERS:
         first = [found[reader][0] if found.get(reader) else "nothing" for found in short]
-        named = sum(name in whole[reader] for name in first)
-        print(f"{reader}: {', '.join(whole[reader])}; {named} of {len(first)} short runs agree: {', '.join(first)}")
+        agree = [[one in whole[reader] for one in found.get(reader, ())] for found in short]
+        named, tied = sum(any(one[:1]) for one in agree), sum(map(any, agree))
+        print(f"{reader}: {', '.join(whole[reader])}; of {len(short)} short runs {named} put it first, {tied} name it")
+        print(f"  first: {', '.join(first)}")
 
 
 if __name__ == "__main__":
