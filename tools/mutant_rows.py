@@ -128,8 +128,8 @@ MUTANTS = (
     Mutant(
         "random-weights-are-scored",
         "session/scoring.py",
-        "if self._setup.source.random_weights:",
-        "if False:",
+        "if self._setup.source.random_weights or ",
+        "if ",
         OPTIONS,
         "dummy_weights",
     ),
@@ -222,8 +222,8 @@ MUTANTS = (
     Mutant(
         "suite-is-not-the-installed-one",
         "suite.py",
-        "if PACKAGED.is_dir() else",
-        "if not PACKAGED.is_dir() else",
+        "if PACKAGED.is_dir():",
+        "if not PACKAGED.is_dir():",
         "tests/test_suite.py",
     ),
     Mutant(

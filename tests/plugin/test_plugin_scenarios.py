@@ -39,6 +39,7 @@ def test_the_order_in_the_report() -> None:
         "batch",
         "prompt_length",
         "edge_prompts",
+        "threads",
     ]
 
 
