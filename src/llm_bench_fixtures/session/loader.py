@@ -322,7 +322,7 @@ class VariantLoader:
 
     @property
     def loaded(self) -> tuple[ModelHandle, ...]:
-        """Those that are loaded: the reference first, and then the fastest so far, which are asked for most."""
+        """Those that are loaded: the reference first, and then the fastest so far, whose quality matters most."""
 
         def place(model: ModelHandle) -> tuple[bool, float]:
             return model.variant.id != self._results.reference, self._results.usual_s(model.variant.id)
